@@ -17,7 +17,10 @@ process.exitCode = exitCode;
 /** @returns {Promise<number>} tsc's exit code; it has printed its own errors. */
 function emitModules() {
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
+    const child = spawn(process.execPath, [tsc, "-p", "tsconfig.build.json"], {
+      cwd: root,
+      stdio: "inherit",
+    });
     child.on("error", reject);
     child.on("exit", (code) => resolve(code ?? 1));
   });

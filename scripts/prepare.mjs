@@ -2,7 +2,8 @@
 
 import { createRequire } from "node:module";
 
-if (isInstalled("typescript/package.json") && isInstalled("esbuild/package.json")) await import("./build.mjs");
+if (isInstalled("typescript/package.json") && isInstalled("esbuild/package.json"))
+  await import("./build.mjs");
 
 /** @param {string} file */
 function isInstalled(file) {
