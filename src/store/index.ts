@@ -1,0 +1,29 @@
+// Durable stores: one interface, three implementations. Other folders import from this file only.
+
+export { isStoreError, StoreError, type StoreErrorCode } from "./errors.ts";
+export type {
+  AuditEntry,
+  AuditRecord,
+  Commit,
+  Damage,
+  DecisionRecord,
+  Head,
+  IdempotencyKey,
+  IdempotencyRecord,
+  JournalEvent,
+  Json,
+  Lease,
+  Page,
+  Pruned,
+  RequestQuery,
+  RequestRecord,
+  Retention,
+  Sizes,
+  Snapshot,
+  Store,
+  StoredEvent,
+  StoreMeta,
+  TakeOver,
+  TokenRecord,
+  Verification,
+} from "./store.ts";

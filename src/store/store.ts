@@ -1,0 +1,252 @@
+// What a store promises, whatever keeps the bytes: memory, an embedded file or PostgreSQL.
+//
+// The journal is the truth; everything else can be derived from it and is written with it. The store
+// does not know what events mean: it keeps them in order, proves that nothing was changed, and lets
+// exactly one writer append.
+//
+// Invariants
+//   1. Sequence numbers are dense from 1, and epochs never go down along them.
+//   2. A commit is all or nothing, and only the writer that knows the head can make it.
+//   3. A resolved `commit` is on disk. A rejected one left nothing behind, unless its error says
+//      `unavailable`: then whoever opens the store next reads the head to know.
+//   4. Journal and audit are hash chains, so that a changed, missing or foreign row has a position.
+
+/** Anything that JSON can carry unchanged. */
+export type Json = unknown;
+
+/** An event as the store sees it: a kind, and the rest is the engine's business. */
+export type StoredEvent = { readonly kind: string };
+
+export type JournalEvent = {
+  readonly seq: number;
+  readonly epoch: number;
+  readonly atMs: number;
+  readonly event: StoredEvent;
+};
+
+/** The end of the journal, on which every commit does its compare-and-swap. */
+export type Head = {
+  readonly epoch: number;
+  /** Of the last event; 0 while there is none. */
+  readonly seq: number;
+  /** Time of the last commit: the clock of the next leader must not start before it. */
+  readonly atMs: number;
+  readonly hash: string;
+  /** Of the last audit entry; 0 while there is none. */
+  readonly auditId: number;
+  readonly auditHash: string;
+  /** Names the last commit, so that its writer recognises it after a broken connection. */
+  readonly commitId: string;
+};
+
+/** All that one batch changes. Everything but the first three fields may be left out. */
+export type Commit = {
+  readonly epoch: number;
+  readonly expectedSeq: number;
+  readonly atMs: number;
+  readonly events?: readonly StoredEvent[];
+  readonly audit?: readonly AuditEntry[];
+  readonly idempotency?: readonly IdempotencyRecord[];
+  /** Written or replaced, whole. */
+  readonly requests?: readonly RequestRecord[];
+  readonly decisions?: readonly DecisionRecord[];
+  /** Written or replaced, whole: revoking a token is writing it with `revokedAtMs`. */
+  readonly tokens?: readonly TokenRecord[];
+  /** The records of these requests and their decisions are forgotten (Q6). */
+  readonly deletedRequestIds?: readonly string[];
+  readonly deletedTokenIds?: readonly string[];
+};
+
+/** A request as lists, history and SQL users see it. `body` is the whole object as the API shows it. */
+export type RequestRecord = {
+  readonly id: string;
+  /** The small number that people type; unique, grows with submission. */
+  readonly number: number;
+  readonly status: string;
+  readonly component: string;
+  readonly pool: string | null;
+  readonly operation: string | null;
+  readonly submittedAtMs: number;
+  /** Null while the request lives. */
+  readonly endedAtMs: number | null;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly body: Json;
+};
+
+/** One decision as it concerns one request; `seq` is that of the event that recorded it. */
+export type DecisionRecord = {
+  readonly requestId: string;
+  readonly seq: number;
+  readonly atMs: number;
+  readonly body: Json;
+};
+
+export type AuditEntry = {
+  readonly actor: string;
+  readonly action: string;
+  readonly target: string;
+  readonly outcome: string;
+  readonly body: Json;
+};
+
+export type AuditRecord = AuditEntry & {
+  /** Dense from 1. */
+  readonly id: number;
+  /** The head of the journal after the commit that brought this entry. */
+  readonly seq: number;
+  readonly atMs: number;
+  readonly hash: string;
+};
+
+export type IdempotencyKey = { readonly scope: string; readonly key: string };
+
+export type IdempotencyRecord = IdempotencyKey & {
+  readonly atMs: number;
+  readonly bodyHash: string;
+  readonly answer: Json;
+};
+
+export type TokenRecord = {
+  readonly id: string;
+  readonly name: string;
+  /** SHA-256 of the secret, in hexadecimal; the secret itself is never stored. */
+  readonly hash: string;
+  readonly role: string;
+  /** Null means all of them. */
+  readonly components: readonly string[] | null;
+  readonly pools: readonly string[] | null;
+  readonly permissions: readonly string[];
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number | null;
+  readonly revokedAtMs: number | null;
+};
+
+export type Snapshot = {
+  /** The state after this event. */
+  readonly seq: number;
+  readonly atMs: number;
+  readonly stateHash: string;
+  readonly body: Uint8Array;
+};
+
+/** Who leads. Candidates watch `renewals` with their own clock; safety comes from the head, not from here. */
+export type Lease = { readonly epoch: number; readonly holder: string | null; readonly renewals: number };
+
+export type TakeOver = {
+  readonly holder: string;
+  /** Take over only if the lease is still as it was seen. */
+  readonly observed?: Lease;
+  /** The highest epoch that anyone out there has reported: the new one is above it. */
+  readonly epochFloor?: number;
+};
+
+export type RequestQuery = {
+  readonly status?: readonly string[];
+  readonly pool?: string;
+  readonly component?: string;
+  readonly operation?: string;
+  readonly label?: { readonly key: string; readonly value: string };
+  readonly idPrefix?: string;
+  /** Only records of ended, or only of live requests. */
+  readonly ended?: boolean;
+  readonly limit: number;
+  readonly cursor?: string;
+};
+
+export type Page<T> = { readonly items: readonly T[]; readonly nextCursor: string | null };
+
+/** How long things are kept. The journal is kept longer if no snapshot covers it. */
+export type Retention = {
+  readonly journalMs: number;
+  readonly endedRequestsMs: number;
+  readonly idempotencyMs: number;
+  readonly auditMs: number;
+};
+
+export type Pruned = {
+  readonly events: number;
+  readonly snapshots: number;
+  readonly requests: number;
+  readonly decisions: number;
+  readonly idempotency: number;
+  readonly audit: number;
+};
+
+/** What was found wrong, and exactly where. */
+export type Damage = { readonly where: string; readonly what: string };
+
+export type Verification = {
+  readonly events: number;
+  readonly commits: number;
+  readonly auditEntries: number;
+  readonly snapshots: number;
+  readonly records: number;
+  /** Empty when all is well. */
+  readonly damage: readonly Damage[];
+};
+
+export type Sizes = {
+  readonly bytes: number;
+  readonly events: number;
+  readonly firstSeq: number;
+  readonly snapshots: number;
+  readonly requests: number;
+  readonly decisions: number;
+  readonly idempotency: number;
+  readonly audit: number;
+  readonly tokens: number;
+};
+
+export type StoreMeta = {
+  readonly kind: "memory" | "sqlite" | "postgres";
+  readonly schemaVersion: number;
+  /** Made once, when the store is created. */
+  readonly clusterId: string;
+  /** Made anew when a backup is restored: the same cluster, another line of history. */
+  readonly incarnation: string;
+};
+
+export type Store = {
+  readonly meta: StoreMeta;
+
+  /** Rejects with `fenced` when epoch or sequence are not those of the head. One at a time. */
+  commit(commit: Commit): Promise<Head>;
+  head(): Promise<Head>;
+
+  /** Raises the epoch: from here on, whoever led before is fenced. */
+  takeOver(takeOver: TakeOver): Promise<Head>;
+  lease(): Promise<Lease>;
+  /** False when somebody else leads by now. */
+  renewLease(epoch: number): Promise<boolean>;
+  /** Says that nobody needs to wait for this holder any longer. */
+  releaseLease(epoch: number): Promise<void>;
+
+  /**
+   * The events from `fromSeq` on, at most `limit`, checked against the hash chain as they are read.
+   * Rejects with `pruned` when the journal no longer reaches back that far.
+   */
+  readEvents(fromSeq: number, limit: number): Promise<readonly JournalEvent[]>;
+  saveSnapshot(snapshot: Snapshot): Promise<void>;
+  /** The newest undamaged one. */
+  latestSnapshot(): Promise<Snapshot | undefined>;
+
+  getRequest(id: string): Promise<RequestRecord | undefined>;
+  getRequestByNumber(number: number): Promise<RequestRecord | undefined>;
+  /** Newest first. */
+  listRequests(query: RequestQuery): Promise<Page<RequestRecord>>;
+  /** Oldest first. */
+  listDecisions(requestId: string): Promise<readonly DecisionRecord[]>;
+  /** Newest first. */
+  listAudit(query: { readonly limit: number; readonly cursor?: string }): Promise<Page<AuditRecord>>;
+  /** One answer per key, in the order asked; undefined for keys never seen. */
+  findAnswers(keys: readonly IdempotencyKey[]): Promise<readonly (IdempotencyRecord | undefined)[]>;
+
+  /** In order of creation. */
+  listTokens(): Promise<readonly TokenRecord[]>;
+  findToken(hash: string): Promise<TokenRecord | undefined>;
+
+  prune(retention: Retention, nowMs: number): Promise<Pruned>;
+  verify(): Promise<Verification>;
+  sizes(): Promise<Sizes>;
+  close(): Promise<void>;
+};
