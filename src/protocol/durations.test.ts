@@ -1,0 +1,32 @@
+import { describe, expect, test } from "vitest";
+import { formatDuration, parseDurationSeconds } from "./durations.ts";
+
+describe("durations that are read", () => {
+  const cases: Record<string, number> = { "90s": 90, "5m": 300, "1h30m": 5_400, "2d": 172_800, "1d1h1m1s": 90_061, "0s": 0 };
+  for (const [written, want] of Object.entries(cases)) {
+    test(`${written} → ${want} s`, () => expect(parseDurationSeconds(written)).toEqual({ ok: true, value: want }));
+  }
+});
+
+describe("durations that are refused", () => {
+  for (const written of ["", "30", "1.5h", "5 m", "m", "30m1h", "-5s", "10ms", "999999999d"]) {
+    test(JSON.stringify(written), () => expect(parseDurationSeconds(written)).toMatchObject({ ok: false }));
+  }
+  test("the hint for a bare number repeats it with a unit", () => {
+    expect(parseDurationSeconds("30")).toMatchObject({ hint: "Write 30s for seconds." });
+  });
+});
+
+describe("durations that are shown", () => {
+  const cases: [number, string][] = [
+    [0, "0s"],
+    [45, "45s"],
+    [60, "1m"],
+    [5_400, "1h30m"],
+    [3_601, "1h"],
+    [273_600, "3d4h"],
+    [86_400, "1d"],
+    [-5, "0s"],
+  ];
+  for (const [seconds, want] of cases) test(`${seconds} → ${want}`, () => expect(formatDuration(seconds)).toBe(want));
+});

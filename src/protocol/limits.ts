@@ -1,0 +1,96 @@
+// What input from outside may be at most. Everything that can grow has its limit here, and a name.
+
+/** Bounds on the shape of a parsed document, checked before any schema looks at it. */
+export interface ShapeLimits {
+  readonly depthMax: number;
+  /** Values of all kinds in the whole document. */
+  readonly valuesMax: number;
+  /** Entries of one object or list. */
+  readonly entriesMax: number;
+  readonly textLengthMax: number;
+}
+
+export const BODY_BYTES_MAX = 1024 * 1024;
+export const BATCH_BODY_BYTES_MAX = 4 * 1024 * 1024;
+export const BATCH_ITEMS_MAX = 1_000;
+
+export const BODY_LIMITS: ShapeLimits = {
+  depthMax: 32,
+  valuesMax: 200_000,
+  entriesMax: 1_000,
+  textLengthMax: 64 * 1024,
+};
+
+/** JSON is parsed at some hundred megabytes a second, YAML at about one, so YAML may be less. */
+export const SCENARIO_JSON_BYTES_MAX = 64 * 1024 * 1024;
+export const SCENARIO_YAML_BYTES_MAX = 4 * 1024 * 1024;
+
+export const SCENARIO_LIMITS: ShapeLimits = {
+  depthMax: 64,
+  valuesMax: 20_000_000,
+  entriesMax: 1_000_000,
+  textLengthMax: 64 * 1024,
+};
+
+export const NAME_LENGTH_MAX = 256;
+export const NOTE_LENGTH_MAX = 4_096;
+export const LABELS_MAX = 64;
+export const LABEL_LENGTH_MAX = 256;
+
+/** Some three hundred years: sums of such times stay exact, and nobody waits longer. */
+export const SECONDS_MAX = 10_000_000_000;
+
+export interface ShapeProblem {
+  readonly path: readonly (string | number)[];
+  readonly message: string;
+}
+
+interface Visit {
+  readonly value: unknown;
+  readonly depth: number;
+  readonly key: string | number;
+  readonly parent: Visit | undefined;
+}
+
+/** The first way in which the document is larger than allowed. Walks without recursion, so depth cannot hurt. */
+export function shapeProblem(document: unknown, limits: ShapeLimits): ShapeProblem | undefined {
+  let valuesSeen = 0;
+  const open: Visit[] = [{ value: document, depth: 0, key: "", parent: undefined }];
+  for (let visit = open.pop(); visit !== undefined; visit = open.pop()) {
+    valuesSeen += 1;
+    const message = complaint(visit, valuesSeen, limits);
+    if (message !== undefined) return { path: pathOf(visit), message };
+    const { value } = visit;
+    if (typeof value !== "object" || value === null) continue;
+    const depth = visit.depth + 1;
+    for (const [key, child] of Object.entries(value)) {
+      open.push({ value: child, depth, key: Array.isArray(value) ? Number(key) : key, parent: visit });
+    }
+  }
+  return undefined;
+}
+
+function complaint({ value, depth, key }: Visit, valuesSeen: number, limits: ShapeLimits): string | undefined {
+  if (depth > limits.depthMax) return `is nested more than ${limits.depthMax} levels deep`;
+  if (valuesSeen > limits.valuesMax) return `has more than ${limits.valuesMax} values`;
+  // Objects made by assignment would lose this key or worse; nothing of ours is called so.
+  if (key === "__proto__") return "is not a name that can be used";
+  if (typeof key === "string" && key.length > NAME_LENGTH_MAX) {
+    return `has a name of more than ${NAME_LENGTH_MAX} characters`;
+  }
+  if (typeof value === "string" && value.length > limits.textLengthMax) {
+    return `is a text of more than ${limits.textLengthMax} characters`;
+  }
+  if (typeof value === "object" && value !== null && Object.keys(value).length > limits.entriesMax) {
+    return `has more than ${limits.entriesMax} entries`;
+  }
+  return undefined;
+}
+
+function pathOf(visit: Visit): (string | number)[] {
+  const path: (string | number)[] = [];
+  for (let at = visit; at.parent !== undefined; at = at.parent) {
+    path.unshift(typeof at.key === "string" ? at.key.slice(0, NAME_LENGTH_MAX) : at.key);
+  }
+  return path;
+}

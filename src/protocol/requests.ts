@@ -1,0 +1,71 @@
+// Requests as they are submitted (Q1), and what holders report about their runs.
+
+import { z } from "zod";
+import { amounts, labels, name, note, seconds } from "./common.ts";
+
+/** The settings of a step (R3). What cannot be read is refused later, as `invalid_amount`. */
+export const resourceSettings = z.strictObject({
+  gpu_count: z.number().optional(),
+  cpu_count: z.union([z.number(), z.string()]).optional(),
+  memory: z.union([z.string(), z.number()]).optional(),
+  pool_resources: amounts.optional(),
+});
+
+export const requestSubmission = z.strictObject({
+  component: name,
+  /** Units per key; or else `settings`. */
+  resources: amounts.optional(),
+  settings: resourceSettings.optional(),
+  preemptible: z.boolean().optional(),
+  preemption_class: z.number().optional(),
+  sensitive: z.boolean().optional(),
+  checkpoint: z.enum(["none", "auto", "manual"]).optional(),
+  checkpoint_seconds: seconds.optional(),
+  walltime_seconds: seconds.optional(),
+  operation: name.optional(),
+  gang: z.boolean().optional(),
+  nodes: z.number().optional(),
+  /** Labels that every node of the placement must have (N2). */
+  constraints: labels.optional(),
+  retries: z.strictObject({ max: z.int().min(0).optional(), delay: seconds.optional() }).optional(),
+  requeue: z.enum(["never", "on_preemption", "on_failure"]).optional(),
+  wait_timeout_seconds: seconds.optional(),
+  attended: z.boolean().optional(),
+  name: name.optional(),
+  labels: labels.optional(),
+  note: note.optional(),
+});
+
+export const requestStatus = z.enum([
+  "queued",
+  "allocated",
+  "preempting",
+  "released",
+  "preempted",
+  "failed",
+  "cancelled",
+  "rejected",
+  "expired",
+]);
+
+export const preemptionReason = z.enum([
+  "priority",
+  "reclaim",
+  "backfill",
+  "fair_share",
+  "aggressive",
+  "class",
+  "sensitive",
+  "limit",
+  "overcommit",
+  "administration",
+]);
+
+export const rejectionCode = z.enum(["no_policy", "unknown_key", "over_capacity", "over_limit", "over_reserved"]);
+
+export const starvationStatus = z.enum(["normal", "below_fair_share", "starving", "aggressively_starving"]);
+
+export const allocationGroup = z.enum(["non_preemptible", "aggressively_preemptible", "preemptible"]);
+
+export type WireResourceSettings = z.infer<typeof resourceSettings>;
+export type WireRequestSubmission = z.infer<typeof requestSubmission>;
