@@ -1,6 +1,7 @@
 // Durable stores: one interface, three implementations. Other folders import from this file only.
 
 export { isStoreError, StoreError, type StoreErrorCode } from "./errors.ts";
+export { openMemoryStore, openSqliteStore, type SqliteOptions } from "./sqlite/sqlite.ts";
 export type {
   AuditEntry,
   AuditRecord,

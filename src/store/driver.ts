@@ -1,0 +1,34 @@
+// What a database must offer so that the store can stand on it. Two do: SQLite and PostgreSQL.
+//
+// Statements are written once for both, with `?` for a value and `@table` for a table; what the
+// dialects say differently is in `dialect`.
+
+import type { CommitRows, Value } from "./rows.ts";
+import type { Damage, StoreMeta } from "./store.ts";
+
+export type Statement = {
+  readonly sql: string;
+  /** Executed once per row of values. */
+  readonly rows: readonly (readonly Value[])[];
+  /** Everything is taken back if an execution touches no row. */
+  readonly mustTouch?: boolean;
+};
+
+export type Driver = {
+  readonly meta: StoreMeta;
+  readonly dialect: {
+    /** True for a request with a label; takes its key and its value. */
+    readonly hasLabel: string;
+    /** The elements of a JSON array as rows; takes the array. */
+    readonly jsonElements: string;
+  };
+  query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  /** The number of rows that each statement touched, or undefined if everything was taken back. */
+  transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
+  /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */
+  commit(rows: CommitRows): Promise<boolean>;
+  bytes(): Promise<number>;
+  /** What the database itself finds wrong with its files. */
+  integrity(): Promise<readonly Damage[]>;
+  close(): Promise<void>;
+};

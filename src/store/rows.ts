@@ -1,0 +1,428 @@
+// How records become rows and rows become records again: the only place that knows the columns.
+// A row carries the names of its columns, so that both databases read and write it without translation.
+
+import { hash as digest } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { StoreError } from "./errors.ts";
+import type {
+  AuditEntry,
+  AuditRecord,
+  Damage,
+  DecisionRecord,
+  Head,
+  IdempotencyRecord,
+  RequestRecord,
+  StoredEvent,
+  TokenRecord,
+} from "./store.ts";
+
+export type Value = string | number | null | Uint8Array;
+
+/** One commit: its events as JSON text, exactly as they were hashed. */
+export type JournalRow = {
+  last_seq: number;
+  first_seq: number;
+  epoch: number;
+  at_ms: number;
+  events: string;
+  hash: string;
+};
+
+export type HeadRow = {
+  epoch: number;
+  last_seq: number;
+  at_ms: number;
+  hash: string;
+  audit_id: number;
+  audit_hash: string;
+  commit_id: string;
+};
+
+/** Where journal and audit begin: the last row that retention has taken from each. */
+export type FloorRow = { journal_seq: number; journal_hash: string; audit_id: number; audit_hash: string };
+
+export type AuditRow = {
+  id: number;
+  seq: number;
+  at_ms: number;
+  actor: string;
+  action: string;
+  target: string;
+  outcome: string;
+  body: string;
+  hash: string;
+};
+
+export type RequestRow = {
+  number: number;
+  id: string;
+  status: string;
+  component: string;
+  pool: string | null;
+  operation: string | null;
+  submitted_at_ms: number;
+  ended_at_ms: number | null;
+  labels: string;
+  body: string;
+  checksum: number;
+};
+
+export type DecisionRow = { request_id: string; seq: number; at_ms: number; body: string; checksum: number };
+
+export type IdempotencyRow = {
+  scope: string;
+  key: string;
+  at_ms: number;
+  body_hash: string;
+  answer: string;
+  checksum: number;
+};
+
+export type TokenRow = {
+  id: string;
+  name: string;
+  hash: string;
+  role: string;
+  components: string | null;
+  pools: string | null;
+  permissions: string;
+  created_at_ms: number;
+  expires_at_ms: number | null;
+  revoked_at_ms: number | null;
+  checksum: number;
+};
+
+/** The columns of a table, in order. JSON is kept as text, byte by byte, because it is hashed. */
+export const columns = {
+  journal: {
+    last_seq: "integer",
+    first_seq: "integer",
+    epoch: "integer",
+    at_ms: "integer",
+    events: "text",
+    hash: "text",
+  },
+  audit: {
+    id: "integer",
+    seq: "integer",
+    at_ms: "integer",
+    actor: "text",
+    action: "text",
+    target: "text",
+    outcome: "text",
+    body: "json",
+    hash: "text",
+  },
+  requests: {
+    number: "integer",
+    id: "text",
+    status: "text",
+    component: "text",
+    pool: "text",
+    operation: "text",
+    submitted_at_ms: "integer",
+    ended_at_ms: "integer",
+    labels: "json",
+    body: "json",
+    checksum: "integer",
+  },
+  decisions: { request_id: "text", seq: "integer", at_ms: "integer", body: "json", checksum: "integer" },
+  idempotency: {
+    scope: "text",
+    key: "text",
+    at_ms: "integer",
+    body_hash: "text",
+    answer: "json",
+    checksum: "integer",
+  },
+  tokens: {
+    id: "text",
+    name: "text",
+    hash: "text",
+    role: "text",
+    components: "json",
+    pools: "json",
+    permissions: "json",
+    created_at_ms: "integer",
+    expires_at_ms: "integer",
+    revoked_at_ms: "integer",
+    checksum: "integer",
+  },
+} as const satisfies Record<string, Record<string, "integer" | "text" | "json">>;
+
+export type Table = keyof typeof columns;
+
+/** What a row that is written again is recognised by. Journal and audit rows are written once. */
+export const replaceableBy = {
+  requests: ["number"],
+  decisions: ["request_id", "seq"],
+  idempotency: ["scope", "key"],
+  tokens: ["id"],
+} as const satisfies Partial<Record<Table, readonly string[]>>;
+
+/** The values of a row in the order of its columns. */
+export function valuesOf(table: Table, row: object): Value[] {
+  const values = row as Readonly<Record<string, Value>>;
+  return Object.keys(columns[table]).map((column) => values[column] as Value);
+}
+
+/** What one commit writes, ready for either database. */
+export type CommitRows = {
+  previous: Head;
+  head: Head;
+  journal: JournalRow | undefined;
+  audit: readonly AuditRow[];
+  idempotency: readonly IdempotencyRow[];
+  requests: readonly RequestRow[];
+  decisions: readonly DecisionRow[];
+  tokens: readonly TokenRow[];
+  deletedRequestIds: readonly string[];
+  deletedTokenIds: readonly string[];
+};
+
+// --- Chains
+
+/** The hash before the first row of a chain. */
+export const GENESIS_HASH = "0".repeat(64);
+
+export function journalRow(
+  previous: Head,
+  { epoch, atMs, events }: { epoch: number; atMs: number; events: readonly StoredEvent[] },
+): JournalRow {
+  const row = {
+    last_seq: previous.seq + events.length,
+    first_seq: previous.seq + 1,
+    epoch,
+    at_ms: atMs,
+    events: JSON.stringify(events),
+    hash: "",
+  };
+  row.hash = journalHash(previous.hash, row);
+  return row;
+}
+
+export function auditRow(
+  previous: { id: number; hash: string },
+  { entry, seq, atMs }: { entry: AuditEntry; seq: number; atMs: number },
+): AuditRow {
+  const row = {
+    id: previous.id + 1,
+    seq,
+    at_ms: atMs,
+    actor: cleanText(entry.actor),
+    action: cleanText(entry.action),
+    target: cleanText(entry.target),
+    outcome: cleanText(entry.outcome),
+    body: jsonText(entry.body),
+    hash: "",
+  };
+  row.hash = auditHash(previous.hash, row);
+  return row;
+}
+
+/** Where a reader of the journal stands: the row it has seen last. */
+export type JournalPosition = { seq: number; hash: string; epoch: number; atMs: number };
+
+/** The events of a row, or what is wrong with it as the successor of `previous`. */
+export function followJournal(
+  previous: JournalPosition,
+  row: JournalRow,
+): { events: readonly StoredEvent[]; damage?: undefined } | { events?: undefined; damage: Damage } {
+  const where = `journal, events ${row.first_seq} to ${row.last_seq}`;
+  if (row.first_seq !== previous.seq + 1) {
+    return { damage: { where, what: `the events after ${previous.seq} are missing or overlap` } };
+  }
+  if (row.hash !== journalHash(previous.hash, row)) {
+    return { damage: { where, what: "the hash does not match what is stored" } };
+  }
+  if (row.epoch < previous.epoch) return { damage: { where, what: "the epoch goes back" } };
+  const events = JSON.parse(row.events) as readonly StoredEvent[];
+  if (events.length !== row.last_seq - row.first_seq + 1) {
+    return { damage: { where, what: `the row holds ${events.length} events` } };
+  }
+  return { events };
+}
+
+export function positionAfter(row: JournalRow): JournalPosition {
+  return { seq: row.last_seq, hash: row.hash, epoch: row.epoch, atMs: row.at_ms };
+}
+
+export function followAudit(previous: { id: number; hash: string }, row: AuditRow): Damage | undefined {
+  const where = `audit, entry ${row.id}`;
+  if (row.id !== previous.id + 1) return { where, what: `the entries after ${previous.id} are missing` };
+  if (row.hash !== auditHash(previous.hash, row)) {
+    return { where, what: "the hash does not match what is stored" };
+  }
+  return undefined;
+}
+
+function journalHash(previousHash: string, row: JournalRow): string {
+  const { first_seq, last_seq, epoch, at_ms, events } = row;
+  return digest("sha256", `${previousHash}\n${first_seq} ${last_seq} ${epoch} ${at_ms}\n${events}`);
+}
+
+function auditHash(previousHash: string, row: AuditRow): string {
+  const { id, seq, at_ms, actor, action, target, outcome, body } = row;
+  return digest(
+    "sha256",
+    JSON.stringify([previousHash, id, seq, at_ms, actor, action, target, outcome, body]),
+  );
+}
+
+// --- Records outside the chains carry a checksum: a flipped byte must not become somebody's history.
+
+export function requestRow(record: RequestRecord): RequestRow {
+  return sealed("requests", {
+    number: record.number,
+    id: cleanText(record.id),
+    status: record.status,
+    component: cleanText(record.component),
+    pool: cleanTextOrNull(record.pool),
+    operation: cleanTextOrNull(record.operation),
+    submitted_at_ms: record.submittedAtMs,
+    ended_at_ms: record.endedAtMs,
+    labels: jsonText(record.labels),
+    body: jsonText(record.body),
+    checksum: 0,
+  });
+}
+
+export function requestRecord(row: RequestRow): RequestRecord {
+  trustSeal("requests", row, `request ${row.id}`);
+  return {
+    id: row.id,
+    number: row.number,
+    status: row.status,
+    component: row.component,
+    pool: row.pool,
+    operation: row.operation,
+    submittedAtMs: row.submitted_at_ms,
+    endedAtMs: row.ended_at_ms,
+    labels: JSON.parse(row.labels) as Record<string, string>,
+    body: JSON.parse(row.body) as unknown,
+  };
+}
+
+export function decisionRow({ requestId, seq, atMs, body }: DecisionRecord): DecisionRow {
+  return sealed("decisions", {
+    request_id: cleanText(requestId),
+    seq,
+    at_ms: atMs,
+    body: jsonText(body),
+    checksum: 0,
+  });
+}
+
+export function decisionRecord(row: DecisionRow): DecisionRecord {
+  trustSeal("decisions", row, `decision ${row.seq} about request ${row.request_id}`);
+  return {
+    requestId: row.request_id,
+    seq: row.seq,
+    atMs: row.at_ms,
+    body: JSON.parse(row.body) as unknown,
+  };
+}
+
+export function idempotencyRow(record: IdempotencyRecord): IdempotencyRow {
+  return sealed("idempotency", {
+    scope: cleanText(record.scope),
+    key: cleanText(record.key),
+    at_ms: record.atMs,
+    body_hash: record.bodyHash,
+    answer: jsonText(record.answer),
+    checksum: 0,
+  });
+}
+
+export function idempotencyRecord(row: IdempotencyRow): IdempotencyRecord {
+  trustSeal("idempotency", row, `idempotency key ${JSON.stringify(row.key)} of ${JSON.stringify(row.scope)}`);
+  return {
+    scope: row.scope,
+    key: row.key,
+    atMs: row.at_ms,
+    bodyHash: row.body_hash,
+    answer: JSON.parse(row.answer) as unknown,
+  };
+}
+
+export function tokenRow(record: TokenRecord): TokenRow {
+  return sealed("tokens", {
+    id: cleanText(record.id),
+    name: cleanText(record.name),
+    hash: record.hash,
+    role: record.role,
+    components: record.components && jsonText(record.components),
+    pools: record.pools && jsonText(record.pools),
+    permissions: jsonText(record.permissions),
+    created_at_ms: record.createdAtMs,
+    expires_at_ms: record.expiresAtMs,
+    revoked_at_ms: record.revokedAtMs,
+    checksum: 0,
+  });
+}
+
+export function tokenRecord(row: TokenRow): TokenRecord {
+  trustSeal("tokens", row, `token ${row.id}`);
+  return {
+    id: row.id,
+    name: row.name,
+    hash: row.hash,
+    role: row.role,
+    components: row.components === null ? null : (JSON.parse(row.components) as string[]),
+    pools: row.pools === null ? null : (JSON.parse(row.pools) as string[]),
+    permissions: JSON.parse(row.permissions) as string[],
+    createdAtMs: row.created_at_ms,
+    expiresAtMs: row.expires_at_ms,
+    revokedAtMs: row.revoked_at_ms,
+  };
+}
+
+export function auditRecord(row: AuditRow): AuditRecord {
+  const { id, seq, actor, action, target, outcome, hash } = row;
+  const body = JSON.parse(row.body) as unknown;
+  return { id, seq, atMs: row.at_ms, actor, action, target, outcome, body, hash };
+}
+
+export function headRecord(row: HeadRow): Head {
+  return {
+    epoch: row.epoch,
+    seq: row.last_seq,
+    atMs: row.at_ms,
+    hash: row.hash,
+    auditId: row.audit_id,
+    auditHash: row.audit_hash,
+    commitId: row.commit_id,
+  };
+}
+
+/** No NUL and no half of a surrogate pair: PostgreSQL refuses the one, UTF-8 cannot carry the other. */
+export function cleanText(text: string): string {
+  return text.replaceAll(/\p{Surrogate}/gu, "\ufffd").replaceAll("\0", "\ufffd");
+}
+
+function cleanTextOrNull(text: string | null): string | null {
+  return text === null ? null : cleanText(text);
+}
+
+/** JSON escapes what `cleanText` would have to replace. A missing body is null. */
+function jsonText(value: unknown): string {
+  return JSON.stringify(value ?? null);
+}
+
+function sealed<Row extends { checksum: number }>(table: SealedTable, row: Row): Row {
+  row.checksum = sealOf(table, row);
+  return row;
+}
+
+function trustSeal(table: SealedTable, row: { checksum: number }, what: string): void {
+  if (row.checksum !== sealOf(table, row)) {
+    throw new StoreError("corrupt", `The stored record of ${what} was changed: its checksum does not match.`);
+  }
+}
+
+type SealedTable = keyof typeof replaceableBy;
+
+function sealOf(table: SealedTable, row: object): number {
+  // The checksum is the last column of each of these tables.
+  return crc32(valuesOf(table, row).slice(0, -1).join("\u001f"));
+}

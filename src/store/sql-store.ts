@@ -1,0 +1,199 @@
+// The store on top of a database: everything that SQLite and PostgreSQL do alike.
+
+import { randomUUID } from "node:crypto";
+import { fenced, rowsOf } from "./commit.ts";
+import type { Driver } from "./driver.ts";
+import {
+  raiseEpoch,
+  readEvents,
+  readFloor,
+  readHead,
+  readLease,
+  releaseLease,
+  renewLease,
+} from "./journal.ts";
+import { prune } from "./prune.ts";
+import {
+  type AuditRow,
+  auditRecord,
+  cleanText,
+  type DecisionRow,
+  decisionRecord,
+  type IdempotencyRow,
+  idempotencyRecord,
+  type RequestRow,
+  requestRecord,
+  type TokenRow,
+  tokenRecord,
+  type Value,
+} from "./rows.ts";
+import { latestSnapshot, saveSnapshot } from "./snapshots.ts";
+import type {
+  Commit,
+  Head,
+  IdempotencyKey,
+  Page,
+  RequestQuery,
+  RequestRecord,
+  Sizes,
+  Store,
+} from "./store.ts";
+import { verify } from "./verify.ts";
+
+export function createSqlStore(driver: Driver): Store {
+  // The head as this process knows it. Only a hint: the compare-and-swap has the last word.
+  let knownHead: Head | undefined;
+  // Commits of one process follow each other, whatever the caller does.
+  let lastCommit: Promise<unknown> = Promise.resolve();
+  const commitIdPrefix = randomUUID();
+  let commitCount = 0;
+
+  async function commitNow(commit: Commit): Promise<Head> {
+    const previous = knownHead ?? (await readHead(driver));
+    knownHead = undefined; // Unknown, until the outcome is certain.
+    const rows = rowsOf(previous, commit, `${commitIdPrefix}.${++commitCount}`);
+    if (!(await driver.commit(rows))) throw fenced(commit, await readHead(driver));
+    knownHead = rows.head;
+    return rows.head;
+  }
+
+  return {
+    meta: driver.meta,
+    commit(commit) {
+      const outcome = lastCommit.then(() => commitNow(commit));
+      lastCommit = outcome.catch(() => undefined);
+      return outcome;
+    },
+    head: () => readHead(driver),
+    async takeOver(takeOver) {
+      knownHead = undefined;
+      return raiseEpoch(driver, takeOver);
+    },
+    lease: () => readLease(driver),
+    renewLease: (epoch) => renewLease(driver, epoch),
+    releaseLease: (epoch) => releaseLease(driver, epoch),
+    readEvents: (fromSeq, limit) => readEvents(driver, fromSeq, limit),
+    saveSnapshot: (snapshot) => saveSnapshot(driver, snapshot),
+    latestSnapshot: () => latestSnapshot(driver),
+    getRequest: (id) => findRequest(driver, "id", cleanText(id)),
+    getRequestByNumber: (number) => findRequest(driver, "number", number),
+    listRequests: (query) => listRequests(driver, query),
+    async listDecisions(requestId) {
+      const rows = await driver.query<DecisionRow>(
+        "select * from @decisions where request_id = ? order by seq",
+        [cleanText(requestId)],
+      );
+      return rows.map(decisionRecord);
+    },
+    async listAudit({ limit, cursor }) {
+      const rows = await driver.query<AuditRow>(
+        "select * from @audit where id < ? order by id desc limit ?",
+        [positionOf(cursor), limit + 1],
+      );
+      return pageOf(rows, limit, { cursorOf: (row) => row.id, present: auditRecord });
+    },
+    findAnswers: (keys) => findAnswers(driver, keys),
+    async listTokens() {
+      const rows = await driver.query<TokenRow>("select * from @tokens order by created_at_ms, id");
+      return rows.map(tokenRecord);
+    },
+    async findToken(hash) {
+      const [row] = await driver.query<TokenRow>("select * from @tokens where hash = ?", [hash]);
+      return row && tokenRecord(row);
+    },
+    prune: (retention, nowMs) => prune(driver, retention, nowMs),
+    verify: () => verify(driver),
+    sizes: () => sizes(driver),
+    async close() {
+      await lastCommit;
+      await driver.close();
+    },
+  };
+}
+
+async function findRequest(
+  driver: Driver,
+  column: "id" | "number",
+  value: Value,
+): Promise<RequestRecord | undefined> {
+  const [row] = await driver.query<RequestRow>(`select * from @requests where ${column} = ?`, [value]);
+  return row && requestRecord(row);
+}
+
+async function listRequests(driver: Driver, query: RequestQuery): Promise<Page<RequestRecord>> {
+  const conditions = ["number < ?"];
+  const values: Value[] = [positionOf(query.cursor)];
+  const require = (condition: string, ...wanted: Value[]) => {
+    conditions.push(condition);
+    values.push(...wanted.map((value) => (typeof value === "string" ? cleanText(value) : value)));
+  };
+  if (query.status !== undefined) {
+    require(`status in (${["null", ...query.status.map(() => "?")].join(", ")})`, ...query.status);
+  }
+  if (query.pool !== undefined) require("pool = ?", query.pool);
+  if (query.component !== undefined) require("component = ?", query.component);
+  if (query.operation !== undefined) require("operation = ?", query.operation);
+  if (query.label !== undefined) require(driver.dialect.hasLabel, query.label.key, query.label.value);
+  if (query.idPrefix !== undefined)
+    require("id >= ? and id < ?", query.idPrefix, `${query.idPrefix}\u{10ffff}`);
+  if (query.ended !== undefined) require(`ended_at_ms is ${query.ended ? "not null" : "null"}`);
+
+  const rows = await driver.query<RequestRow>(
+    `select * from @requests where ${conditions.join(" and ")} order by number desc limit ?`,
+    [...values, query.limit + 1],
+  );
+  return pageOf(rows, query.limit, { cursorOf: (row) => row.number, present: requestRecord });
+}
+
+async function findAnswers(driver: Driver, keys: readonly IdempotencyKey[]) {
+  if (keys.length === 0) return [];
+  const pairs = keys.map(({ scope, key }) => [cleanText(scope), cleanText(key)] as const);
+  const rows = await driver.query<IdempotencyRow>(
+    `select * from @idempotency
+     where (scope, key) in (select value ->> 0, value ->> 1 from ${driver.dialect.jsonElements})`,
+    [JSON.stringify(pairs)],
+  );
+  const found = new Map(rows.map((row) => [JSON.stringify([row.scope, row.key]), row]));
+  return pairs.map((pair) => {
+    const row = found.get(JSON.stringify(pair));
+    return row && idempotencyRecord(row);
+  });
+}
+
+async function sizes(driver: Driver): Promise<Sizes> {
+  const count = async (table: string) => {
+    const [row] = await driver.query<{ rows: number }>(`select count(*) as rows from @${table}`);
+    return row?.rows ?? 0;
+  };
+  const head = await readHead(driver);
+  const floor = await readFloor(driver);
+  return {
+    bytes: await driver.bytes(),
+    events: head.seq - floor.journal_seq,
+    firstSeq: floor.journal_seq + 1,
+    snapshots: await count("snapshots"),
+    requests: await count("requests"),
+    decisions: await count("decisions"),
+    idempotency: await count("idempotency"),
+    audit: head.auditId - floor.audit_id,
+    tokens: await count("tokens"),
+  };
+}
+
+function positionOf(cursor: string | undefined): number {
+  return cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
+}
+
+/** One row more than the limit was asked for: its presence says that there is a next page. */
+function pageOf<Row, Item>(
+  rows: readonly Row[],
+  limit: number,
+  { cursorOf, present }: { cursorOf: (row: Row) => number; present: (row: Row) => Item },
+): Page<Item> {
+  const shown = rows.slice(0, limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.map(present),
+    nextCursor: rows.length > limit && last !== undefined ? String(cursorOf(last)) : null,
+  };
+}

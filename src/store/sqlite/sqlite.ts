@@ -1,0 +1,271 @@
+// The embedded store: one file, one process, every commit on the disk before it is answered.
+
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statfsSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Driver, Statement } from "../driver.ts";
+import { StoreError } from "../errors.ts";
+import { createMeta, firstRows, type MetaRow, metaOf, selectMeta, setMeta, storedVersion } from "../meta.ts";
+import { type CommitRows, columns, type Table, type Value, valuesOf } from "../rows.ts";
+import { insertInto, migrations } from "../schema.ts";
+import { createSqlStore } from "../sql-store.ts";
+import type { Damage, Store, StoreMeta } from "../store.ts";
+import { translateSqliteError } from "./errors.ts";
+import { type Database, loadSqlite, type PreparedStatement, type Sqlite } from "./library.ts";
+
+export type SqliteOptions = { readonly path: string };
+
+/** Opens the store in a file, and makes it if there is none. */
+export async function openSqliteStore({ path }: SqliteOptions): Promise<Store> {
+  const sqlite = await loadSqlite();
+  try {
+    prepareFile(path);
+    const lock = lockFile(sqlite, path);
+    try {
+      return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(path), { path, lock }));
+    } catch (error) {
+      lock.close();
+      throw error;
+    }
+  } catch (error) {
+    throw translateSqliteError(error, path);
+  }
+}
+
+/** A store that forgets: for tests and demonstrations. The same code as on disk, without the disk. */
+export async function openMemoryStore(): Promise<Store> {
+  const sqlite = await loadSqlite();
+  return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(":memory:"), { path: undefined }));
+}
+
+const networkFileSystems = new Map([
+  [0x6969, "NFS"],
+  [0x517b, "SMB"],
+  [0xfe534d42, "SMB"],
+  [0xff534d42, "CIFS"],
+]);
+
+function prepareFile(path: string): void {
+  const directory = dirname(path);
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const network = networkFileSystems.get(statfsSync(directory).type);
+  if (network !== undefined) {
+    throw new StoreError(
+      "unavailable",
+      `The store ${path} would be on ${network}, where locks are not reliable.`,
+      {
+        hint: "Use a directory on a local disk, or PostgreSQL.",
+      },
+    );
+  }
+  if (existsSync(path)) return;
+  closeSync(openSync(path, "a", 0o600)); // Before SQLite does, so that nobody else can read it.
+  syncDirectory(directory);
+}
+
+export function syncDirectory(directory: string): void {
+  const handle = openSync(directory, "r");
+  fsyncSync(handle);
+  closeSync(handle);
+}
+
+/**
+ * Held as long as the store is open, and gone with the process, however it ends. A file of its own,
+ * so that a backup can read the store meanwhile.
+ */
+export function lockFile({ DatabaseSync }: Sqlite, path: string): Database {
+  const lock = new DatabaseSync(`${path}-lock`);
+  try {
+    lock.exec("pragma journal_mode = memory; begin exclusive");
+    return lock;
+  } catch (error) {
+    lock.close();
+    throw error;
+  }
+}
+
+export const schema = migrations({
+  integer: "integer",
+  text: "text",
+  json: "text",
+  bytes: "blob",
+  tableOptions: " strict",
+  keyedTableOptions: " strict, without rowid",
+});
+
+const replacedTables = ["idempotency", "requests", "decisions", "tokens"] as const;
+
+function createSqliteDriver(
+  database: Database,
+  { path, lock }: { path: string | undefined; lock?: Database },
+): Driver {
+  const name = path ?? "in memory";
+  const prepared = new Map<string, PreparedStatement>();
+  const statement = (sql: string): PreparedStatement => {
+    let found = prepared.get(sql);
+    if (found === undefined) {
+      found = database.prepare(toSqlite(sql));
+      if (prepared.size < PREPARED_STATEMENTS_MAX) prepared.set(sql, found);
+    }
+    return found;
+  };
+
+  // After an input/output error nobody knows what the disk has: only a restart may go on from there.
+  let failure: StoreError | undefined;
+  const guarded = <Result>(work: () => Result): Result => {
+    if (failure !== undefined) throw failure;
+    try {
+      return work();
+    } catch (error) {
+      const translated = translateSqliteError(error, name);
+      if (translated instanceof StoreError && translated.code === "unavailable") failure = translated;
+      throw translated;
+    }
+  };
+
+  const inTransaction = <Result>(work: () => Result | undefined): Result | undefined => {
+    statement("begin immediate").run();
+    let result: Result | undefined;
+    try {
+      result = work();
+      statement(result === undefined ? "rollback" : "commit").run();
+      return result;
+    } catch (error) {
+      if (database.isTransaction) statement("rollback").run();
+      throw error;
+    }
+  };
+
+  const execute = ({ sql, rows, mustTouch }: Statement): number | undefined => {
+    let touched = 0;
+    for (const values of rows) {
+      const changes = Number(statement(sql).run(...values).changes);
+      if (mustTouch && changes === 0) return undefined;
+      touched += changes;
+    }
+    return touched;
+  };
+
+  const executeAll = (statements: readonly Statement[]): number[] | undefined => {
+    const touched: number[] = [];
+    for (const each of statements) {
+      const count = execute(each);
+      if (count === undefined) return undefined;
+      touched.push(count);
+    }
+    return touched;
+  };
+
+  const query = <Row>(sql: string, values: readonly Value[] = []): Row[] =>
+    guarded(() => statement(sql).all(...values) as Row[]);
+
+  try {
+    database.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma busy_timeout = 5000;
+      pragma journal_size_limit = ${WAL_BYTES_KEPT}`);
+    const meta = guarded(() => migrate(database, { name, kind: path === undefined ? "memory" : "sqlite" }));
+    return {
+      meta,
+      dialect: {
+        hasLabel: "exists (select 1 from json_each(labels) as label where label.key = ? and label.value = ?)",
+        jsonElements: "json_each(?)",
+      },
+      query: async (sql, values) => query(sql, values),
+      transaction: async (statements) => guarded(() => inTransaction(() => executeAll(statements))),
+      commit: async (rows) =>
+        guarded(() => inTransaction(() => executeAll(commitStatements(rows))) !== undefined),
+      bytes: async () => (path === undefined ? 0 : fileBytes(path) + fileBytes(`${path}-wal`)),
+      integrity: async () => integrityOf(query<{ integrity_check: string }>("pragma integrity_check(20)")),
+      close: async () => {
+        database.close();
+        lock?.close();
+      },
+    };
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Statements whose text varies, such as filtered lists, must not fill the memory. */
+const PREPARED_STATEMENTS_MAX = 200;
+
+const WAL_BYTES_KEPT = 64 * 1024 * 1024;
+
+/** There is only one database in the file, so a table needs no prefix. */
+function toSqlite(sql: string): string {
+  return sql.replaceAll("@", "");
+}
+
+function commitStatements(rows: CommitRows): Statement[] {
+  const { previous, head } = rows;
+  const statements: Statement[] = [
+    {
+      sql: `update @head set last_seq = ?, at_ms = ?, hash = ?, audit_id = ?, audit_hash = ?, commit_id = ?
+            where epoch = ? and last_seq = ? and commit_id = ?`,
+      rows: [
+        [
+          ...[head.seq, head.atMs, head.hash, head.auditId, head.auditHash, head.commitId],
+          ...[head.epoch, previous.seq, previous.commitId],
+        ],
+      ],
+      mustTouch: true,
+    },
+  ];
+  if (rows.journal !== undefined) statements.push(insertion("journal", [rows.journal]));
+  if (rows.audit.length > 0) statements.push(insertion("audit", rows.audit));
+  for (const table of replacedTables) {
+    if (rows[table].length > 0) statements.push(insertion(table, rows[table]));
+  }
+  const deletedRequests = rows.deletedRequestIds.map((id) => [id]);
+  const deletedTokens = rows.deletedTokenIds.map((id) => [id]);
+  statements.push(
+    { sql: "delete from @requests where id = ?", rows: deletedRequests },
+    { sql: "delete from @decisions where request_id = ?", rows: deletedRequests },
+    { sql: "delete from @tokens where id = ?", rows: deletedTokens },
+  );
+  return statements;
+}
+
+const insertSql = new Map<Table, string>(
+  (Object.keys(columns) as Table[]).map((table) => {
+    const values = Object.keys(columns[table]).map(() => "?");
+    return [table, insertInto(table, `values (${values.join(", ")})`)];
+  }),
+);
+
+function insertion(table: Table, rows: readonly object[]): Statement {
+  return { sql: insertSql.get(table)!, rows: rows.map((row) => valuesOf(table, row)) };
+}
+
+/** Brings the tables up to date. The transaction is the lock. */
+function migrate(database: Database, { name, kind }: { name: string; kind: StoreMeta["kind"] }): StoreMeta {
+  const readMeta = () => database.prepare(toSqlite(selectMeta)).all() as MetaRow[];
+  database.exec("begin immediate");
+  try {
+    const tables = database.prepare("select name from sqlite_master").all() as { name: string }[];
+    if (tables.length > 0 && !tables.some((table) => table.name === "meta")) {
+      throw new StoreError("corrupt", `The file ${name} is a database, but not one of Berth.`);
+    }
+    database.exec(toSqlite(createMeta));
+    const version = storedVersion(readMeta(), schema.length);
+    for (const sql of schema.slice(version).flat()) database.exec(toSqlite(sql));
+    if (version === 0)
+      for (const { sql, values } of firstRows()) database.prepare(toSqlite(sql)).run(...values);
+    if (version < schema.length)
+      database.prepare(toSqlite(setMeta)).run("schema_version", String(schema.length));
+    database.exec("commit");
+    return metaOf(readMeta(), kind);
+  } catch (error) {
+    if (database.isTransaction) database.exec("rollback");
+    throw error;
+  }
+}
+
+function fileBytes(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+function integrityOf(rows: readonly { integrity_check: string }[]): Damage[] {
+  return rows
+    .filter((row) => row.integrity_check !== "ok")
+    .map((row) => ({ where: "file", what: row.integrity_check }));
+}
