@@ -1,0 +1,19 @@
+// Starts and stops the processes of a job, and always ends all of them. Knows nothing of servers or grants.
+// Other folders import from this file only.
+
+export {
+  type CheckpointAnswer,
+  type CheckpointHandler,
+  type CheckpointReport,
+  type CheckpointRequest,
+  sendCheckpointReport,
+} from "./checkpoint.ts";
+export { type Containment, detectContainment } from "./containment.ts";
+export type { ContainmentLevel } from "./enclosure.ts";
+export type { TreeEnd } from "./ending.ts";
+export { isJobRefusal, type JobRefusal } from "./errors.ts";
+export type { ReleaseHook } from "./guard.ts";
+export { type Job, type JobOptions, startJob } from "./job.ts";
+export type { Exit, StdioChoice } from "./launch.ts";
+export { identify, isRunning, type ProcessIdentity } from "./processes.ts";
+export { exitCodeOf, forwardSignals, hasTerminal } from "./terminal.ts";

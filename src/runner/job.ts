@@ -1,0 +1,206 @@
+// A job: one command with everything it starts, held together from its start to its end.
+//
+// Invariants
+//   1. The guardian knows the enclosure before the command runs, so that our own death ends the job.
+//   2. `gone` resolves only when nothing of the job runs any more; only then may its units be given back.
+
+import { randomBytes } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import {
+  type CheckpointHandler,
+  type CheckpointReport,
+  type CheckpointRequest,
+  openCheckpointChannel,
+} from "./checkpoint.ts";
+import { checkCommand } from "./command.ts";
+import { chooseLevel } from "./containment.ts";
+import { type ContainmentLevel, openEnclosure } from "./enclosure.ts";
+import { prepareEnding, type TreeEnd } from "./ending.ts";
+import { type Charge, dismiss, entrust, type ReleaseHook } from "./guard.ts";
+import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
+import { identify, type ProcessIdentity } from "./processes.ts";
+import { exitCodeOf, hasTerminal } from "./terminal.ts";
+
+export interface JobOptions {
+  command: readonly string[];
+  /** The whole environment of the job; nothing of our own is added but the BERTH_ variables named below. */
+  env: Record<string, string>;
+  cwd?: string;
+  /** Inherited by default. A number is an open file descriptor. */
+  stdio?: readonly [StdioChoice, StdioChoice, StdioChoice];
+  /** Given to the job as BERTH_CHECKPOINT_DIR. Kept after the job if it is named here. */
+  checkpointDir?: string;
+  /** Given to the job as BERTH_PREEMPT_FILE; appears when a checkpoint is requested. */
+  preemptFile?: string;
+  /** Given to the job as BERTH_SOCKET. */
+  socketPath?: string;
+  /** Sent to the command when a checkpoint is requested. None by default, because it would end the unaware. */
+  checkpointSignal?: NodeJS.Signals;
+  /** Run beside the command when a checkpoint is requested; its success counts as the report `done`. */
+  checkpointCommand?: readonly string[];
+  /** How long processes that outlive the command may take to end after SIGTERM. */
+  graceMs: number;
+  /** How long SIGKILL may take before the job counts as stuck. */
+  stuckAfterMs?: number;
+  /** What the guardian calls after it had to end the job because this process died. */
+  releaseHook?: ReleaseHook;
+  /** The strongest available by default. */
+  containment?: ContainmentLevel;
+}
+
+export interface Job {
+  readonly pid: number;
+  readonly identity: ProcessIdentity | undefined;
+  readonly containment: ContainmentLevel;
+  readonly streams: Launched["streams"];
+  /** The end of the command itself. What it left behind is being stopped then; see `gone`. */
+  readonly exited: Promise<Exit>;
+  /** Nothing of the job is left. Never resolves while a process cannot be killed. */
+  readonly gone: Promise<void>;
+  /** SIGTERM to the whole tree, SIGKILL after the grace. "stuck" means: alive still, and its units in use. */
+  terminate(graceMs?: number): Promise<TreeEnd>;
+  /** SIGKILL to the whole tree. */
+  kill(): Promise<TreeEnd>;
+  /** Suspends the whole tree; false if something kept moving. */
+  freeze(): Promise<boolean>;
+  thaw(): void;
+  /** INT, TERM, HUP and QUIT go to the whole tree, as from a terminal; others to the command alone. */
+  forward(signal: NodeJS.Signals): void;
+  /** The first request notifies the job; later ones only move the deadline in the file. */
+  requestCheckpoint(request: CheckpointRequest): Promise<void>;
+  /** Takes one handler; reports wait for it. */
+  onCheckpointReport(handler: CheckpointHandler): void;
+  /** Replaces what the guardian does after our death, e.g. once the outcome is known. */
+  setReleaseHook(hook: ReleaseHook): void;
+  /** The caller has reported the end itself: the guardian is dismissed and temporary files are removed. */
+  close(): Promise<void>;
+}
+
+const STUCK_AFTER_MS = 10_000;
+const treeSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
+
+/** Resolves when the command runs; rejects with a `JobRefusal` if it cannot. */
+export async function startJob(options: JobOptions): Promise<Job> {
+  const cwd = resolve(options.cwd ?? ".");
+  checkCommand(options.command, options.env, cwd);
+  if (options.checkpointCommand !== undefined) checkCommand(options.checkpointCommand, options.env, cwd);
+
+  const id = randomBytes(8).toString("hex");
+  const temporaryDirectory = await mkdtemp(join(process.env.XDG_RUNTIME_DIR || tmpdir(), "berth-"));
+  const paths = {
+    checkpointDir: resolve(options.checkpointDir ?? join(temporaryDirectory, "checkpoint")),
+    preemptFile: resolve(options.preemptFile ?? join(temporaryDirectory, "preempt")),
+    socketPath: resolve(options.socketPath ?? join(temporaryDirectory, "socket")),
+  };
+  const charge: Charge = { id, temporaryDirectory };
+  if (options.releaseHook !== undefined) charge.hook = options.releaseHook;
+  const undo = async () => {
+    dismiss(id);
+    await rm(temporaryDirectory, { recursive: true, force: true });
+  };
+
+  try {
+    const channel = await openCheckpointChannel(paths);
+    const close = async () => {
+      await channel.close();
+      await undo();
+    };
+    try {
+      const launched = await launch({
+        id,
+        level: options.containment ?? chooseLevel(),
+        command: options.command,
+        env: jobEnvironment(options.env, { id, ...paths }),
+        cwd,
+        stdio: options.stdio ?? ["inherit", "inherit", "inherit"],
+        mark: `BERTH_JOB=${id}`,
+        ownSession: !hasTerminal(),
+        onPlan: (plan) => {
+          charge.plan = plan;
+          entrust(charge);
+        },
+      });
+      return superviseJob({ options, launched, channel, charge, close });
+    } catch (error) {
+      await channel.close();
+      throw error;
+    }
+  } catch (error) {
+    await undo();
+    throw error;
+  }
+}
+
+function superviseJob({
+  options,
+  launched,
+  channel,
+  charge,
+  close,
+}: {
+  options: JobOptions;
+  launched: Launched;
+  channel: Awaited<ReturnType<typeof openCheckpointChannel>>;
+  charge: Charge;
+  close: () => Promise<void>;
+}): Job {
+  const enclosure = openEnclosure(launched.plan);
+  const ending = prepareEnding(enclosure, options.stuckAfterMs ?? STUCK_AFTER_MS);
+  let isNotified = false;
+  // Whatever the command leaves behind gets the same notice and grace as any job that is stopped.
+  void launched.exited.then(() => ending.stop(options.graceMs));
+
+  return {
+    pid: launched.pid,
+    identity: identify(launched.pid),
+    containment: launched.plan.level,
+    streams: launched.streams,
+    exited: launched.exited,
+    gone: Promise.all([launched.exited, ending.gone]).then(() => undefined),
+    terminate: (graceMs = options.graceMs) => ending.stop(graceMs),
+    kill: () => ending.stop(0),
+    freeze: () => enclosure.freeze(),
+    thaw: () => enclosure.thaw(),
+    forward: (signal) => (treeSignals.includes(signal) ? enclosure.signal(signal) : launched.signal(signal)),
+    requestCheckpoint: async (request) => {
+      await channel.request(request);
+      if (isNotified) return;
+      isNotified = true;
+      if (options.checkpointSignal !== undefined) launched.signal(options.checkpointSignal);
+      if (options.checkpointCommand !== undefined)
+        void launched
+          .run(options.checkpointCommand)
+          .then(reportOf, (error: Error): CheckpointReport => ({ kind: "failed", message: error.message }))
+          .then(channel.deliver);
+    },
+    onCheckpointReport: channel.onReport,
+    setReleaseHook: (hook) => {
+      charge.hook = hook;
+      entrust(charge);
+    },
+    close,
+  };
+}
+
+/** What the end of the checkpoint command says about the checkpoint. */
+function reportOf(exit: Exit): CheckpointReport {
+  if (exit.code === 0) return { kind: "done" };
+  return { kind: "failed", message: `The checkpoint command ended with ${exitCodeOf(exit)}.` };
+}
+
+/** The API token stays with the wrapper, whatever the caller passed on. */
+function jobEnvironment(
+  env: Record<string, string>,
+  job: { id: string; preemptFile: string; checkpointDir: string; socketPath: string },
+): Record<string, string> {
+  const { BERTH_API_TOKEN: _, ...passedOn } = env;
+  return {
+    ...passedOn,
+    BERTH_JOB: job.id,
+    BERTH_PREEMPT_FILE: job.preemptFile,
+    BERTH_CHECKPOINT_DIR: job.checkpointDir,
+    BERTH_SOCKET: job.socketPath,
+  };
+}

@@ -1,0 +1,228 @@
+// Starts a command inside an enclosure, so that there is no moment in which it could leave.
+
+import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from "node:child_process";
+import type { Socket } from "node:net";
+import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
+import { createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
+import { startRefusal } from "./command.ts";
+import { namespacePrefix, parentDeathPrefix } from "./containment.ts";
+import type { ContainmentLevel, EnclosurePlan } from "./enclosure.ts";
+import { refusal } from "./errors.ts";
+import { identify, listProcesses } from "./processes.ts";
+import { programArguments, programEnvironment } from "./programs.ts";
+
+export interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+export type StdioChoice = "inherit" | "ignore" | "pipe" | number;
+
+export interface LaunchOptions {
+  id: string;
+  level: ContainmentLevel;
+  command: readonly string[];
+  env: Record<string, string>;
+  cwd: string;
+  stdio: readonly [StdioChoice, StdioChoice, StdioChoice];
+  /** An entry of `env` by which a sweep finds the job's processes. */
+  mark: string;
+  ownSession: boolean;
+  /** Called before the command starts, and again when more is known. */
+  onPlan(plan: EnclosurePlan): void;
+}
+
+export interface Launched {
+  /** The process that we started and whose death ends the job: the command, or what carries its namespace. */
+  pid: number;
+  plan: EnclosurePlan;
+  exited: Promise<Exit>;
+  streams: { stdin: Writable | null; stdout: Readable | null; stderr: Readable | null };
+  /** To the command alone. */
+  signal(signal: NodeJS.Signals): void;
+  /** Runs another command in the same enclosure, without input. */
+  run(command: readonly string[]): Promise<Exit>;
+}
+
+export function launch(options: LaunchOptions): Promise<Launched> {
+  switch (options.level) {
+    case "cgroup":
+      return launchInCgroup(options);
+    case "namespace":
+      return launchInNamespace(options);
+    case "sweep":
+      return launchMarked(options);
+    default:
+      return options.level satisfies never;
+  }
+}
+
+async function launchInCgroup(options: LaunchOptions): Promise<Launched> {
+  const directory = createCgroup(`berth-${process.pid}-${options.id}`);
+  const plan: EnclosurePlan = { level: "cgroup", directory };
+  options.onPlan(plan);
+  try {
+    return await launchDirectly(options, plan, (start) => insideCgroup(directory, start));
+  } catch (error) {
+    removeCgroup(directory);
+    throw error;
+  }
+}
+
+async function launchMarked(options: LaunchOptions): Promise<Launched> {
+  const plan: EnclosurePlan = { level: "sweep", mark: options.mark, ownSession: options.ownSession };
+  options.onPlan(plan);
+  const launched = await launchDirectly(options, plan, (start) => start());
+  const root = identify(launched.pid);
+  const fullPlan = root === undefined ? plan : { ...plan, root };
+  options.onPlan(fullPlan);
+  return { ...launched, plan: fullPlan };
+}
+
+/** The command is our own child. `within` decides where it is born. */
+async function launchDirectly(
+  { command, env, cwd, stdio, ownSession }: LaunchOptions,
+  plan: EnclosurePlan,
+  within: (start: () => ChildProcess) => ChildProcess,
+): Promise<Launched> {
+  const start = (words: readonly string[], stdio: readonly StdioChoice[]) =>
+    startProcess(
+      [...parentDeathPrefix(), ...words],
+      { env, cwd, stdio: [...stdio], detached: ownSession },
+      within,
+    );
+  const { child, pid, exited } = await start(command, stdio);
+  return {
+    pid,
+    plan,
+    exited,
+    streams: { stdin: child.stdin, stdout: child.stdout, stderr: child.stderr },
+    signal: (signal) => void child.kill(signal),
+    run: async (words) => (await start(words, ["ignore", stdio[1], stdio[2]].map(withoutPipe))).exited,
+  };
+}
+
+export type InitMessage =
+  | {
+      kind: "start";
+      id: number;
+      command: readonly string[];
+      env: Record<string, string>;
+      cwd: string;
+      stdin: "inherit" | "ignore";
+    }
+  | { kind: "signal"; id: number; signal: NodeJS.Signals };
+
+export type InitReport =
+  | { kind: "started"; id: number }
+  | { kind: "failed"; id: number; code: string }
+  | ({ kind: "exited"; id: number } & Exit);
+
+async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
+  const { command, env, cwd, stdio, ownSession } = options;
+  const prefix = namespacePrefix();
+  if (prefix.length === 0) {
+    const hint = "Choose another level of containment; `berth doctor` shows which there are.";
+    throw refusal("containment_unavailable", "No PID namespace can be made here.", hint);
+  }
+  const { child, pid, exited } = await startProcess(
+    [...prefix, process.execPath, ...programArguments("init")],
+    { env: programEnvironment(), cwd: "/", stdio: initStdio(stdio), detached: ownSession },
+    (start) => start(),
+  );
+  try {
+    const init = connectInit(child, exited);
+    const main = await init.start(command, { env, cwd, stdin: "inherit" });
+    const first = listProcesses().find((row) => row.parentPid === pid);
+    const identity = first && identify(first.pid);
+    if (identity === undefined) throw startRefusal(command[0] ?? "", "its namespace ended");
+    const plan: EnclosurePlan = { level: "namespace", init: identity };
+    const [stdin, stdout, stderr] = child.stdio.slice(4) as [
+      Writable | null,
+      Readable | null,
+      Readable | null,
+    ];
+    options.onPlan(plan);
+    return {
+      pid,
+      plan,
+      exited: main.exited,
+      streams: { stdin, stdout, stderr },
+      signal: (signal) => init.send({ kind: "signal", id: main.id, signal }),
+      run: async (words) => (await init.start(words, { env, cwd, stdin: "ignore" })).exited,
+    };
+  } catch (error) {
+    child.kill("SIGKILL"); // And with it the namespace.
+    throw error;
+  }
+}
+
+/** 3 is for messages, 4 to 6 are the command's: whatever carries the namespace must not write among its output. */
+function initStdio(stdio: LaunchOptions["stdio"]): StdioOptions {
+  const own = stdio.map((choice, descriptor) => (choice === "inherit" ? descriptor : choice));
+  return ["ignore", "ignore", "ignore", "pipe", ...own];
+}
+
+/** Speaks with the first process of the namespace; if that is killed, its commands were killed with it. */
+function connectInit(child: ChildProcess, ended: Promise<Exit>) {
+  const socket = child.stdio[3] as Socket;
+  const listeners = new Map<number, (report: InitReport) => void>();
+  socket.on("error", () => undefined); // The end of the child says it all.
+  createInterface({ input: socket }).on("line", (line) => {
+    const report = JSON.parse(line) as InitReport;
+    listeners.get(report.id)?.(report);
+  });
+  const send = (message: InitMessage) => void socket.write(`${JSON.stringify(message)}\n`);
+  let lastId = 0;
+
+  const start = (
+    command: readonly string[],
+    where: { env: Record<string, string>; cwd: string; stdin: "inherit" | "ignore" },
+  ): Promise<{ id: number; exited: Promise<Exit> }> => {
+    const id = ++lastId;
+    return new Promise((resolveStart, rejectStart) => {
+      const exited = new Promise<Exit>((resolveExit) => {
+        listeners.set(id, (report) => {
+          if (report.kind === "started") resolveStart({ id, exited });
+          if (report.kind === "failed") rejectStart(startRefusal(command[0] ?? "", report.code));
+          if (report.kind === "exited") resolveExit({ code: report.code, signal: report.signal });
+        });
+        void ended.then(() => {
+          rejectStart(startRefusal(command[0] ?? "", "its namespace ended"));
+          resolveExit({ code: null, signal: "SIGKILL" });
+        });
+      });
+      send({ kind: "start", id, command, ...where });
+    });
+  };
+  return { send, start };
+}
+
+async function startProcess(
+  [file = "", ...args]: readonly string[],
+  options: SpawnOptions,
+  within: (start: () => ChildProcess) => ChildProcess,
+): Promise<{ child: ChildProcess; pid: number; exited: Promise<Exit> }> {
+  const child = within(() => spawnOrRefuse(file, args, options));
+  const exited = new Promise<Exit>((resolve) => {
+    child.once("exit", (code, signal) => resolve({ code, signal }));
+  });
+  const failed = new Promise<NodeJS.ErrnoException>((resolve) => child.on("error", resolve));
+  if (child.pid === undefined) throw startRefusal(file, (await failed).code ?? "unknown");
+  return { child, pid: child.pid, exited };
+}
+
+/** Node reports some failures by an event and throws others. */
+function spawnOrRefuse(file: string, args: string[], options: SpawnOptions): ChildProcess {
+  try {
+    return spawn(file, args, options);
+  } catch (error) {
+    throw startRefusal(file, (error as NodeJS.ErrnoException).code ?? "unknown");
+  }
+}
+
+/** A second command does not get a pipe of its own that nobody would read. */
+function withoutPipe(choice: string | number): StdioChoice {
+  return choice === "pipe" ? "ignore" : (choice as StdioChoice);
+}

@@ -1,0 +1,27 @@
+// Finds the runner's own small programs, and starts them without the user's environment: a guardian must not
+// load what NODE_OPTIONS names, nor show a token in /proc.
+
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+
+/** The arguments that make Node run one of our programs. */
+export function programArguments(name: "guardian" | "init"): string[] {
+  // Beside this file, or beside the modules that tsc emitted when this code has been bundled elsewhere.
+  const places = [`./${name}.js`, `./${name}.ts`, `../runner/${name}.js`];
+  const paths = places.map((place) => fileURLToPath(new URL(place, import.meta.url)));
+  const path = paths.find((candidate) => existsSync(candidate));
+  if (path === undefined)
+    throw new Error(`The runner's program "${name}" is missing beside ${import.meta.url}.`);
+  return path.endsWith(".ts") ? [...typeScriptLoader(), path] : [path];
+}
+
+/** Only what a connection to a server with a private certificate needs. */
+export function programEnvironment(): Record<string, string> {
+  const kept = ["PATH", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR"];
+  return Object.fromEntries(kept.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])));
+}
+
+function typeScriptLoader(): string[] {
+  return ["--import", new URL(`file://${createRequire(import.meta.url).resolve("tsx")}`).href];
+}
