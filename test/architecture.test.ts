@@ -11,15 +11,16 @@ import { describe, expect, test } from "vitest";
 const allowedFolders: Record<string, readonly string[]> = {
   engine: [],
   protocol: [],
+  translation: ["engine", "protocol"],
   store: ["engine"],
   leader: ["engine", "store"],
-  server: ["engine", "protocol", "store", "leader"],
+  server: ["engine", "protocol", "translation", "store", "leader"],
   sdk: ["protocol"],
   cli: ["protocol", "sdk", "runner", "simulator"],
   runner: [],
   agent: ["sdk", "runner"],
   dashboard: ["sdk"],
-  simulator: ["engine", "protocol"],
+  simulator: ["engine", "protocol", "translation"],
 };
 allowedFolders.bin = Object.keys(allowedFolders);
 

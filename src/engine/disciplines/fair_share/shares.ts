@@ -75,7 +75,7 @@ interface Node {
   /** The members among whom it divides its share by level and weight. */
   readonly claimants: readonly Node[];
   /** Instead, the operations that it serves one after another: those of a FIFO group, or itself alone. */
-  readonly line: readonly Leaf[] | undefined;
+  line: readonly Leaf[] | undefined;
   readonly weight: number;
   readonly reserved: readonly (number | undefined)[] | undefined;
   readonly limit: readonly number[];
@@ -95,9 +95,8 @@ interface Leaf {
   readonly demand: readonly number[];
   readonly usage: readonly number[];
   readonly usageMax: number;
-  /** Where on the path a limit of its own ends it; 1 without one. */
+  /** The part of the path that a limit of its own leaves; 1 without one. */
   readonly reach: number;
-  hasGivenUp: boolean;
 }
 
 const NOT_DRAWN: Curve = { levels: [], positions: [], isBelow: [], values: [], isComplete: true };
@@ -132,7 +131,10 @@ function fraction<T extends number | undefined>(units: T, total: number): T | nu
 function lineOf(element: ShareElement, total: Units): Leaf[] {
   const operations: ShareOperation[] = [];
   collectOperations(element, operations);
-  return operations.sort((a, b) => a.order - b.order).map((operation) => leafOf(operation, total, element));
+  return operations
+    .sort((a, b) => a.order - b.order)
+    .map((operation) => leafOf(operation, total, element))
+    .filter(({ operation, reach }) => !operation.isGang || reach === 1);
 }
 
 function collectOperations(element: ShareElement, operations: ShareOperation[]): void {
@@ -145,7 +147,7 @@ function leafOf(operation: ShareOperation, total: Units, owner: ShareElement): L
   const usage = operation.isGang
     ? demand.map(() => 0)
     : operation.usage.map((units, key) => Math.min(fraction(units, total[key]!), demand[key]!));
-  const leaf = { operation, demand, usage, usageMax: Math.max(0, ...usage), reach: 1, hasGivenUp: false };
+  const leaf = { operation, demand, usage, usageMax: Math.max(0, ...usage), reach: 1 };
   // Outside a FIFO group the curve of the operation itself ends at its limit.
   if (owner === operation || operation.limit === undefined) return leaf;
   return {
@@ -157,20 +159,19 @@ function leafOf(operation: ShareOperation, total: Units, owner: ShareElement): L
   };
 }
 
-/** The value of a path at a point between 0 and 1. */
-function pathAt({ demand, usage, usageMax, hasGivenUp, reach }: Leaf, at: number): number[] {
-  if (hasGivenUp) return demand.map(() => 0);
-  const place = Math.min(at, reach);
+/** The value of a path between its beginning, 0, and its end, 1. */
+function pathAt({ demand, usage, usageMax, reach }: Leaf, at: number): number[] {
+  const place = at * reach;
   if (usageMax === 0) return demand.map((share) => share * place);
   if (place <= 0.5) return usage.map((share) => Math.min(share, 2 * place * usageMax));
   return usage.map((share, key) => share + (2 * place - 1) * (demand[key]! - share));
 }
 
-/** The points at which a path bends, ending with its last one. */
+/** Where a path bends, and its end. */
 function bendsOf({ usage, usageMax, reach }: Leaf): number[] {
-  if (usageMax === 0) return [reach];
-  const bends = usage.map((share) => share / usageMax / 2).filter((at) => at > 0 && at < reach);
-  return [...new Set(bends)].sort((a, b) => a - b).concat(reach);
+  if (usageMax === 0) return [1];
+  const bends = usage.map((share) => share / usageMax / 2 / reach).filter((at) => at > 0 && at < 1);
+  return [...new Set(bends)].sort((a, b) => a - b).concat(1);
 }
 
 function reachWithin(leaf: Leaf, limit: readonly (number | undefined)[]): number {
@@ -201,12 +202,11 @@ function lineCurve(line: readonly Leaf[], guarantee: readonly number[], limit: r
   const trace = beginTrace(start, guarantee, limit);
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
     const leaf = line[index]!;
-    if (leaf.hasGivenUp) continue;
     for (const bend of bendsOf(leaf)) {
       if (trace.isStopped) break;
       const value = pathAt(leaf, bend);
       for (let key = 0; key < value.length; key++) value[key]! += start[key]!;
-      lineTo(trace, bend === leaf.reach ? index + 1 : index + bend, value);
+      lineTo(trace, index + bend, value);
     }
     start = [...trace.value];
     if (leaf.reach < 1) trace.curve.isComplete = false;
@@ -226,7 +226,7 @@ function settleGangs(tree: Node): void {
   for (;;) {
     const partial = smallestPart(tree, 0, false, undefined);
     if (partial === undefined) return;
-    partial.leaf.hasGivenUp = true;
+    partial.node.line = partial.node.line!.filter((leaf) => leaf !== partial.leaf);
     for (let node: Node | undefined = partial.node; node !== undefined; node = node.parent) draw(node);
   }
 }
@@ -243,8 +243,8 @@ function smallestPart(
   if (line !== undefined) {
     const index = Math.floor(place.position);
     const leaf = line[index];
-    if (leaf === undefined || !leaf.operation.isGang || leaf.hasGivenUp) return found;
-    const part = Math.min(place.position - index, leaf.reach);
+    if (leaf === undefined || !leaf.operation.isGang) return found;
+    const part = place.position - index;
     if (part <= SHARE_EPSILON || part >= 1 - SHARE_EPSILON) return found;
     return found === undefined || givesUpBefore(leaf, part, found) ? { leaf, node, part } : found;
   }
@@ -267,7 +267,7 @@ function assignShares(
   level: number,
   isBelow: boolean,
   shares: Map<ShareElement, ElementShare>,
-): readonly number[] {
+): void {
   const { element, claimants, line, guarantee } = node;
   const place = placeAt(node.curve, level, isBelow);
   if (line !== undefined) {
@@ -283,7 +283,6 @@ function assignShares(
   }
   const fairShare = sumOfShares(element, guarantee.length, shares);
   shares.set(element, { fairShare, guarantee });
-  return fairShare;
 }
 
 function sumOfShares(

@@ -1,0 +1,390 @@
+// What a command means for the current state. Nothing here waits or looks at a clock: the caller brings the
+// time, and gets back the events that happened, or a refusal to show and a state left as it was.
+
+import {
+  attachPolicy,
+  checkAmounts,
+  createGroup,
+  createPool,
+  deleteGroup,
+  deletePool,
+  detachPolicy,
+  rejectUnadmitted,
+  removeWhatClosed,
+  settleAdministration,
+  updateGroup,
+  updatePolicy,
+  updatePool,
+} from "./administration.ts";
+import { assertNever } from "./assert.ts";
+import type { Command } from "./commands.ts";
+import type { Event } from "./events.ts";
+import { rewake } from "./indexes.ts";
+import { decideNode } from "./nodes.ts";
+import { type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
+import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
+import { schedule } from "./scheduling/schedule.ts";
+import { EvolveError, emit, type Transaction } from "./scheduling/transaction.ts";
+import type { EngineState, Request } from "./state.ts";
+import {
+  cancelRun,
+  deferStop,
+  endAttempt,
+  fireRunTimer,
+  reportCheckpointDone,
+  reportProgress,
+} from "./stopping.ts";
+
+export type Decision =
+  | { readonly outcome: "accepted"; readonly events: readonly Event[] }
+  /** `bug` is there when the engine itself failed: undone, to be reported, and the server lives on. */
+  | { readonly outcome: "refused"; readonly refusal: Refusal; readonly bug?: unknown };
+
+/** Decides a command at a time that never runs backwards. On acceptance the state has evolved already. */
+export function decide(state: EngineState, command: Command, nowMs: number): Decision {
+  return attempt(state, command, nowMs, "keep");
+}
+
+/** What would happen (P10): the same decision, taken back. */
+export function preview(state: EngineState, command: Command, nowMs: number): Decision {
+  return attempt(state, command, nowMs, "take back");
+}
+
+function attempt(state: EngineState, command: Command, nowMs: number, then: "keep" | "take back"): Decision {
+  if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
+  const clockMs = state.clockMs;
+  const transaction: Transaction = { state, nowMs, events: [] };
+  state.undo.begin();
+  const takeBack = () => {
+    state.undo.rollback();
+    state.unsettled.clear();
+    state.clockMs = clockMs;
+  };
+  try {
+    state.clockMs = nowMs;
+    carryOut(transaction, command);
+  } catch (error) {
+    takeBack();
+    if (error instanceof RefusedError) return { outcome: "refused", refusal: error.refusal };
+    if (error instanceof EvolveError) throw error;
+    const message = `The engine failed on ${command.kind}; nothing was changed.`;
+    return {
+      outcome: "refused",
+      refusal: refusal("engine_error", message, "Report this with the command."),
+      bug: error,
+    };
+  }
+  if (then === "take back") takeBack();
+  else state.undo.commit();
+  return { outcome: "accepted", events: transaction.events };
+}
+
+function carryOut(transaction: Transaction, command: Command): void {
+  switch (command.kind) {
+    case "createPool":
+      return administer(transaction, () => createPool(transaction, command));
+    case "updatePool":
+      return administer(transaction, () => updatePool(transaction, command));
+    case "deletePool":
+      return administer(transaction, () => deletePool(transaction, command));
+    case "createGroup":
+      return administer(transaction, () => createGroup(transaction, command));
+    case "updateGroup":
+      return administer(transaction, () => updateGroup(transaction, command));
+    case "deleteGroup":
+      return administer(transaction, () => deleteGroup(transaction, command));
+    case "attachPolicy":
+      return administer(transaction, () => attachPolicy(transaction, command));
+    case "updatePolicy":
+      return administer(transaction, () => updatePolicy(transaction, command));
+    case "detachPolicy":
+      return administer(transaction, () => detachPolicy(transaction, command));
+    case "putNode":
+    case "drainNode":
+    case "undrainNode":
+    case "suspectNode":
+    case "loseNode":
+    case "removeNode":
+      return administer(transaction, () => decideNode(transaction, command));
+    case "changeServerSettings":
+      return emit(transaction, { kind: "serverSettingsChanged", unmanaged: command.unmanaged });
+    case "submitRequest":
+      return submit(transaction, command.spec);
+    case "cancelRequest":
+      return cancel(transaction, command.requestId);
+    case "deleteRequest":
+      return deleteRequest(transaction, command);
+    case "forgetEnded":
+      return forgetEnded(transaction, command.endedBeforeMs);
+    case "reportEnd":
+      return reportEnd(transaction, command);
+    case "reportCheckpoint":
+      return reportCheckpoint(transaction, command);
+    case "loseHolder":
+      return loseHolder(transaction, command);
+    case "tick":
+      return tick(transaction, command);
+    default:
+      return assertNever(command);
+  }
+}
+
+type CommandOf<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
+
+/** Every change of pools, groups, policies and nodes is followed by a new judgement of those who wait (P9). */
+function administer(transaction: Transaction, change: () => void): void {
+  change();
+  settleAdministration(transaction);
+  schedule(transaction);
+}
+
+function submit(transaction: Transaction, spec: RequestSpec): void {
+  const { state, nowMs } = transaction;
+  if (state.requests.has(spec.id)) {
+    refuse(
+      "name_taken",
+      `A request with the id "${spec.id}" exists already.`,
+      "Every request needs an id of its own.",
+    );
+  }
+  checkSpec(state, spec);
+  emit(transaction, { kind: "requestSubmitted", spec, atMs: nowMs });
+  const { line } = requestNamed(state, spec.id);
+  if (line.pools.size === 0 && state.unmanaged === "allow") {
+    return emit(transaction, {
+      kind: "requestAllocated",
+      requestId: spec.id,
+      pool: null,
+      opportunistic: false,
+      placement: [],
+      atMs: nowMs,
+    });
+  }
+  rejectUnadmitted(transaction, line);
+  schedule(transaction);
+}
+
+/** What is refused before anything is stored (A5, R1). */
+function checkSpec(state: EngineState, spec: RequestSpec): void {
+  const what = `request "${spec.id}"`;
+  const invalid = (problem: string, hint: string): never =>
+    refuse("invalid_request", `The ${what} ${problem}.`, hint);
+  if (Object.keys(spec.resources).length === 0)
+    invalid("asks for nothing", "Ask for at least one unit of something.");
+  if (Object.keys(spec.resources).length > 64)
+    invalid("names more than 64 keys", "Ask for fewer kinds of resources.");
+  checkAmounts(what, spec.resources, 1);
+  if (!Number.isInteger(spec.preemptionClass) || spec.preemptionClass < 0 || spec.preemptionClass > 10) {
+    refuse(
+      "invalid_class",
+      `The ${what} has class ${spec.preemptionClass}.`,
+      "Use a whole number from 0 to 10.",
+    );
+  }
+  const policies = [...(state.components.get(spec.component)?.policies.values() ?? [])];
+  if (policies.length > 0 && policies.every(({ record }) => spec.preemptionClass > record.maxClass)) {
+    const highest = Math.max(...policies.map(({ record }) => record.maxClass));
+    refuse(
+      "invalid_class",
+      `The ${what} has class ${spec.preemptionClass}.`,
+      `Component "${spec.component}" may use up to ${highest}.`,
+    );
+  }
+  if (!Number.isSafeInteger(spec.nodes) || spec.nodes < 1)
+    invalid(`asks for ${spec.nodes} nodes`, "Use a whole number from 1 on.");
+  for (const [name, value] of [
+    ["walltime", spec.walltimeMs],
+    ["wait timeout", spec.waitTimeoutMs],
+  ] as const) {
+    if (value !== null && !(Number.isSafeInteger(value) && value > 0)) {
+      invalid(`has a ${name} of ${value} ms`, "Use a time above 0, or leave it out.");
+    }
+  }
+  for (const [name, value] of [
+    ["checkpoint estimate", spec.checkpointMs],
+    ["number of retries", spec.retriesMax],
+    ["retry delay", spec.retryDelayMs],
+  ] as const) {
+    if (value !== null && !(Number.isSafeInteger(value) && value >= 0)) {
+      invalid(`has a ${name} of ${value}`, "Use a whole number from 0 on, or leave it out.");
+    }
+  }
+}
+
+/** Cancelling what waits ends it; what runs is stopped and ends when it has stopped (Q5). */
+function cancel(transaction: Transaction, id: RequestId): void {
+  const request = requestNamed(transaction.state, id);
+  const { progress } = request;
+  if (progress.status === "queued") {
+    emit(transaction, { kind: "requestCancelled", requestId: id, atMs: transaction.nowMs });
+  } else if (progress.allocation !== null) {
+    if (progress.allocation.stop?.cause === "cancellation") return; // Asked twice: the first one counts.
+    cancelRun(transaction, request);
+  } else {
+    refuse(
+      "invalid_request",
+      `Request "${id}" has ended as ${progress.status}.`,
+      "There is nothing left to cancel.",
+    );
+  }
+  schedule(transaction);
+}
+
+/** Possible when it has ended; otherwise force cancels first, and the record goes with its end (Q6). */
+function deleteRequest(
+  transaction: Transaction,
+  { requestId, force = false }: CommandOf<"deleteRequest">,
+): void {
+  const { progress } = requestNamed(transaction.state, requestId);
+  if (!TERMINAL_STATUSES.has(progress.status)) {
+    if (!force) {
+      refuse("in_use", `Request "${requestId}" is ${progress.status}.`, "Cancel it first, or pass force.");
+    }
+    cancel(transaction, requestId);
+    if (!TERMINAL_STATUSES.has(progress.status)) return; // It is stopping; its record can be deleted when it has.
+  }
+  emit(transaction, { kind: "requestDeleted", requestId });
+}
+
+function forgetEnded(transaction: Transaction, endedBeforeMs: number): void {
+  const requestIds: RequestId[] = [];
+  for (const { spec, progress } of transaction.state.ended) {
+    if ((progress.endedAtMs as number) >= endedBeforeMs) break;
+    requestIds.push(spec.id);
+  }
+  if (requestIds.length > 0) emit(transaction, { kind: "endedForgotten", requestIds });
+}
+
+// --- what holders say --------------------------------------------------------------------------------
+
+function reportEnd(transaction: Transaction, { requestId, token, outcome }: CommandOf<"reportEnd">): void {
+  const request = runningRequest(transaction.state, requestId, token);
+  if (outcome === "stopped" && request.progress.allocation?.stop === null) {
+    refuse(
+      "invalid_request",
+      `Nobody asked request "${requestId}" to stop.`,
+      "Report succeeded or failed, or cancel it.",
+    );
+  }
+  finishAttempt(transaction, request, outcome);
+  schedule(transaction);
+}
+
+/** Ends an attempt, and judges again what comes back (P8, A3). */
+function finishAttempt(
+  transaction: Transaction,
+  request: Request,
+  outcome: "succeeded" | "failed" | "stopped" | "lost",
+): void {
+  const pool = request.run?.poolLine.pool;
+  endAttempt(transaction, request, outcome);
+  if (pool !== undefined) removeWhatClosed(transaction, pool);
+  if (request.progress.status === "queued") rejectUnadmitted(transaction, request.line);
+}
+
+function reportCheckpoint(transaction: Transaction, command: CommandOf<"reportCheckpoint">): void {
+  const request = runningRequest(transaction.state, command.requestId, command.token);
+  switch (command.checkpoint.report) {
+    case "done":
+      reportCheckpointDone(transaction, request);
+      break;
+    case "progress":
+      reportProgress(transaction, request);
+      break;
+    case "defer":
+      if (!Number.isSafeInteger(command.checkpoint.deferMs) || command.checkpoint.deferMs < 0) {
+        refuse(
+          "invalid_request",
+          `A deferral of ${command.checkpoint.deferMs} ms was asked for.`,
+          "Use a time from 0 on.",
+        );
+      }
+      deferStop(transaction, request, command.checkpoint.deferMs);
+      break;
+    default:
+      assertNever(command.checkpoint);
+  }
+  schedule(transaction);
+}
+
+/** The lease rules say that a holder is gone, or that nobody waits any more for an attended request (L2). */
+function loseHolder(transaction: Transaction, { requestId, token }: CommandOf<"loseHolder">): void {
+  const request = requestNamed(transaction.state, requestId);
+  if (request.progress.status === "queued" && request.spec.attended) {
+    emit(transaction, { kind: "requestExpired", requestId, atMs: transaction.nowMs });
+  } else {
+    finishAttempt(transaction, runningRequest(transaction.state, requestId, token), "lost");
+  }
+  schedule(transaction);
+}
+
+function requestNamed(state: EngineState, id: RequestId): Request {
+  return (
+    state.requests.get(id) ??
+    refuse("not_found", `There is no request "${id}".`, "List the requests to see their ids.")
+  );
+}
+
+/** The request with the allocation that the caller speaks of; an old token is told so (L1). */
+function runningRequest(state: EngineState, id: RequestId, token: number | undefined): Request {
+  const request = requestNamed(state, id);
+  const { allocation, status } = request.progress;
+  if (token !== undefined && token !== allocation?.token) {
+    refuse(
+      "stale_token",
+      `The grant ${token} of request "${id}" is over.`,
+      "Stop the work: the units belong to others now.",
+    );
+  }
+  if (allocation === null) {
+    refuse(
+      "invalid_request",
+      `Request "${id}" is ${status} and holds nothing.`,
+      "Only a running request can report.",
+    );
+  }
+  return request;
+}
+
+// --- time --------------------------------------------------------------------------------------------
+
+/** Timers on one instant happen together: ends of runs, scheduling, wait timeouts of what still waits, scheduling (Q8). */
+function tick(transaction: Transaction, { ends = [] }: CommandOf<"tick">): void {
+  const { state, nowMs } = transaction;
+  for (const { requestId, outcome } of ends) {
+    finishAttempt(transaction, runningRequest(state, requestId, undefined), outcome);
+  }
+  const due = dueRequests(state, nowMs);
+  for (const request of due) fireTimer(transaction, request);
+  schedule(transaction);
+
+  for (const request of due) {
+    const { spec, progress } = request;
+    const waitedEnough = nowMs >= progress.queuedAtMs + (spec.waitTimeoutMs ?? Number.POSITIVE_INFINITY);
+    if (progress.status === "queued" && !progress.delayed && waitedEnough) {
+      emit(transaction, { kind: "requestExpired", requestId: spec.id, atMs: nowMs });
+    }
+    rewake(state, request);
+  }
+  schedule(transaction);
+}
+
+function dueRequests(state: EngineState, nowMs: number): Request[] {
+  const due: Request[] = [];
+  for (const request of state.timers) {
+    if (request.wakeAtMs > nowMs) break;
+    due.push(request);
+  }
+  return due;
+}
+
+function fireTimer(transaction: Transaction, request: Request): void {
+  const { state, nowMs } = transaction;
+  const { progress, spec, run } = request;
+  if (progress.delayed && nowMs >= progress.queuedAtMs) {
+    emit(transaction, { kind: "requestEntered", requestId: spec.id, atMs: nowMs });
+  } else if (progress.allocation !== null) {
+    fireRunTimer(transaction, request);
+    if (run !== null) state.unsettled.add(run.poolLine.pool); // It may have become old enough to be a victim (V2).
+  }
+}

@@ -1,0 +1,49 @@
+// What distinguishes the disciplines: the order of the queue, who may be preempted for whom, and the
+// preference among victims. Everything else is shared.
+
+import { assertNever } from "../assert.ts";
+import type { ConsideredKind } from "../events.ts";
+import type { PreemptionReason } from "../records.ts";
+import type { QueueWalk, Waiter } from "../scheduling/queue-walk.ts";
+import type { EngineState, Pool, PoolLine, Request, Run } from "../state.ts";
+import { priorityDiscipline } from "./priority/priority.ts";
+
+export interface Discipline {
+  /** Order of a pool's queue; total, ending on the place in the journal. */
+  compareIn(pool: Pool): (a: Waiter, b: Waiter) => number;
+  /** The moving part of the order, in whole millionths; 0 where time moves nothing. */
+  scoreOf(poolLine: PoolLine, request: Request, nowMs: number): number;
+  /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
+  chooseVictims(search: VictimSearch): VictimChoice | null;
+}
+
+export interface VictimSearch {
+  readonly state: EngineState;
+  readonly nowMs: number;
+  readonly pool: Pool;
+  readonly walk: QueueWalk;
+  readonly head: Waiter;
+  /** What is lacking per key; not positive where nothing is. */
+  readonly shortage: readonly number[];
+}
+
+export interface VictimChoice {
+  readonly victims: readonly {
+    readonly run: Run;
+    readonly reason: PreemptionReason;
+    readonly cost?: number;
+  }[];
+  readonly considered: readonly ConsideredKind[];
+}
+
+export function disciplineOf(pool: Pool): Discipline {
+  switch (pool.record.discipline) {
+    case "priority":
+      return priorityDiscipline;
+    case "class":
+    case "fair_share":
+      return priorityDiscipline;
+    default:
+      return assertNever(pool.record.discipline);
+  }
+}

@@ -1,0 +1,173 @@
+// Discipline `priority`: reserved, limit and priority decide (G1, 8).
+
+import type { PreemptionReason } from "../../records.ts";
+import type { Waiter } from "../../scheduling/queue-walk.ts";
+import {
+  BorrowLines,
+  hasDisplaced,
+  isEligible,
+  isMature,
+  shortKeys,
+  spareRedundant,
+} from "../../scheduling/victims.ts";
+import type { Run, RunKind } from "../../state.ts";
+import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
+
+export const priorityDiscipline: Discipline = {
+  compareIn: ({ record }) =>
+    record.settings.priorityPreempts === "any" ? byPriorityThenShare : byShareThenPriority,
+  scoreOf: () => 0,
+  chooseVictims,
+};
+
+/** Who fits its headroom comes first (G1). */
+function byShareThenPriority(a: Waiter, b: Waiter): number {
+  return Number(a.borrows) - Number(b.borrows) || byPriority(a, b) || byClassAndPlace(a, b);
+}
+
+function byPriorityThenShare(a: Waiter, b: Waiter): number {
+  return byPriority(a, b) || Number(a.borrows) - Number(b.borrows) || byClassAndPlace(a, b);
+}
+
+function byPriority(a: Waiter, b: Waiter): number {
+  return b.poolLine.policy.record.priority - a.poolLine.policy.record.priority;
+}
+
+function byClassAndPlace(a: Waiter, b: Waiter): number {
+  return (
+    b.poolLine.preemptionClass - a.poolLine.preemptionClass || a.request.progress.seq - b.request.progress.seq
+  );
+}
+
+/** From which token on the runs of a kind may be taken, and by which rule. Infinity: none. */
+interface Permission {
+  readonly kind: RunKind;
+  readonly priority: number;
+  readonly byPriorityFrom: number;
+  readonly byReclaimFrom: number;
+  readonly from: number;
+}
+
+/**
+ * A prefix of the candidates in the order of 8.3 that covers the shortage, without its redundant members.
+ * Candidates of one kind differ in their start only, so whole kinds are permitted, counted and, once
+ * nothing they hold is short any more, passed over; the result is the same as if each had been looked at.
+ */
+function chooseVictims(search: VictimSearch): VictimChoice | null {
+  const short = shortKeys(search.shortage);
+  const permissions = permissionsFor(search, short);
+  if (!couldCover(search, permissions, short)) return null;
+
+  const victims: { run: Run; reason: PreemptionReason }[] = [];
+  const lacking = [...search.shortage];
+  for (const run of inOrder(search, permissions, lacking)) {
+    if (hasDisplaced(search.state, run.run.request.spec.id, search.head.request.spec.id)) continue;
+    victims.push({ run: run.run, reason: reasonFor(run.run, run.permission) });
+    run.run.poolLine.need.forEach((amount, i) => (lacking[i] = (lacking[i] as number) - amount));
+    if (short.every((i) => (lacking[i] as number) <= 0)) {
+      return { victims: spareRedundant(victims, search.shortage), considered: describe(search, permissions) };
+    }
+  }
+  return null;
+}
+
+function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
+  const { pool, head, walk } = search;
+  const any = pool.record.settings.priorityPreempts === "any";
+  const lines = new BorrowLines();
+  const mayReclaim = short.every((i) => (head.poolLine.need[i] as number) <= walk.headroom(head.poolLine, i));
+  const permissions: Permission[] = [];
+  for (const kind of pool.runKinds) {
+    if (!isEligible(kind, short)) continue;
+    const { policy } = kind.poolLine;
+    const difference = head.poolLine.policy.record.priority - policy.record.priority;
+    const held = short.filter((i) => (kind.poolLine.need[i] as number) > 0);
+    const borrowsFrom = held.map((i) => lines.borrowsFrom(kind, i));
+    const byPriorityFrom = difference <= 0 ? Number.POSITIVE_INFINITY : any ? 0 : Math.max(...borrowsFrom);
+    const isOwn = policy === head.poolLine.policy;
+    const reclaims = mayReclaim && (!isOwn || head.poolLine.firm) && !(any && difference < 0);
+    const byReclaimFrom = reclaims ? Math.min(...borrowsFrom) : Number.POSITIVE_INFINITY;
+    const from = kind.opportunistic ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
+    if (from === Number.POSITIVE_INFINITY) continue;
+    permissions.push({ kind, priority: policy.record.priority, byPriorityFrom, byReclaimFrom, from });
+  }
+  return permissions;
+}
+
+function reasonFor(run: Run, { byPriorityFrom, byReclaimFrom }: Permission): PreemptionReason {
+  if (run.token >= byPriorityFrom) return "priority";
+  return run.token >= byReclaimFrom ? "reclaim" : "backfill";
+}
+
+/** All or nothing (V3): whether everything permitted together would be enough, by counting. */
+function couldCover(
+  search: VictimSearch,
+  permissions: readonly Permission[],
+  short: readonly number[],
+): boolean {
+  const lacking = short.map((i) => search.shortage[i] as number);
+  for (const permission of permissions) {
+    const count = countPermitted(search, permission);
+    short.forEach((i, at) => {
+      lacking[at] = (lacking[at] as number) - count * (permission.kind.poolLine.need[i] as number);
+    });
+  }
+  return lacking.every((amount) => amount <= 0);
+}
+
+function countPermitted({ pool, nowMs }: VictimSearch, { kind, from }: Permission): number {
+  const mature = kind.runs.countWhile((run) => isMature(run, pool, nowMs));
+  const tooOld = kind.runs.countWhile((run) => run.token < from);
+  return Math.max(0, mature - tooOld);
+}
+
+/** Candidates in the order of 8.3: lower priority first, then the latest. Kinds of no use any more are left out. */
+function* inOrder(
+  { pool, nowMs }: VictimSearch,
+  permissions: readonly Permission[],
+  lacking: readonly number[],
+): Generator<{ run: Run; permission: Permission }> {
+  const sources = permissions.map((permission) => {
+    const runs = permission.kind.runs.backwards((run) => isMature(run, pool, nowMs));
+    return { permission, runs, next: runs.next().value as Run | undefined };
+  });
+  for (;;) {
+    let best: (typeof sources)[number] | undefined;
+    for (const source of sources) {
+      const { next, permission } = source;
+      if (next === undefined || next.token < permission.from) continue;
+      if (!permission.kind.poolLine.need.some((amount, i) => amount > 0 && (lacking[i] as number) > 0))
+        continue;
+      const isBetter =
+        best === undefined ||
+        permission.priority < best.permission.priority ||
+        (permission.priority === best.permission.priority && next.token > (best.next as Run).token);
+      if (isBetter) best = source;
+    }
+    if (best === undefined) return;
+    const run = best.next as Run;
+    best.next = best.runs.next().value as Run | undefined;
+    yield { run, permission: best.permission };
+  }
+}
+
+function describe(search: VictimSearch, permissions: readonly Permission[]): VictimChoice["considered"] {
+  return permissions.map((permission) => {
+    const { poolLine, runs } = permission.kind;
+    const { byPriorityFrom, byReclaimFrom } = permission;
+    return {
+      component: poolLine.policy.record.component,
+      priority: permission.priority,
+      preemptionClass: poolLine.preemptionClass,
+      resources: poolLine.line.shape.resources,
+      count: runs.size,
+      permitted: countPermitted(search, permission),
+      rule:
+        byPriorityFrom <= byReclaimFrom && byPriorityFrom < Number.POSITIVE_INFINITY
+          ? "8.1"
+          : byReclaimFrom < Number.POSITIVE_INFINITY
+            ? "8.2"
+            : "G4",
+    };
+  });
+}

@@ -1,0 +1,150 @@
+// What happened, in the past tense. The journal is a list of these, and `evolve` folds them into the state.
+
+import type {
+  ComponentName,
+  GroupName,
+  GroupRecord,
+  NodeName,
+  NodeRecord,
+  NodeState,
+  Placement,
+  PolicyRecord,
+  PoolName,
+  PoolRecord,
+  PreemptionReason,
+  RejectionReason,
+  RequestId,
+  RequestSpec,
+  RequestStatus,
+  Stop,
+} from "./records.ts";
+import type { Resources } from "./resources.ts";
+
+/** How an attempt ended. */
+export type AttemptOutcome = "succeeded" | "failed" | "preempted" | "cancelled" | "lost" | "walltime";
+
+export type HoldEnd =
+  | "granted_elsewhere"
+  | "cancelled"
+  | "expired"
+  | "not_admitted"
+  | "blocked_by_limit"
+  | "taken_over"
+  | "not_covered"
+  | "node_lost";
+
+/** A kind of allocation that a preemption decision looked at, with its numbers (V7). */
+export interface ConsideredKind {
+  readonly component: ComponentName;
+  readonly priority: number;
+  readonly preemptionClass: number;
+  readonly resources: Resources;
+  readonly count: number;
+  readonly permitted: number;
+  /** The rule that permits them, or that forbids the others. */
+  readonly rule: string;
+}
+
+export interface ChosenVictim {
+  readonly requestId: RequestId;
+  readonly reason: PreemptionReason;
+  readonly stop: Stop;
+  /** Preempted for the last time that `max_preemptions` allows (V6). */
+  readonly shielded: boolean;
+  /** What 10.4 says about it, in hundredths of a minute; only in discipline `class`. */
+  readonly cost?: number;
+}
+
+export type Event =
+  | { readonly kind: "poolSet"; readonly pool: PoolRecord }
+  | { readonly kind: "poolDeleted"; readonly name: PoolName }
+  | { readonly kind: "groupSet"; readonly group: GroupRecord }
+  | { readonly kind: "groupDeleted"; readonly pool: PoolName; readonly name: GroupName }
+  | { readonly kind: "policySet"; readonly policy: PolicyRecord }
+  | { readonly kind: "policyDetached"; readonly pool: PoolName; readonly component: ComponentName }
+  | { readonly kind: "nodeSet"; readonly node: NodeRecord }
+  | { readonly kind: "nodeStateChanged"; readonly name: NodeName; readonly state: NodeState }
+  | { readonly kind: "nodeRemoved"; readonly name: NodeName }
+  | { readonly kind: "serverSettingsChanged"; readonly unmanaged: "reject" | "allow" }
+  | { readonly kind: "requestSubmitted"; readonly spec: RequestSpec; readonly atMs: number }
+  /** Refused at submission, or no longer admitted by any pool (A3, P9). */
+  | {
+      readonly kind: "requestRejected";
+      readonly requestId: RequestId;
+      readonly reasons: readonly RejectionReason[];
+      readonly atMs: number;
+    }
+  /** A delayed attempt enters the queue (Q3). */
+  | { readonly kind: "requestEntered"; readonly requestId: RequestId; readonly atMs: number }
+  | {
+      readonly kind: "requestAllocated";
+      readonly requestId: RequestId;
+      readonly pool: PoolName | null;
+      readonly opportunistic: boolean;
+      readonly placement: readonly Placement[];
+      readonly atMs: number;
+    }
+  /** Covered by what is free and what is stopping anyway: promised without victims (V1). */
+  | {
+      readonly kind: "holdTaken";
+      readonly requestId: RequestId;
+      readonly pool: PoolName;
+      readonly placement: readonly Placement[];
+      readonly atMs: number;
+    }
+  | {
+      readonly kind: "holdEnded";
+      readonly requestId: RequestId;
+      readonly why: HoldEnd;
+      /** Who took the units over (V6: that is a displacement). */
+      readonly by: RequestId | null;
+      readonly atMs: number;
+    }
+  /** One decision: these stop, and the waiter holds what they leave (V5, V7). No waiter: limits, drains, administration. */
+  | {
+      readonly kind: "preemptionDecided";
+      readonly pool: PoolName;
+      readonly waiter: RequestId | null;
+      readonly shortage: Resources;
+      readonly victims: readonly ChosenVictim[];
+      readonly considered: readonly ConsideredKind[];
+      readonly placement: readonly Placement[];
+      readonly atMs: number;
+    }
+  /** Cancellation or walltime: the run was told to stop (Q5, Q7), or the next phase of section 11 began. */
+  | {
+      readonly kind: "stopChanged";
+      readonly requestId: RequestId;
+      readonly stop: Stop;
+      readonly atMs: number;
+    }
+  | { readonly kind: "checkpointCompleted"; readonly requestId: RequestId; readonly atMs: number }
+  | {
+      readonly kind: "attemptEnded";
+      readonly requestId: RequestId;
+      readonly outcome: AttemptOutcome;
+      /** `queued`: a further attempt, entering the queue at `queuedAtMs`. */
+      readonly status: RequestStatus;
+      readonly queuedAtMs: number | null;
+      /** Nobody had asked it to stop: a new event in the sense of V6. */
+      readonly unasked: boolean;
+      readonly atMs: number;
+    }
+  | { readonly kind: "requestCancelled"; readonly requestId: RequestId; readonly atMs: number }
+  | { readonly kind: "requestExpired"; readonly requestId: RequestId; readonly atMs: number }
+  | { readonly kind: "requestDeleted"; readonly requestId: RequestId }
+  | { readonly kind: "endedForgotten"; readonly requestIds: readonly RequestId[] }
+  /** What the shares of a fair-share pool mean for its elements from now on (9.3, 9.4). */
+  | {
+      readonly kind: "starvationChanged";
+      readonly pool: PoolName;
+      readonly changes: readonly StarvationChange[];
+      readonly atMs: number;
+    };
+
+export interface StarvationChange {
+  readonly element: string;
+  /** Since when it has been below its fair share; `null`: it is not. */
+  readonly belowSinceMs: number | null;
+  readonly status: "normal" | "below_fair_share" | "starving" | "aggressively_starving";
+}

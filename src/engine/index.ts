@@ -1,0 +1,50 @@
+// The scheduling engine. Deterministic: the same commands at the same times give the same events.
+// Other folders import from this file only.
+
+export type {
+  CheckpointReport,
+  Command,
+  EndReport,
+  GroupChange,
+  NodeChange,
+  Outcome,
+  PolicyChange,
+} from "./commands.ts";
+export { type Decision, decide, preview } from "./decide.ts";
+export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";
+export { computeFairShares, type ShareElement, type ShareGroup } from "./disciplines/fair_share/shares.ts";
+export type {
+  AttemptOutcome,
+  ChosenVictim,
+  ConsideredKind,
+  Event,
+  HoldEnd,
+  StarvationChange,
+} from "./events.ts";
+export { evolve } from "./evolve.ts";
+export * from "./records.ts";
+export type { Refusal, RefusalCode } from "./refusals.ts";
+export { amountOf, compareIds, likelyMeantKey, type Resources } from "./resources.ts";
+export {
+  DEFAULT_POOL_SETTINGS,
+  type Discipline,
+  type GroupSettings,
+  type PoolSettings,
+  type ScoreWeights,
+} from "./settings.ts";
+export { createState, type EngineState } from "./state.ts";
+export { nextWakeMs } from "./timers.ts";
+export {
+  borrowedOf,
+  capacityOf,
+  groupsOf,
+  nodesOf,
+  policiesOf,
+  poolsOf,
+  queueOf,
+  requestIds,
+  requestOf,
+  type ShareView,
+  shareViewOf,
+  usageOf,
+} from "./views.ts";

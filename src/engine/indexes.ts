@@ -1,0 +1,526 @@
+// The indexes of the state: who waits where, who runs where, and the sums. Only `evolve` and a restored
+// snapshot call these; every change goes through the undo log.
+
+import { createPoolLine, describe, joinLine, leaveLine, usesFairShare } from "./lines.ts";
+import { occupyNodes, poolCapacity, vacateNodes } from "./placement.ts";
+import type { ComponentName, PolicyRecord } from "./records.ts";
+import { TERMINAL_STATUSES } from "./records.ts";
+import { amountOf, compareIds, toVector } from "./resources.ts";
+import { SortedList } from "./sorted-list.ts";
+import {
+  byEnd,
+  byGrant,
+  byShareOrder,
+  type Component,
+  type EngineState,
+  type Group,
+  type Line,
+  needOf,
+  type Policy,
+  type Pool,
+  type PoolLine,
+  type Request,
+  type Run,
+  type RunKind,
+  requirePool,
+} from "./state.ts";
+
+const DAY_MS = 86_400_000;
+
+// --- waiting -----------------------------------------------------------------------------------------
+
+/** Puts a waiting request where it belongs: among the holders, behind its delay, or into its line. */
+export function enqueue(state: EngineState, request: Request): void {
+  const { line, progress } = request;
+  if (progress.delayed) addTo(state, line.delayed, request);
+  else if (progress.hold !== null) {
+    for (const poolLine of line.pools.values()) {
+      const { pool } = poolLine;
+      if (pool.record.name === progress.hold.pool) addTo(state, pool.holders, request);
+      else if (poolLine.verdict === null) addTo(state, pool.passers, request);
+    }
+  } else {
+    state.undo.run(
+      () => line.members.insert(request),
+      () => line.members.remove(request),
+    );
+    if (line.members.size === 1) showLine(state, line);
+  }
+  unsettleLine(state, line);
+}
+
+export function dequeue(state: EngineState, request: Request): void {
+  const { line, progress } = request;
+  unsettleLine(state, line);
+  if (progress.delayed) removeFrom(state, line.delayed, request);
+  else if (progress.hold !== null) {
+    for (const { pool } of line.pools.values()) {
+      removeFrom(state, pool.holders, request);
+      removeFrom(state, pool.passers, request);
+    }
+  } else {
+    if (line.members.size === 1) hideLine(state, line);
+    state.undo.run(
+      () => line.members.remove(request),
+      () => line.members.insert(request),
+    );
+  }
+}
+
+function showLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) {
+    if (poolLine.verdict !== null) continue;
+    const { waiting } = poolLine.pool;
+    state.undo.run(
+      () => waiting.push(poolLine),
+      () => removeLine(waiting, poolLine),
+    );
+  }
+}
+
+function hideLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) {
+    const { waiting } = poolLine.pool;
+    if (!waiting.includes(poolLine)) continue;
+    state.undo.run(
+      () => removeLine(waiting, poolLine),
+      () => waiting.push(poolLine),
+    );
+  }
+}
+
+function removeLine(waiting: PoolLine[], poolLine: PoolLine): void {
+  waiting.splice(waiting.indexOf(poolLine), 1);
+}
+
+function unsettleLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) {
+    if (poolLine.verdict === null) state.unsettled.add(poolLine.pool);
+  }
+}
+
+// --- running -----------------------------------------------------------------------------------------
+
+export function startRun(state: EngineState, request: Request): void {
+  const allocation = request.progress.allocation;
+  if (allocation === null || allocation.pool === null) return; // Granted outside all pools (A4).
+  const poolLine = request.line.pools.get(allocation.pool) as PoolLine;
+  const run: Run = {
+    request,
+    poolLine,
+    kind: undefined as unknown as RunKind, // Set by `indexRun`.
+    token: allocation.token,
+    startedAtMs: allocation.startedAtMs,
+    endMs: allocation.startedAtMs + (request.spec.walltimeMs ?? Number.POSITIVE_INFINITY),
+    isStopping: allocation.stop !== null,
+  };
+  state.undo.set(request, "run", run);
+  state.undo.set(poolLine.pool, "runCount", poolLine.pool.runCount + 1);
+  indexRun(state, run);
+  occupyNodes(state, run);
+  state.unsettled.add(poolLine.pool);
+}
+
+/** The run was told to stop: its units are on their way out and it is nobody's candidate any more. */
+export function stopRun(state: EngineState, run: Run): void {
+  if (run.isStopping) return;
+  state.unsettled.add(run.poolLine.pool);
+  removeCandidate(state, run);
+  state.undo.set(run, "isStopping", true);
+  state.undo.add(run.poolLine.pool.stopping, run.poolLine.need, 1);
+}
+
+export function endRun(state: EngineState, request: Request): void {
+  const { run } = request;
+  if (run === null) return;
+  const { pool } = run.poolLine;
+  state.unsettled.add(pool);
+  vacateNodes(state, run);
+  addUsage(state, run, -1);
+  const { runs } = run.poolLine.policy;
+  state.undo.run(
+    () => runs.remove(run),
+    () => runs.insert(run),
+  );
+  if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
+  else removeCandidate(state, run);
+  state.undo.set(pool, "runCount", pool.runCount - 1);
+  state.undo.set(request, "run", null);
+}
+
+/** Enters a run into the sums and lists of its pool. */
+function indexRun(state: EngineState, run: Run): void {
+  const { poolLine } = run;
+  addUsage(state, run, 1);
+  const { runs } = poolLine.policy;
+  state.undo.set(run, "kind", kindOf(run));
+  state.undo.run(
+    () => runs.insert(run),
+    () => runs.remove(run),
+  );
+  if (run.isStopping) state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
+  else addCandidate(state, run);
+}
+
+function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
+  const { pool, policy, need } = poolLine;
+  state.undo.add(pool.usage, need, sign);
+  state.undo.add(policy.usage, need, sign);
+  if (poolLine.firm) state.undo.add(policy.firmUsage, need, sign);
+  for (let group = policy.group; group !== null; group = group.parent)
+    state.undo.add(group.usage, need, sign);
+}
+
+function addCandidate(state: EngineState, run: Run): void {
+  const { kind } = run;
+  const { pool } = run.poolLine;
+  const { ends } = pool;
+  state.undo.run(
+    () => {
+      kind.runs.insert(run);
+      pool.runKinds.add(kind);
+      if (run.endMs < Number.POSITIVE_INFINITY) ends.insert(run);
+    },
+    () => dropCandidate(pool, run, ends),
+  );
+}
+
+function removeCandidate(state: EngineState, run: Run): void {
+  const { kind } = run;
+  const { pool } = run.poolLine;
+  const { ends } = pool;
+  state.undo.run(
+    () => dropCandidate(pool, run, ends),
+    () => {
+      kind.runs.insert(run);
+      pool.runKinds.add(kind);
+      if (run.endMs < Number.POSITIVE_INFINITY) ends.insert(run);
+    },
+  );
+}
+
+function dropCandidate(pool: Pool, run: Run, ends: SortedList<Run>): void {
+  run.kind.runs.remove(run);
+  if (run.kind.runs.size === 0) pool.runKinds.delete(run.kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) ends.remove(run);
+}
+
+function kindOf(run: Run): RunKind {
+  const { poolLine, request } = run;
+  const opportunistic = (request.progress.allocation as { opportunistic: boolean }).opportunistic;
+  const shielded = isShielded(request, poolLine.pool, run.startedAtMs);
+  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}`;
+  let kind = poolLine.runKinds.get(key);
+  if (kind === undefined) {
+    kind = { poolLine, opportunistic, shielded, runs: new SortedList(byGrant) };
+    poolLine.runKinds.set(key, kind);
+  }
+  return kind;
+}
+
+/** Preempted as often as the pool allows within 24 hours (V6). */
+export function isShielded(request: Request, pool: Pool, nowMs: number): boolean {
+  const { shielded, preemptedAtMs } = request.progress;
+  const recent = preemptedAtMs.filter((atMs) => atMs > nowMs - DAY_MS).length;
+  return shielded || recent >= pool.record.settings.maxPreemptions;
+}
+
+// --- pools, groups, policies -------------------------------------------------------------------------
+
+/** Takes everything about a pool anew from the records: its keys, limits, shares, lines and runs. */
+export function rebuildPool(state: EngineState, pool: Pool): void {
+  const { undo } = state;
+  const runs = [...pool.policies.values()].flatMap((policy) => [...policy.runs]);
+  const { keys, capacity } = poolCapacity(pool);
+  const zeros = () => keys.map(() => 0);
+  undo.set(pool, "keys", keys);
+  undo.set(pool, "capacity", capacity);
+  undo.set(pool, "usage", zeros());
+  undo.set(pool, "stopping", zeros());
+  undo.set(pool, "ends", new SortedList<Run>(byEnd, { weigh: needOf }));
+  undo.set(
+    pool,
+    "isReserved",
+    keys.map((key) =>
+      [...pool.policies.values()].some(({ record }) => !record.closing && amountOf(record.reserved, key) > 0),
+    ),
+  );
+  const kinds = [...pool.runKinds];
+  undo.run(
+    () => pool.runKinds.clear(),
+    () => kinds.forEach((kind) => pool.runKinds.add(kind)),
+  );
+
+  for (const group of pool.groups.values()) {
+    undo.set(
+      group,
+      "parent",
+      group.record.parent === null ? null : (pool.groups.get(group.record.parent) as Group),
+    );
+    undo.set(group, "limit", limitVector(group.record.limit, keys));
+    undo.set(group, "usage", zeros());
+  }
+  for (const policy of pool.policies.values()) {
+    const { record } = policy;
+    undo.set(policy, "group", record.group === null ? null : (pool.groups.get(record.group) as Group));
+    undo.set(policy, "reserved", toVector(record.reserved, keys));
+    undo.set(policy, "limit", limitVector(record.limit, keys));
+    undo.set(policy, "usage", zeros());
+    undo.set(policy, "firmUsage", zeros());
+    undo.set(policy, "runs", new SortedList<Run>(byShareOrder, { weigh: needOf }));
+    for (const line of policyComponent(state, policy).lines) {
+      const poolLine = line.pools.get(pool.record.name) as PoolLine;
+      const oldKinds = [...poolLine.runKinds];
+      undo.run(
+        () => poolLine.runKinds.clear(),
+        () => {
+          poolLine.runKinds.clear();
+          for (const [key, kind] of oldKinds) poolLine.runKinds.set(key, kind);
+        },
+      );
+      redescribe(state, poolLine);
+    }
+  }
+  for (const run of runs) indexRun(state, run);
+  state.unsettled.add(pool);
+}
+
+/** A change that leaves keys and kinds of work as they are, such as new amounts: the runs stay where they are. */
+export function refreshPool(state: EngineState, pool: Pool): void {
+  const { undo } = state;
+  const { keys, capacity } = poolCapacity(pool);
+  if (keys.join() !== pool.keys.join()) return rebuildPool(state, pool);
+  undo.set(pool, "capacity", capacity);
+  for (const group of pool.groups.values()) undo.set(group, "limit", limitVector(group.record.limit, keys));
+  for (const policy of pool.policies.values()) {
+    undo.set(policy, "reserved", toVector(policy.record.reserved, keys));
+    undo.set(policy, "limit", limitVector(policy.record.limit, keys));
+    for (const line of policyComponent(state, policy).lines) {
+      redescribe(state, line.pools.get(pool.record.name) as PoolLine);
+    }
+  }
+  state.unsettled.add(pool);
+}
+
+function limitVector(limit: Readonly<Record<string, number>>, keys: readonly string[]): number[] {
+  return keys.map((key) => (Object.hasOwn(limit, key) ? (limit[key] as number) : Number.POSITIVE_INFINITY));
+}
+
+/** A line's standing in a pool changed; it may appear in the pool's queue or vanish from it. */
+function redescribe(state: EngineState, poolLine: PoolLine): void {
+  const { undo } = state;
+  const { pool, line } = poolLine;
+  const described = describe(poolLine);
+  undo.set(poolLine, "need", described.need);
+  undo.set(poolLine, "verdict", described.verdict);
+  undo.set(poolLine, "preemptionClass", described.preemptionClass);
+  undo.set(poolLine, "sensitive", described.sensitive);
+  undo.set(poolLine, "firm", described.firm);
+  undo.set(poolLine, "shareRank", described.shareRank);
+  placeInQueue(state, poolLine);
+  for (const request of heldMembers(line)) {
+    if (request.progress.hold?.pool === pool.record.name) continue;
+    if (described.verdict === null) addTo(state, pool.passers, request);
+    else removeFrom(state, pool.passers, request);
+  }
+}
+
+function placeInQueue(state: EngineState, poolLine: PoolLine): void {
+  const { waiting } = poolLine.pool;
+  const isShown = waiting.includes(poolLine);
+  const shouldShow = poolLine.verdict === null && poolLine.line.members.size > 0;
+  if (shouldShow && !isShown) {
+    state.undo.run(
+      () => waiting.push(poolLine),
+      () => removeLine(waiting, poolLine),
+    );
+  } else if (isShown && !shouldShow) {
+    state.undo.run(
+      () => removeLine(waiting, poolLine),
+      () => waiting.push(poolLine),
+    );
+  }
+}
+
+/** Members of a line that hold units in some pool. */
+function heldMembers(line: Line): Request[] {
+  const held: Request[] = [];
+  for (const poolLine of line.pools.values()) {
+    for (const request of poolLine.pool.holders) if (request.line === line) held.push(request);
+  }
+  return held;
+}
+
+export function policyComponent(state: EngineState, policy: Policy): Component {
+  return ensureComponent(state, policy.record.component);
+}
+
+export function ensureComponent(state: EngineState, name: ComponentName): Component {
+  let component = state.components.get(name);
+  if (component === undefined) {
+    component = { name, policies: new Map(), lines: new Set() };
+    const created = component;
+    state.undo.run(
+      () => state.components.set(name, created),
+      () => state.components.delete(name),
+    );
+  }
+  return component;
+}
+
+/** A component that nobody speaks of any more is forgotten. */
+export function releaseComponent(state: EngineState, component: Component): void {
+  if (component.policies.size > 0 || component.lines.size > 0) return;
+  state.undo.run(
+    () => state.components.delete(component.name),
+    () => state.components.set(component.name, component),
+  );
+}
+
+export function addPolicy(state: EngineState, record: PolicyRecord): void {
+  const pool = requirePool(state, record.pool);
+  const component = ensureComponent(state, record.component);
+  const usedFairShare = usesFairShare(component);
+  const policy: Policy = {
+    record,
+    pool,
+    group: null,
+    reserved: [],
+    limit: [],
+    usage: pool.keys.map(() => 0),
+    firmUsage: pool.keys.map(() => 0),
+    runs: new SortedList<Run>(byShareOrder, { weigh: needOf }),
+  };
+  state.undo.run(
+    () => {
+      pool.policies.set(record.component, policy);
+      component.policies.set(record.pool, policy);
+    },
+    () => {
+      pool.policies.delete(record.component);
+      component.policies.delete(record.pool);
+    },
+  );
+  for (const line of component.lines) {
+    const poolLine = createPoolLine(line, policy);
+    state.undo.run(
+      () => line.pools.set(record.pool, poolLine),
+      () => line.pools.delete(record.pool),
+    );
+  }
+  rebuildPool(state, pool);
+  if (usesFairShare(component) !== usedFairShare) moveToNewLines(state, component);
+}
+
+export function removePolicy(state: EngineState, pool: Pool, policy: Policy): void {
+  const component = policyComponent(state, policy);
+  const usedFairShare = usesFairShare(component);
+  const { name } = pool.record;
+  for (const line of component.lines) {
+    const poolLine = line.pools.get(name) as PoolLine;
+    if (pool.waiting.includes(poolLine)) {
+      state.undo.run(
+        () => removeLine(pool.waiting, poolLine),
+        () => pool.waiting.push(poolLine),
+      );
+    }
+    for (const request of heldMembers(line)) removeFrom(state, pool.passers, request);
+    state.undo.run(
+      () => line.pools.delete(name),
+      () => line.pools.set(name, poolLine),
+    );
+  }
+  state.undo.run(
+    () => {
+      pool.policies.delete(component.name);
+      component.policies.delete(name);
+    },
+    () => {
+      pool.policies.set(component.name, policy);
+      component.policies.set(name, policy);
+    },
+  );
+  rebuildPool(state, pool);
+  if (usesFairShare(component) !== usedFairShare) moveToNewLines(state, component);
+  releaseComponent(state, component);
+}
+
+/** What tells lines apart changed for a component: its first fair-share pool came, or its last one went. */
+function moveToNewLines(state: EngineState, component: Component): void {
+  const requests = [...state.requests.values()].filter(
+    ({ line, progress }) => line.component === component && !TERMINAL_STATUSES.has(progress.status),
+  );
+  for (const request of requests) {
+    const isWaiting = request.progress.status === "queued";
+    const { run } = request;
+    if (isWaiting) dequeue(state, request);
+    const old = request.line;
+    const line = joinLine(state, component, request.spec);
+    state.undo.set(request, "line", line);
+    leaveLine(state, old);
+    if (isWaiting) enqueue(state, request);
+    if (run !== null)
+      state.undo.set(run, "poolLine", line.pools.get(run.poolLine.pool.record.name) as PoolLine);
+  }
+  for (const policy of component.policies.values()) rebuildPool(state, policy.pool);
+}
+
+// --- timers ------------------------------------------------------------------------------------------
+
+/** Sets the request's timer to the next moment at which time alone changes something about it. */
+export function rewake(state: EngineState, request: Request): void {
+  const wakeAtMs = nextWakeOf(state, request);
+  const before = request.wakeAtMs;
+  if (wakeAtMs === before) return;
+  const move = (fromMs: number, toMs: number) => {
+    if (fromMs < Number.POSITIVE_INFINITY) state.timers.remove(request);
+    request.wakeAtMs = toMs;
+    if (toMs < Number.POSITIVE_INFINITY) state.timers.insert(request);
+  };
+  state.undo.run(
+    () => move(before, wakeAtMs),
+    () => move(wakeAtMs, before),
+  );
+}
+
+function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
+  const never = Number.POSITIVE_INFINITY;
+  if (progress.status === "queued") {
+    return progress.delayed ? progress.queuedAtMs : progress.queuedAtMs + (spec.waitTimeoutMs ?? never);
+  }
+  const { allocation } = progress;
+  if (allocation === null) return never;
+  const walltimeEndMs = allocation.startedAtMs + (spec.walltimeMs ?? never);
+  const { stop } = allocation;
+  if (stop !== null) {
+    if (stop.phase === "kill") return never;
+    return stop.phase === "checkpoint" ? Math.min(stop.deadlineMs, walltimeEndMs) : stop.deadlineMs;
+  }
+  // The moment at which a run has run long enough to be a victim is a moment of scheduling (V2).
+  const pool = allocation.pool === null ? undefined : state.pools.get(allocation.pool);
+  const matureAtMs = allocation.startedAtMs + (pool?.record.settings.minRuntimeMs ?? 0);
+  return matureAtMs > state.clockMs ? Math.min(matureAtMs, walltimeEndMs) : walltimeEndMs;
+}
+
+// --- sets --------------------------------------------------------------------------------------------
+
+function addTo<Item>(state: EngineState, set: Set<Item>, item: Item): void {
+  if (set.has(item)) return;
+  state.undo.run(
+    () => set.add(item),
+    () => set.delete(item),
+  );
+}
+
+function removeFrom<Item>(state: EngineState, set: Set<Item>, item: Item): void {
+  if (!set.has(item)) return;
+  state.undo.run(
+    () => set.delete(item),
+    () => set.add(item),
+  );
+}
+
+/** Pools by name: the order in which they are served (G5). */
+export function poolsByName(pools: Iterable<Pool>): Pool[] {
+  return [...pools].sort((a, b) => compareIds(a.record.name, b.record.name));
+}

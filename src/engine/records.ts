@@ -1,0 +1,217 @@
+// The records that make up the state: what is stored in snapshots and shown to people. Everything else in
+// the engine is an index over them and can be rebuilt from them.
+
+import type { Resources } from "./resources.ts";
+import type { Discipline, GroupSettings, PoolSettings } from "./settings.ts";
+
+declare const brand: unique symbol;
+type Branded<Name extends string> = string & { readonly [brand]: Name };
+export type PoolName = Branded<"PoolName">;
+export type GroupName = Branded<"GroupName">;
+export type ComponentName = Branded<"ComponentName">;
+export type NodeName = Branded<"NodeName">;
+export type RequestId = Branded<"RequestId">;
+
+export type Labels = Readonly<Record<string, string>>;
+
+export interface PoolRecord {
+  readonly name: PoolName;
+  readonly description: string;
+  readonly labels: Labels;
+  readonly discipline: Discipline;
+  /** Units per key. A node-backed pool has none of its own: its capacity is that of its nodes (P2). */
+  readonly capacity: Resources;
+  readonly nodeBacked: boolean;
+  readonly settings: PoolSettings;
+  /** Deleted by force: takes nothing new and vanishes with its last run (P8). */
+  readonly closing: boolean;
+}
+
+export interface GroupRecord {
+  readonly pool: PoolName;
+  readonly name: GroupName;
+  readonly parent: GroupName | null;
+  readonly weight: number;
+  /** `null`: guarantees the sum of what its members do (P4). */
+  readonly reserved: Resources | null;
+  readonly limit: Resources;
+  readonly mode: "fair_share" | "fifo";
+  readonly settings: GroupSettings;
+}
+
+export type PolicyKind = "batch" | "training" | "service" | "sensitive" | "interactive";
+
+export interface PolicyRecord {
+  readonly pool: PoolName;
+  readonly component: ComponentName;
+  readonly componentType: string;
+  readonly priority: number;
+  readonly reserved: Resources;
+  readonly limit: Resources;
+  readonly weight: number;
+  readonly kind: PolicyKind;
+  readonly maxClass: number;
+  readonly group: GroupName | null;
+  /** Labels of the nodes that are this policy's home (N3). */
+  readonly home: Labels | null;
+  /** Detached by force: admits nothing new and vanishes with its last run (P8). */
+  readonly closing: boolean;
+}
+
+export type NodeState = "ready" | "draining" | "drained" | "suspect" | "down";
+
+export interface NodeRecord {
+  readonly name: NodeName;
+  readonly pool: PoolName;
+  readonly capacity: Resources;
+  readonly labels: Labels;
+  readonly topology: string;
+  readonly state: NodeState;
+}
+
+export type CheckpointKind = "none" | "auto" | "manual";
+export type Requeue = "never" | "on_preemption" | "on_failure";
+
+/** What somebody asks for; never changes after submission (Q1). */
+export interface RequestSpec {
+  readonly id: RequestId;
+  readonly component: ComponentName;
+  readonly resources: Resources;
+  readonly preemptible: boolean;
+  readonly preemptionClass: number;
+  readonly sensitive: boolean;
+  readonly checkpoint: CheckpointKind;
+  /** What the application estimates for one checkpoint; `null`: unknown. */
+  readonly checkpointMs: number | null;
+  readonly walltimeMs: number | null;
+  readonly operation: string | null;
+  readonly gang: boolean;
+  readonly nodes: number;
+  /** Labels that every node of the placement must have (N2). */
+  readonly constraints: Labels;
+  /** Further attempts of all kinds together; `null`: no bound (Q3). */
+  readonly retriesMax: number | null;
+  readonly retryDelayMs: number;
+  readonly requeue: Requeue;
+  readonly waitTimeoutMs: number | null;
+  /** Its own client runs it, so nobody would start a further attempt after the client is lost (L2). */
+  readonly attended: boolean;
+  readonly name: string;
+  readonly labels: Labels;
+  readonly note: string;
+  readonly submittedBy: string;
+}
+
+export type RequestStatus =
+  | "queued"
+  | "allocated"
+  | "preempting"
+  | "released"
+  | "preempted"
+  | "failed"
+  | "cancelled"
+  | "rejected"
+  | "expired";
+
+export const TERMINAL_STATUSES: ReadonlySet<RequestStatus> = new Set([
+  "released",
+  "preempted",
+  "failed",
+  "cancelled",
+  "rejected",
+  "expired",
+] as const);
+
+export type PreemptionReason =
+  | "priority"
+  | "reclaim"
+  | "backfill"
+  | "fair_share"
+  | "aggressive"
+  | "class"
+  | "sensitive"
+  | "limit"
+  | "overcommit"
+  | "administration";
+
+export type RejectionCode = "no_policy" | "unknown_key" | "over_capacity" | "over_limit" | "over_reserved";
+
+/** Why one pool refuses a request (A3). `pool` is null where the component has no policy at all (A4). */
+export interface RejectionReason {
+  readonly pool: PoolName | null;
+  readonly code: RejectionCode;
+  readonly key: string | null;
+  readonly asked: number;
+  readonly allowed: number;
+}
+
+/** Where the stopping sequence of an allocation stands (11). */
+export interface Stop {
+  /** Who or what asked for it. A cancelled victim does not come back (Q5). */
+  readonly cause: "preemption" | "cancellation" | "walltime";
+  /** `checkpoint`: asked to save its work; `terminate`: SIGTERM was sent; `kill`: SIGKILL was sent. */
+  readonly phase: "checkpoint" | "terminate" | "kill";
+  /** When the phase ends if nothing is heard. */
+  readonly deadlineMs: number;
+  readonly progressed: boolean;
+  readonly extended: boolean;
+  readonly deferredMs: number;
+  readonly reason: PreemptionReason | null;
+  /** The waiter for which it was chosen. */
+  readonly forRequest: RequestId | null;
+  readonly toldAtMs: number;
+}
+
+/** Units of one node that an allocation holds, with device indices (N2). */
+export interface Placement {
+  readonly node: NodeName;
+  readonly devices: readonly number[];
+}
+
+/** One attempt of one request that holds units. */
+export interface AllocationRecord {
+  /** `null`: granted outside all pools (A4). */
+  readonly pool: PoolName | null;
+  /** Journal position of the grant: grows with every grant, so it fences and it orders. */
+  readonly token: number;
+  readonly startedAtMs: number;
+  /** Fills a gap before the head of its time; any head may preempt it (G4). */
+  readonly opportunistic: boolean;
+  readonly placement: readonly Placement[];
+  readonly stop: Stop | null;
+}
+
+/** Capacity of one pool promised to a waiting request while its victims stop (V5). */
+export interface HoldRecord {
+  readonly pool: PoolName;
+  /** Journal position of the decision. */
+  readonly seq: number;
+  readonly placement: readonly Placement[];
+}
+
+/** The changing part of a request. */
+export interface RequestProgress {
+  status: RequestStatus;
+  /** Journal position of the submission: the place in every order, kept over all attempts (Q3). */
+  readonly seq: number;
+  readonly submittedAtMs: number;
+  attempt: number;
+  preemptedCount: number;
+  /** The waiter that it last had to stop for; until it runs again it cannot take that one's hold (V5). */
+  preemptedFor: RequestId | null;
+  /** When it was chosen as a victim, for the bound of V6; only the last 24 hours matter. */
+  preemptedAtMs: readonly number[];
+  /** Preempted too often: left in peace until it ends (V6). */
+  shielded: boolean;
+  resume: boolean;
+  lastCheckpointAtMs: number | null;
+  furtherAttempts: number;
+  /** Latest entry into the queue, or for a delayed attempt the moment it will enter. */
+  queuedAtMs: number;
+  /** Out of the queue until `queuedAtMs` (retries.delay). */
+  delayed: boolean;
+  allocation: AllocationRecord | null;
+  hold: HoldRecord | null;
+  rejection: readonly RejectionReason[] | null;
+  endedAtMs: number | null;
+}

@@ -1,0 +1,221 @@
+// Walking a pool's queue from its front, in the order of section 6, and judging each waiter at its place.
+//
+// A line stands for all its members: they differ in nothing but their place, so what blocks the first of them
+// blocks the others. Waiters that hold units are walked one by one; they count as if they ran when those
+// behind them are judged (V1), which is why order and judgement are one walk.
+
+import { isFirmOn } from "../admission.ts";
+import { disciplineOf } from "../disciplines/discipline.ts";
+import { isUnmeteredWhenMissing } from "../resources.ts";
+import {
+  freeOf,
+  type Group,
+  holdNeed,
+  type Policy,
+  type Pool,
+  type PoolLine,
+  type Request,
+} from "../state.ts";
+
+/** A waiter at its place: the first free member of a line, or a single request that holds units. */
+export interface Waiter {
+  readonly request: Request;
+  readonly poolLine: PoolLine;
+  readonly hold: "here" | "elsewhere" | null;
+  /** Does not fit its headroom (G1). */
+  borrows: boolean;
+  /** What discipline `class` orders by, in whole millionths (10.6). */
+  readonly score: number;
+}
+
+/** A quota of its own that keeps a request waiting, whether or not units are short (G3). */
+export interface QuotaBlock {
+  readonly rule: "limit" | "group_limit" | "reserved";
+  readonly group: Group | null;
+  readonly keyIndex: number;
+  readonly used: number;
+  readonly allowed: number;
+}
+
+export class QueueWalk {
+  readonly pool: Pool;
+  /** Promised to holders that were passed. */
+  readonly #claimed: number[];
+  readonly #promised = new Map<Policy | Group, number[]>();
+  readonly #firmPromised = new Map<Policy, number[]>();
+  readonly #waiters: Waiter[];
+  readonly #compare: (a: Waiter, b: Waiter) => number;
+  #position = 0;
+
+  /** `membersOf` says which members of a line are walked: the first, unless somebody wants others. */
+  constructor(pool: Pool, nowMs: number, membersOf: (poolLine: PoolLine) => Iterable<Request> = firstMember) {
+    this.pool = pool;
+    this.#claimed = pool.keys.map(() => 0);
+    const discipline = disciplineOf(pool);
+    const waiters: Waiter[] = [];
+    const add = (request: Request, poolLine: PoolLine, hold: Waiter["hold"]) =>
+      waiters.push({
+        request,
+        poolLine,
+        hold,
+        borrows: this.#mustBorrow(poolLine),
+        score: discipline.scoreOf(poolLine, request, nowMs),
+      });
+    for (const poolLine of pool.waiting) {
+      for (const request of membersOf(poolLine)) add(request, poolLine, null);
+    }
+    const { name } = pool.record;
+    for (const request of pool.holders) add(request, request.line.pools.get(name) as PoolLine, "here");
+    for (const request of pool.passers) add(request, request.line.pools.get(name) as PoolLine, "elsewhere");
+    this.#compare = discipline.compareIn(pool);
+    this.#waiters = waiters.sort(this.#compare);
+  }
+
+  /** The next waiter; a holder counts as passed, and as claiming its units, from the following call on. */
+  next(): Waiter | undefined {
+    const passed = this.#waiters[this.#position - 1];
+    if (passed?.hold === "here") this.#promise(passed.poolLine);
+    return this.#waiters[this.#position++];
+  }
+
+  /** All waiters in order. */
+  *[Symbol.iterator](): Generator<Waiter> {
+    for (let waiter = this.next(); waiter !== undefined; waiter = this.next()) yield waiter;
+  }
+
+  /** The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count (G3). */
+  quotaBlock({ poolLine }: Waiter): QuotaBlock | null {
+    const { pool } = this;
+    const { policy, need } = poolLine;
+    for (let i = 0; i < need.length; i++) {
+      const amount = need[i] as number;
+      if (amount === 0) continue;
+      const capacity = pool.capacity[i] as number;
+      const exceeds = (holder: Policy | Group) =>
+        (holder.limit[i] as number) < capacity &&
+        (holder.usage[i] as number) + this.#promisedTo(holder, i) + amount > (holder.limit[i] as number);
+      if (exceeds(policy)) return this.#block("limit", null, i, policy);
+      for (let group = policy.group; group !== null; group = group.parent) {
+        if (exceeds(group)) return this.#block("group_limit", group, i, group);
+      }
+      if (!isFirmOn(poolLine, i)) continue;
+      const reserved = policy.reserved[i] as number;
+      const used = (policy.firmUsage[i] as number) + (this.#firmPromised.get(policy)?.[i] ?? 0);
+      if (reserved < capacity && used + amount > reserved) {
+        return { rule: "reserved", group: null, keyIndex: i, used, allowed: reserved };
+      }
+    }
+    return null;
+  }
+
+  #block(
+    rule: "limit" | "group_limit",
+    group: Group | null,
+    keyIndex: number,
+    holder: Policy | Group,
+  ): QuotaBlock {
+    const used = (holder.usage[keyIndex] as number) + this.#promisedTo(holder, keyIndex);
+    return { rule, group, keyIndex, used, allowed: holder.limit[keyIndex] as number };
+  }
+
+  /** Whether it could be granted from free units now (G2). */
+  fits({ request, poolLine }: Waiter): boolean {
+    const claims = this.#claimsBefore(request);
+    return poolLine.need.every(
+      (amount, i) => amount === 0 || amount <= freeOf(this.pool, i) - (claims[i] as number),
+    );
+  }
+
+  /** What is lacking per key even when all comes free that is stopping and that it may count on; negative: to spare (V1). */
+  shortage({ request, poolLine }: Waiter): number[] {
+    const claims = this.#claimsBefore(request);
+    return poolLine.need.map(
+      (amount, i) =>
+        amount - freeOf(this.pool, i) - (this.pool.stopping[i] as number) + (claims[i] as number),
+    );
+  }
+
+  /** Whether free units and units that are coming free cover it (V1). */
+  isCovered(waiter: Waiter): boolean {
+    const shortage = this.shortage(waiter);
+    return waiter.poolLine.need.every((amount, i) => amount === 0 || (shortage[i] as number) <= 0);
+  }
+
+  /** What is left of the component's reserve for it on a key (1, headroom). */
+  headroom(poolLine: PoolLine, i: number): number {
+    const { policy } = poolLine;
+    const used = isFirmOn(poolLine, i)
+      ? (policy.firmUsage[i] as number) + (this.#firmPromised.get(policy)?.[i] ?? 0)
+      : (policy.usage[i] as number) + this.#promisedTo(policy, i);
+    return Math.max(0, (policy.reserved[i] as number) - used);
+  }
+
+  /** Holds of those before it, and of the one it was preempted for, come before its own claim (V5). */
+  #claimsBefore(request: Request): readonly number[] {
+    const { preemptedFor } = request.progress;
+    if (preemptedFor === null) return this.#claimed;
+    for (let i = this.#position; i < this.#waiters.length; i++) {
+      const behind = this.#waiters[i] as Waiter;
+      if (behind.hold !== "here" || behind.request.spec.id !== preemptedFor) continue;
+      const need = holdNeed(behind.request, this.pool);
+      return this.#claimed.map((claimed, key) => claimed + (need[key] as number));
+    }
+    return this.#claimed;
+  }
+
+  #promisedTo(holder: Policy | Group, i: number): number {
+    return this.#promised.get(holder)?.[i] ?? 0;
+  }
+
+  #promise(poolLine: PoolLine): void {
+    const { policy, need } = poolLine;
+    addInto(this.#claimed, need);
+    addInto(vectorOf(this.#promised, policy, need.length), need);
+    if (poolLine.firm) addInto(vectorOf(this.#firmPromised, policy, need.length), need);
+    for (let group = policy.group; group !== null; group = group.parent) {
+      addInto(vectorOf(this.#promised, group, need.length), need);
+    }
+    this.#reorderRest(policy);
+  }
+
+  /** What was promised leaves less headroom to the others of the same component. */
+  #reorderRest(policy: Policy): void {
+    let changed = false;
+    for (let i = this.#position; i < this.#waiters.length; i++) {
+      const waiter = this.#waiters[i] as Waiter;
+      if (waiter.poolLine.policy !== policy || waiter.borrows) continue;
+      waiter.borrows = this.#mustBorrow(waiter.poolLine);
+      changed ||= waiter.borrows;
+    }
+    if (!changed) return;
+    const rest = this.#waiters.splice(this.#position).sort(this.#compare);
+    this.#waiters.push(...rest);
+  }
+
+  /** Whether some metered amount exceeds the headroom; a built-in key but gpu that nobody reserves is left out (G1). */
+  #mustBorrow(poolLine: PoolLine): boolean {
+    const { pool } = this;
+    return poolLine.need.some((amount, i) => {
+      if (amount === 0) return false;
+      const isLeftOut = !(pool.isReserved[i] as boolean) && isUnmeteredWhenMissing(pool.keys[i] as string);
+      return !isLeftOut && amount > this.headroom(poolLine, i);
+    });
+  }
+}
+
+function firstMember({ line }: PoolLine): Request[] {
+  return [line.members.first() as Request];
+}
+
+function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): number[] {
+  let vector = map.get(key);
+  if (vector === undefined) {
+    vector = new Array<number>(length).fill(0);
+    map.set(key, vector);
+  }
+  return vector;
+}
+
+function addInto(target: number[], amounts: readonly number[]): void {
+  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + (amounts[i] as number);
+}

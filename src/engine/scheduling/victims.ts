@@ -1,0 +1,86 @@
+// What all disciplines share in the search for victims: who borrows, who is old enough, who is barred (V2, V6).
+
+import type { RequestId } from "../records.ts";
+import { byShareOrder, type EngineState, type Policy, type Pool, type Run, type RunKind } from "../state.ts";
+
+/** Remembers, for one search, from which run on a component borrows a key (G6). */
+export class BorrowLines {
+  readonly #firstBorrowers = new Map<Policy, (Run | undefined)[]>();
+
+  /** The oldest run of a component that borrows a key, at least in part; later ones that hold the key do too. */
+  #firstBorrower(policy: Policy, keyIndex: number): Run | undefined {
+    let known = this.#firstBorrowers.get(policy);
+    if (known === undefined) {
+      known = policy.reserved.map((reserved, i) => policy.runs.firstWhereSumExceeds(i, reserved));
+      this.#firstBorrowers.set(policy, known);
+    }
+    return known[keyIndex];
+  }
+
+  /** Runs of the kind with this token or a later one borrow the key. */
+  borrowsFrom({ poolLine }: RunKind, keyIndex: number): number {
+    const first = this.#firstBorrower(poolLine.policy, keyIndex);
+    if (first === undefined || (poolLine.need[keyIndex] as number) === 0) return Number.POSITIVE_INFINITY;
+    const difference = poolLine.shareRank - first.poolLine.shareRank;
+    return difference > 0 ? 0 : difference < 0 ? Number.POSITIVE_INFINITY : first.token;
+  }
+
+  borrows(run: Run, keyIndex: number): boolean {
+    const first = this.#firstBorrower(run.poolLine.policy, keyIndex);
+    return (
+      first !== undefined && (run.poolLine.need[keyIndex] as number) > 0 && byShareOrder(first, run) <= 0
+    );
+  }
+}
+
+/** Indices of the keys that are short. */
+export function shortKeys(shortage: readonly number[]): number[] {
+  return shortage.flatMap((lacking, i) => (lacking > 0 ? [i] : []));
+}
+
+/** Whether runs of this kind can be victims at all for a shortage on these keys (V2). */
+export function isEligible({ poolLine, shielded }: RunKind, short: readonly number[]): boolean {
+  const { shape } = poolLine.line;
+  return (
+    shape.preemptible &&
+    !poolLine.sensitive &&
+    !shielded &&
+    short.some((i) => (poolLine.need[i] as number) > 0)
+  );
+}
+
+/** Whether a run has run long enough to be a victim (V2). */
+export function isMature(run: Run, pool: Pool, nowMs: number): boolean {
+  return nowMs - run.startedAtMs >= pool.record.settings.minRuntimeMs;
+}
+
+/** Whether one, or something it displaced, has displaced the other since the last new event (V6). */
+export function hasDisplaced(state: EngineState, by: RequestId, of: RequestId): boolean {
+  if (state.displaced.size === 0) return false;
+  const seen = new Set<RequestId>([by]);
+  for (const each of seen) {
+    for (const displaced of state.displaced.get(each) ?? []) {
+      if (displaced === of) return true;
+      seen.add(displaced);
+    }
+  }
+  return false;
+}
+
+/** Leaves out what is not needed, sparing the last in the order first (V4). */
+export function spareRedundant<Victim extends { readonly run: Run }>(
+  victims: readonly Victim[],
+  shortage: readonly number[],
+): Victim[] {
+  const surplus = shortage.map((lacking) => -lacking);
+  for (const { run } of victims)
+    run.poolLine.need.forEach((amount, i) => (surplus[i] = (surplus[i] as number) + amount));
+  const kept: Victim[] = [];
+  for (const victim of victims.toReversed()) {
+    const { need } = victim.run.poolLine;
+    const isNeeded = need.some((amount, i) => (shortage[i] as number) > 0 && (surplus[i] as number) < amount);
+    if (isNeeded) kept.push(victim);
+    else need.forEach((amount, i) => (surplus[i] = (surplus[i] as number) - amount));
+  }
+  return kept.reverse();
+}

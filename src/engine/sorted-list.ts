@@ -1,0 +1,199 @@
+// An ordered list for many items: sorted chunks, each with the sums and the smallest rank of its items, so
+// that looking something up touches one chunk and the summaries of the others. Items know their own place
+// through `compare`, which must be a total order.
+
+import type { Vector } from "./resources.ts";
+
+const CHUNK_LENGTH_MAX = 256;
+
+interface Chunk<Item> {
+  items: Item[];
+  sums: number[];
+  /** Smallest rank in the chunk; NaN: to be computed when asked for. */
+  rankMin: number;
+}
+
+export interface Summaries<Item> {
+  /** What `firstWhereSumExceeds` and `sumThrough` add up. */
+  readonly weigh?: (item: Item) => Vector;
+  /** What `firstRankedAtMost` looks at. */
+  readonly rank?: (item: Item) => number;
+}
+
+export class SortedList<Item> {
+  size = 0;
+  readonly #chunks: Chunk<Item>[] = [];
+  readonly #compare: (a: Item, b: Item) => number;
+  readonly #weigh: ((item: Item) => Vector) | undefined;
+  readonly #rank: ((item: Item) => number) | undefined;
+
+  constructor(compare: (a: Item, b: Item) => number, summaries: Summaries<Item> = {}) {
+    this.#compare = compare;
+    this.#weigh = summaries.weigh;
+    this.#rank = summaries.rank;
+  }
+
+  insert(item: Item): void {
+    this.size++;
+    const chunkIndex = this.#chunkFor(item);
+    const chunk = this.#chunks[chunkIndex];
+    if (chunk === undefined) {
+      this.#chunks.push(this.#chunkOf([item]));
+      return;
+    }
+    chunk.items.splice(this.#positionIn(chunk, item), 0, item);
+    this.#addSums(chunk, item, 1);
+    if (this.#rank !== undefined && !(chunk.rankMin <= this.#rank(item))) {
+      chunk.rankMin = Number.isNaN(chunk.rankMin) ? Number.NaN : this.#rank(item);
+    }
+    if (chunk.items.length > CHUNK_LENGTH_MAX) {
+      const upper = chunk.items.splice(CHUNK_LENGTH_MAX / 2);
+      this.#chunks.splice(chunkIndex, 1, this.#chunkOf(chunk.items), this.#chunkOf(upper));
+    }
+  }
+
+  remove(item: Item): void {
+    const chunkIndex = this.#chunkFor(item);
+    const chunk = this.#chunks[chunkIndex];
+    const position = chunk === undefined ? -1 : this.#positionIn(chunk, item);
+    if (chunk === undefined || chunk.items[position] !== item)
+      throw new Error("removing what is not in the list");
+    chunk.items.splice(position, 1);
+    this.size--;
+    if (chunk.items.length === 0) {
+      this.#chunks.splice(chunkIndex, 1);
+      return;
+    }
+    this.#addSums(chunk, item, -1);
+    if (this.#rank !== undefined && this.#rank(item) <= chunk.rankMin) chunk.rankMin = Number.NaN;
+  }
+
+  has(item: Item): boolean {
+    const chunk = this.#chunks[this.#chunkFor(item)];
+    return chunk !== undefined && chunk.items[this.#positionIn(chunk, item)] === item;
+  }
+
+  first(): Item | undefined {
+    return this.#chunks[0]?.items[0];
+  }
+
+  last(): Item | undefined {
+    return this.#chunks.at(-1)?.items.at(-1);
+  }
+
+  /** The first item, in order, whose rank is at most `rankMax`. */
+  firstRankedAtMost(rankMax: number): Item | undefined {
+    const rank = this.#rank as (item: Item) => number;
+    for (const chunk of this.#chunks) {
+      if (Number.isNaN(chunk.rankMin)) chunk.rankMin = this.#smallestRank(chunk.items);
+      if (chunk.rankMin <= rankMax) return chunk.items.find((item) => rank(item) <= rankMax);
+    }
+    return undefined;
+  }
+
+  /** The first item, in order, with which the sum on `index` from the start exceeds `bound`. */
+  firstWhereSumExceeds(index: number, bound: number): Item | undefined {
+    const weigh = this.#weigh as (item: Item) => Vector;
+    let sum = 0;
+    for (const chunk of this.#chunks) {
+      const chunkSum = chunk.sums[index] as number;
+      if (sum + chunkSum > bound) {
+        for (const item of chunk.items) {
+          sum += weigh(item)[index] as number;
+          if (sum > bound) return item;
+        }
+      }
+      sum += chunkSum;
+    }
+    return undefined;
+  }
+
+  /** The sum on `index` from the start up to and including the item. */
+  sumThrough(item: Item, index: number): number {
+    const weigh = this.#weigh as (item: Item) => Vector;
+    let sum = 0;
+    for (const chunk of this.#chunks) {
+      if (this.#compare(chunk.items.at(-1) as Item, item) < 0) {
+        sum += chunk.sums[index] as number;
+        continue;
+      }
+      for (const each of chunk.items) {
+        if (this.#compare(each, item) > 0) return sum;
+        sum += weigh(each)[index] as number;
+      }
+    }
+    return sum;
+  }
+
+  /** How many items `isBefore` holds for; it must hold for all up to some place and for none after it. */
+  countWhile(isBefore: (item: Item) => boolean): number {
+    let count = 0;
+    for (const chunk of this.#chunks) {
+      if (isBefore(chunk.items.at(-1) as Item)) count += chunk.items.length;
+      else return count + lengthOfPrefix(chunk.items, isBefore);
+    }
+    return count;
+  }
+
+  *[Symbol.iterator](): Generator<Item> {
+    for (const chunk of this.#chunks) yield* chunk.items;
+  }
+
+  /** From the last item for which `isBefore` holds to the first; same condition as for `countWhile`. */
+  *backwards(isBefore: (item: Item) => boolean = () => true): Generator<Item> {
+    for (let c = this.#chunks.length - 1; c >= 0; c--) {
+      const { items } = this.#chunks[c] as Chunk<Item>;
+      if (!isBefore(items[0] as Item)) continue;
+      for (let i = lengthOfPrefix(items, isBefore) - 1; i >= 0; i--) yield items[i] as Item;
+    }
+  }
+
+  /** The chunk in which the item is, or belongs: the first whose last item does not precede it. */
+  #chunkFor(item: Item): number {
+    const chunks = this.#chunks;
+    let low = 0;
+    let high = chunks.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#compare((chunks[middle] as Chunk<Item>).items.at(-1) as Item, item) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #positionIn(chunk: Chunk<Item>, item: Item): number {
+    return lengthOfPrefix(chunk.items, (each) => this.#compare(each, item) < 0);
+  }
+
+  #chunkOf(items: Item[]): Chunk<Item> {
+    const chunk: Chunk<Item> = { items, sums: [], rankMin: Number.NaN };
+    for (const item of items) this.#addSums(chunk, item, 1);
+    return chunk;
+  }
+
+  #addSums(chunk: Chunk<Item>, item: Item, sign: 1 | -1): void {
+    if (this.#weigh === undefined) return;
+    const weight = this.#weigh(item);
+    for (let i = 0; i < weight.length; i++) {
+      chunk.sums[i] = (chunk.sums[i] ?? 0) + sign * (weight[i] as number);
+    }
+  }
+
+  #smallestRank(items: readonly Item[]): number {
+    const rank = this.#rank as (item: Item) => number;
+    let smallest = Number.POSITIVE_INFINITY;
+    for (const item of items) smallest = Math.min(smallest, rank(item));
+    return smallest;
+  }
+}
+
+function lengthOfPrefix<Item>(items: readonly Item[], isBefore: (item: Item) => boolean): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(items[middle] as Item)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,248 @@
+// The state in memory: the records of `records.ts`, and indexes over them that `evolve` keeps up to date.
+//
+// Invariants (checked by `invariants.ts`)
+//   1. Every index can be rebuilt from the records alone.
+//   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
+//   3. Usage, stopping units and shares are sums over the allocations.
+
+import type { StarvationChange } from "./events.ts";
+import type {
+  ComponentName,
+  GroupName,
+  GroupRecord,
+  NodeName,
+  NodeRecord,
+  PolicyRecord,
+  PoolName,
+  PoolRecord,
+  RejectionReason,
+  RequestId,
+  RequestProgress,
+  RequestSpec,
+} from "./records.ts";
+import { SortedList } from "./sorted-list.ts";
+import { UndoLog } from "./undo.ts";
+
+export interface EngineState {
+  /** Position in the journal: the number of events applied. */
+  seq: number;
+  /** The time of the last event. */
+  lastEventAtMs: number;
+  unmanaged: "reject" | "allow";
+  readonly pools: Map<PoolName, Pool>;
+  readonly nodes: Map<NodeName, Node>;
+  readonly components: Map<ComponentName, Component>;
+  readonly requests: Map<RequestId, Request>;
+  /** Requests in a terminal status that are still remembered, oldest end first. */
+  readonly ended: Set<Request>;
+  readonly lines: Map<string, Line>;
+  /** Requests with something to do at a known time, soonest first. */
+  readonly timers: SortedList<Request>;
+  /** Who displaced whom since the last event from outside (V6). */
+  readonly displaced: Map<RequestId, Set<RequestId>>;
+  /** Pools in which something changed since they were last scheduled. */
+  readonly unsettled: Set<Pool>;
+  /** The latest time that `decide` was given: timers up to it have fired. Not part of the records. */
+  clockMs: number;
+  readonly undo: UndoLog;
+}
+
+export interface Component {
+  readonly name: ComponentName;
+  readonly policies: Map<PoolName, Policy>;
+  readonly lines: Set<Line>;
+}
+
+export interface Pool {
+  record: PoolRecord;
+  /** The metered keys, sorted; all vectors below follow this order. */
+  keys: readonly string[];
+  capacity: number[];
+  /** Held by allocations, stopping ones included. */
+  usage: number[];
+  /** The part of `usage` that is on its way out. */
+  stopping: number[];
+  /** Whether some policy reserves the key. */
+  isReserved: readonly boolean[];
+  readonly groups: Map<GroupName, Group>;
+  readonly policies: Map<ComponentName, Policy>;
+  readonly nodes: Map<NodeName, Node>;
+  /** Lines with members that this pool admits; nearly in order, which is only a matter of speed. */
+  readonly waiting: PoolLine[];
+  /** Waiting requests that hold units here (V5). */
+  readonly holders: Set<Request>;
+  /** Waiting requests that this pool admits and that hold units elsewhere (G5). */
+  readonly passers: Set<Request>;
+  /** Kinds of running work that is not stopping, for the search for victims. */
+  readonly runKinds: Set<RunKind>;
+  /** Runs with a walltime that are not stopping, soonest end first. */
+  ends: SortedList<Run>;
+  runCount: number;
+  /** Fair-share elements that are not normal (9.3, 9.4). */
+  readonly starvation: Map<string, StarvationChange>;
+  /** When a preemptive stage last started something, per node; "" in a pool without nodes (9.7). */
+  readonly preemptiveStartAtMs: Map<string, number>;
+}
+
+export interface Node {
+  record: NodeRecord;
+  usage: number[];
+  readonly runs: Set<Run>;
+  /** Device indices in use (N2). */
+  readonly devices: Set<number>;
+}
+
+export interface Group {
+  record: GroupRecord;
+  parent: Group | null;
+  limit: number[];
+  usage: number[];
+}
+
+export interface Policy {
+  record: PolicyRecord;
+  readonly pool: Pool;
+  group: Group | null;
+  reserved: number[];
+  /** The pool's capacity where the policy gives none (P5). */
+  limit: number[];
+  usage: number[];
+  /** Usage by work that may live inside reserved only (NP, and 10.8). */
+  firmUsage: number[];
+  /** All runs in the order in which they fill the share (G6). */
+  runs: SortedList<Run>;
+}
+
+/** Waiting requests that no rule tells apart, except by their place. */
+export interface Line {
+  readonly key: string;
+  readonly component: Component;
+  /** Any member: all have the same shape. */
+  readonly shape: RequestSpec;
+  /** Members that wait and hold nothing, by original submission. */
+  readonly members: SortedList<Request>;
+  /** Members that a delay keeps out of the queue (Q3). */
+  readonly delayed: Set<Request>;
+  /** One for every pool in which the component has a policy. */
+  readonly pools: Map<PoolName, PoolLine>;
+  /** Live requests of this line, waiting or running. */
+  liveCount: number;
+}
+
+/** What a line means in one pool. */
+export interface PoolLine {
+  readonly line: Line;
+  readonly policy: Policy;
+  readonly pool: Pool;
+  need: number[];
+  /** `null`: the pool admits it. */
+  verdict: RejectionReason | null;
+  /** Class and sensitivity in this pool (10.7). */
+  preemptionClass: number;
+  sensitive: boolean;
+  /** Lives inside reserved only: NP, and in discipline `class` class 10 and sensitive work (10.8). */
+  firm: boolean;
+  /** Where its runs stand when the share is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
+  shareRank: number;
+  /** Kinds of runs of this line, by whether they are opportunistic and shielded. */
+  readonly runKinds: Map<string, RunKind>;
+  /** Scratch of the scheduler: place in the order at the time of the last look. */
+  borrows: boolean;
+  score: number;
+}
+
+/** Running work of one line that differs in nothing but its start. */
+export interface RunKind {
+  readonly poolLine: PoolLine;
+  readonly opportunistic: boolean;
+  readonly shielded: boolean;
+  /** By grant, oldest first. Stopping runs are not in here. */
+  readonly runs: SortedList<Run>;
+}
+
+/** An allocation in a pool, as the indexes see it. */
+export interface Run {
+  readonly request: Request;
+  poolLine: PoolLine;
+  kind: RunKind;
+  readonly token: number;
+  readonly startedAtMs: number;
+  /** End by walltime; infinite without one. */
+  readonly endMs: number;
+  isStopping: boolean;
+}
+
+export interface Request {
+  readonly spec: RequestSpec;
+  readonly progress: RequestProgress;
+  line: Line;
+  run: Run | null;
+  /** When its next timer fires; infinite: none. */
+  wakeAtMs: number;
+}
+
+export function createState(): EngineState {
+  return {
+    seq: 0,
+    lastEventAtMs: 0,
+    unmanaged: "reject",
+    pools: new Map(),
+    nodes: new Map(),
+    components: new Map(),
+    requests: new Map(),
+    ended: new Set(),
+    lines: new Map(),
+    timers: new SortedList(compareTimers),
+    displaced: new Map(),
+    unsettled: new Set(),
+    clockMs: 0,
+    undo: new UndoLog(),
+  };
+}
+
+export function compareTimers(a: Request, b: Request): number {
+  return a.wakeAtMs - b.wakeAtMs || a.progress.seq - b.progress.seq;
+}
+
+export function bySubmission(a: Request, b: Request): number {
+  return a.progress.seq - b.progress.seq;
+}
+
+/** The order in which runs fill the share of their component (G6). */
+export function byShareOrder(a: Run, b: Run): number {
+  return a.poolLine.shareRank - b.poolLine.shareRank || a.token - b.token;
+}
+
+export function byGrant(a: Run, b: Run): number {
+  return a.token - b.token;
+}
+
+export function byEnd(a: Run, b: Run): number {
+  return a.endMs - b.endMs || a.token - b.token;
+}
+
+export function needOf(run: Run): readonly number[] {
+  return run.poolLine.need;
+}
+
+/** Units that nobody uses; below zero after a shrink (P7). */
+export function freeOf(pool: Pool, index: number): number {
+  return (pool.capacity[index] as number) - (pool.usage[index] as number);
+}
+
+export function requireRequest(state: EngineState, id: RequestId): Request {
+  const request = state.requests.get(id);
+  if (request === undefined) throw new Error(`no request ${id}`);
+  return request;
+}
+
+export function requirePool(state: EngineState, name: PoolName): Pool {
+  const pool = state.pools.get(name);
+  if (pool === undefined) throw new Error(`no pool ${name}`);
+  return pool;
+}
+
+/** What the pool promised to a holder: the need of its line there. */
+export function holdNeed(holder: Request, pool: Pool): readonly number[] {
+  return (holder.line.pools.get(pool.record.name) as PoolLine).need;
+}

@@ -1,0 +1,58 @@
+// The undo log: every change that `evolve` makes while a command is being decided can be taken back, so that
+// a refused command, a throw and a what-if leave the state as it was, without ever copying it.
+
+export class UndoLog {
+  /** Flat triples: (object, field, old value), (vector, vector, sign) or (function, null, null). */
+  #entries: unknown[] = [];
+  #recording = false;
+
+  begin(): void {
+    this.#entries = [];
+    this.#recording = true;
+  }
+
+  /** Keeps what was done. */
+  commit(): void {
+    this.#entries = [];
+    this.#recording = false;
+  }
+
+  rollback(): void {
+    const entries = this.#entries;
+    this.#recording = false;
+    this.#entries = [];
+    for (let i = entries.length - 3; i >= 0; i -= 3) {
+      const target = entries[i];
+      const field = entries[i + 1];
+      if (typeof target === "function") target();
+      else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
+      else (target as Record<string, unknown>)[field as string] = entries[i + 2];
+    }
+  }
+
+  /** Sets a field and remembers what it was. */
+  set<Target extends object, Field extends keyof Target & string>(
+    target: Target,
+    field: Field,
+    value: Target[Field],
+  ): void {
+    if (this.#recording) this.#entries.push(target, field, target[field]);
+    target[field] = value;
+  }
+
+  /** Adds a vector into another, or takes it out of it with sign -1. */
+  add(target: number[], amounts: readonly number[], sign: 1 | -1): void {
+    if (this.#recording) this.#entries.push(target, amounts, sign);
+    addInto(target, amounts, sign);
+  }
+
+  /** Does something that a given function takes back. */
+  run(act: () => void, undo: () => void): void {
+    act();
+    if (this.#recording) this.#entries.push(undo, null, null);
+  }
+}
+
+function addInto(target: number[], amounts: readonly number[], sign: number): void {
+  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + sign * (amounts[i] as number);
+}

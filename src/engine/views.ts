@@ -1,0 +1,100 @@
+// Looking at the state from outside: what people and programs may know, computed from the records.
+
+import type {
+  GroupRecord,
+  NodeRecord,
+  PolicyRecord,
+  PoolName,
+  PoolRecord,
+  RequestId,
+  RequestProgress,
+  RequestSpec,
+} from "./records.ts";
+import { compareIds, type Resources, toResources } from "./resources.ts";
+import { QueueWalk } from "./scheduling/queue-walk.ts";
+import { type EngineState, type Pool, requirePool } from "./state.ts";
+
+export function requestOf(
+  state: EngineState,
+  id: RequestId,
+): { readonly spec: RequestSpec; readonly progress: Readonly<RequestProgress> } | undefined {
+  return state.requests.get(id);
+}
+
+export function requestIds(state: EngineState): Iterable<RequestId> {
+  return state.requests.keys();
+}
+
+export function poolsOf(state: EngineState): PoolRecord[] {
+  return sortedPools(state).map(({ record }) => record);
+}
+
+export function policiesOf(state: EngineState, pool?: PoolName): PolicyRecord[] {
+  return chosenPools(state, pool).flatMap(({ policies }) =>
+    [...policies.values()].map(({ record }) => record).sort((a, b) => compareIds(a.component, b.component)),
+  );
+}
+
+export function groupsOf(state: EngineState, pool?: PoolName): GroupRecord[] {
+  return chosenPools(state, pool).flatMap(({ groups }) =>
+    [...groups.values()].map(({ record }) => record).sort((a, b) => compareIds(a.name, b.name)),
+  );
+}
+
+export function nodesOf(state: EngineState, pool?: PoolName): NodeRecord[] {
+  return [...state.nodes.values()]
+    .map(({ record }) => record)
+    .filter((node) => pool === undefined || node.pool === pool)
+    .sort((a, b) => compareIds(a.name, b.name));
+}
+
+/** Everything that waits in a pool, in the order of section 6. */
+export function queueOf(state: EngineState, pool: PoolName, nowMs: number): RequestId[] {
+  const walk = new QueueWalk(requirePool(state, pool), nowMs, ({ line }) => line.members);
+  return [...walk].map(({ request }) => request.spec.id);
+}
+
+/** Units held, those of stopping runs included. */
+export function usageOf(state: EngineState, pool: PoolName): Resources {
+  const { usage, keys } = requirePool(state, pool);
+  return toResources(usage, keys);
+}
+
+export function capacityOf(state: EngineState, pool: PoolName): Resources {
+  const { capacity, keys } = requirePool(state, pool);
+  return toResources(capacity, keys);
+}
+
+/** The part of a run above its component's reserved share, per key (G6). */
+export function borrowedOf(state: EngineState, id: RequestId): Resources {
+  const run = state.requests.get(id)?.run ?? null;
+  if (run === null) return {};
+  const { policy, need, pool } = run.poolLine;
+  const borrowed = need.map((amount, i) => {
+    if (amount === 0) return 0;
+    const above = policy.runs.sumThrough(run, i) - (policy.reserved[i] as number);
+    return Math.min(amount, Math.max(0, above));
+  });
+  return toResources(borrowed, pool.keys);
+}
+
+function chosenPools(state: EngineState, pool: PoolName | undefined): Pool[] {
+  return pool === undefined ? sortedPools(state) : [requirePool(state, pool)];
+}
+
+function sortedPools(state: EngineState): Pool[] {
+  return [...state.pools.values()].sort((a, b) => compareIds(a.record.name, b.record.name));
+}
+
+/** What people see of a fair-share pool (9.10). */
+export interface ShareView {
+  readonly elements: ReadonlyMap<
+    string,
+    { readonly fairShare: Readonly<Record<string, number>>; readonly status: string }
+  >;
+  readonly allocationGroups: ReadonlyMap<RequestId, string>;
+}
+
+export function shareViewOf(_state: EngineState, _pool: PoolName, _nowMs: number): ShareView {
+  return { elements: new Map(), allocationGroups: new Map() };
+}
