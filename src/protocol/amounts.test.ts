@@ -41,7 +41,7 @@ describe("memory that is refused", () => {
     "two points": "1.2.3GB",
     "no digit before the point": ".5GB",
     "no digit after the point": "5.GB",
-    "nothing": "",
+    nothing: "",
     "more than is countable": "99999999999999PB",
     "very many digits": `${"9".repeat(100_000)}GB`,
   };
@@ -83,7 +83,10 @@ describe("CPUs that are refused", () => {
 });
 
 describe("settings become resources (R3)", () => {
-  const cases: Record<string, { settings: Parameters<typeof parseSettings>[0]; want: Record<string, number> }> = {
+  const cases: Record<
+    string,
+    { settings: Parameters<typeof parseSettings>[0]; want: Record<string, number> }
+  > = {
     "every typed field has its key": {
       settings: { gpu_count: 3, cpu_count: 1, memory: "2GiB" },
       want: { gpu: 3, mcpu: 1_000, memory_mb: 2_148 },
@@ -93,12 +96,23 @@ describe("settings become resources (R3)", () => {
       want: { gpu: 1, tensorrt_sessions: 1 },
     },
     "typed fields win": {
-      settings: { gpu_count: 1, cpu_count: 2, memory: "1GB", pool_resources: { gpu: 9, mcpu: 9, memory_mb: 9 } },
+      settings: {
+        gpu_count: 1,
+        cpu_count: 2,
+        memory: "1GB",
+        pool_resources: { gpu: 9, mcpu: 9, memory_mb: 9 },
+      },
       want: { gpu: 1, mcpu: 2_000, memory_mb: 1_000 },
     },
-    "gpu_count 0 removes gpu": { settings: { gpu_count: 0, pool_resources: { gpu: 4, lic: 1 } }, want: { lic: 1 } },
+    "gpu_count 0 removes gpu": {
+      settings: { gpu_count: 0, pool_resources: { gpu: 4, lic: 1 } },
+      want: { lic: 1 },
+    },
     "nothing asks for nothing": { settings: {}, want: {} },
-    "a fractional gpu_count is left for the engine to refuse": { settings: { gpu_count: 1.5 }, want: { gpu: 1.5 } },
+    "a fractional gpu_count is left for the engine to refuse": {
+      settings: { gpu_count: 1.5 },
+      want: { gpu: 1.5 },
+    },
   };
   for (const [name, { settings, want }] of Object.entries(cases)) {
     test(name, () => expect(parseSettings(settings)).toEqual({ ok: true, value: want }));

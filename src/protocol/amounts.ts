@@ -27,7 +27,10 @@ export function parseMemoryMb(written: string | number): Parsed<number> {
   const [, digits = "", unit = ""] = /^([0-9.]+)\s*([A-Za-z]*)$/.exec(text) ?? [];
   const amount = parseDecimal(digits);
   if (amount === undefined) {
-    return unreadable(`"${shorten(text)}" is not a size of memory`, "Write a number and a unit, such as 16GiB.");
+    return unreadable(
+      `"${shorten(text)}" is not a size of memory`,
+      "Write a number and a unit, such as 16GiB.",
+    );
   }
   if (unit === "") {
     return unreadable(
@@ -47,7 +50,10 @@ export function parseMcpu(written: string | number): Parsed<number> {
   const text = String(written).trim();
   const amount = parseDecimal(text);
   if (amount === undefined) {
-    return unreadable(`"${shorten(text)}" is not a number of CPUs`, "Write a decimal number, such as 4 or 0.5.");
+    return unreadable(
+      `"${shorten(text)}" is not a number of CPUs`,
+      "Write a decimal number, such as 4 or 0.5.",
+    );
   }
   return inRange(ceilDivide(amount.digits * 1000n, amount.scale), text);
 }

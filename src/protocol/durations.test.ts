@@ -2,9 +2,17 @@ import { describe, expect, test } from "vitest";
 import { formatDuration, parseDurationSeconds } from "./durations.ts";
 
 describe("durations that are read", () => {
-  const cases: Record<string, number> = { "90s": 90, "5m": 300, "1h30m": 5_400, "2d": 172_800, "1d1h1m1s": 90_061, "0s": 0 };
+  const cases: Record<string, number> = {
+    "90s": 90,
+    "5m": 300,
+    "1h30m": 5_400,
+    "2d": 172_800,
+    "1d1h1m1s": 90_061,
+    "0s": 0,
+  };
   for (const [written, want] of Object.entries(cases)) {
-    test(`${written} → ${want} s`, () => expect(parseDurationSeconds(written)).toEqual({ ok: true, value: want }));
+    test(`${written} → ${want} s`, () =>
+      expect(parseDurationSeconds(written)).toEqual({ ok: true, value: want }));
   }
 });
 
@@ -28,5 +36,6 @@ describe("durations that are shown", () => {
     [86_400, "1d"],
     [-5, "0s"],
   ];
-  for (const [seconds, want] of cases) test(`${seconds} → ${want}`, () => expect(formatDuration(seconds)).toBe(want));
+  for (const [seconds, want] of cases)
+    test(`${seconds} → ${want}`, () => expect(formatDuration(seconds)).toBe(want));
 });

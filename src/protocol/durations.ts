@@ -10,7 +10,9 @@ export function parseDurationSeconds(written: string): Parsed<number> {
   const text = written.trim();
   const match = /^(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,11})s)?$/.exec(text);
   if (text === "" || match === null) {
-    const hint = /^\d+$/.test(text) ? `Write ${text.slice(0, 12)}s for seconds.` : "Write it like 90s, 5m or 1h30m.";
+    const hint = /^\d+$/.test(text)
+      ? `Write ${text.slice(0, 12)}s for seconds.`
+      : "Write it like 90s, 5m or 1h30m.";
     return { ok: false, message: `"${text.slice(0, 40)}" is not a duration.`, hint };
   }
   const [, d = "0", h = "0", m = "0", s = "0"] = match;

@@ -31,7 +31,11 @@ export const EXIT = {
 export const ERRORS = {
   // What the engine refuses.
   name_taken: info(409, EXIT.conflict, "Something of this kind with this name exists already."),
-  policy_exists: info(409, EXIT.conflict, "The component already has a policy in this pool; update that one."),
+  policy_exists: info(
+    409,
+    EXIT.conflict,
+    "The component already has a policy in this pool; update that one.",
+  ),
   empty_capacity: info(400, EXIT.usage, "A pool needs at least one resource key, or nodes."),
   invalid_amount: info(
     400,
@@ -47,20 +51,40 @@ export const ERRORS = {
   ),
   in_use: info(409, EXIT.conflict, "Requests are still queued or running there; `force` ends them."),
   not_found: info(404, EXIT.notFound, "Nothing of this kind has this name or id."),
-  invalid_class: info(400, EXIT.usage, "A preemption class is a whole number from 0 to the highest allowed one."),
-  invalid_request: info(400, EXIT.usage, "The call does not fit its schema, or makes no sense in this state."),
+  invalid_class: info(
+    400,
+    EXIT.usage,
+    "A preemption class is a whole number from 0 to the highest allowed one.",
+  ),
+  invalid_request: info(
+    400,
+    EXIT.usage,
+    "The call does not fit its schema, or makes no sense in this state.",
+  ),
   stale_token: info(
     409,
     EXIT.holderLost,
     "The fencing token is not the current one: this holder has lost its allocation.",
   ),
-  engine_error: info(500, EXIT.berthFailed, "A decision failed inside Berth and was undone; nothing changed."),
+  engine_error: info(
+    500,
+    EXIT.berthFailed,
+    "A decision failed inside Berth and was undone; nothing changed.",
+  ),
 
   // Why a request can never be granted; stored with the request.
   no_policy: info(422, EXIT.rejected, "The component has no policy in any pool."),
   over_capacity: info(422, EXIT.rejected, "The request is larger than the pool, or than any of its nodes."),
-  over_limit: info(422, EXIT.rejected, "The request is larger than the limit of its policy or of a group above."),
-  over_reserved: info(422, EXIT.rejected, "Work that cannot be preempted must fit into what is reserved for it."),
+  over_limit: info(
+    422,
+    EXIT.rejected,
+    "The request is larger than the limit of its policy or of a group above.",
+  ),
+  over_reserved: info(
+    422,
+    EXIT.rejected,
+    "Work that cannot be preempted must fit into what is reserved for it.",
+  ),
 
   // What the server refuses before the engine is asked.
   malformed_body: info(400, EXIT.usage, "The body is not the JSON that the call expects."),

@@ -28,8 +28,9 @@ function toIssues(issue: z.core.$ZodIssue, above: Path): Issue[] {
     case "invalid_union": {
       const attempts = issue.errors.map((errors) => errors.flatMap((inner) => toIssues(inner, path)));
       const deepest = attempts.toSorted((a, b) => depthOf(b) - depthOf(a))[0];
-      const isInside = deepest !== undefined && depthOf(deepest) > path.length;
-      return isInside ? deepest : [{ path, message: describe(issue), isUnknownField: false }];
+      if (deepest !== undefined && depthOf(deepest) > path.length) return deepest;
+      const messages = attempts.flat().map(({ message }) => message.replace(/, received .*$/, ""));
+      return [{ path, message: [...new Set(messages)].join(" or "), isUnknownField: false }];
     }
     default:
       return [{ path, message: describe(issue), isUnknownField: false }];

@@ -70,7 +70,11 @@ export function shapeProblem(document: unknown, limits: ShapeLimits): ShapeProbl
   return undefined;
 }
 
-function complaint({ value, depth, key }: Visit, valuesSeen: number, limits: ShapeLimits): string | undefined {
+function complaint(
+  { value, depth, key }: Visit,
+  valuesSeen: number,
+  limits: ShapeLimits,
+): string | undefined {
   if (depth > limits.depthMax) return `is nested more than ${limits.depthMax} levels deep`;
   if (valuesSeen > limits.valuesMax) return `has more than ${limits.valuesMax} values`;
   // Objects made by assignment would lose this key or worse; nothing of ours is called so.

@@ -61,7 +61,13 @@ export const preemptionReason = z.enum([
   "administration",
 ]);
 
-export const rejectionCode = z.enum(["no_policy", "unknown_key", "over_capacity", "over_limit", "over_reserved"]);
+export const rejectionCode = z.enum([
+  "no_policy",
+  "unknown_key",
+  "over_capacity",
+  "over_limit",
+  "over_reserved",
+]);
 
 export const starvationStatus = z.enum(["normal", "below_fair_share", "starving", "aggressively_starving"]);
 

@@ -153,9 +153,7 @@ export const allocationGroupsScenario = z.strictObject({
     name: name.optional(),
     fair_share: nonNegativeAmounts(),
     demand_share: nonNegativeAmounts(),
-    allocations: z.array(
-      z.strictObject({ id: name, resources: nonNegativeAmounts(), preemptible: z.boolean().optional() }),
-    ),
+    allocations: z.array(z.strictObject({ id: name, resources: nonNegativeAmounts() })),
   }),
   settings: groupSettings.optional(),
   expect: byName(allocationGroup),

@@ -1,0 +1,32 @@
+// What a command gets from outside, so that it can be tried in a test without a process of its own.
+
+import type { Command } from "commander";
+import type { ErrorCode } from "../protocol/index.ts";
+
+export interface CliContext {
+  readonly version: string;
+  /** stdout: data. */
+  readonly write: (text: string) => void;
+  /** stderr: talk. */
+  readonly tell: (text: string) => void;
+  /** Whether stdout is a terminal that shows colours. */
+  readonly hasColor: boolean;
+  /** What the process will exit with. A command that ends well leaves it alone. */
+  exitCode: number;
+}
+
+/** A module with one command: gives it options, sub-commands and an action. */
+export interface CommandModule {
+  readonly define: (command: Command, context: CliContext) => void;
+}
+
+/** Ends a command with a stable code, a sentence and a next step; the exit code follows from the code. */
+export class CliError extends Error {
+  readonly code: ErrorCode;
+  readonly hint: string;
+  constructor(code: ErrorCode, message: string, hint = "") {
+    super(message);
+    this.code = code;
+    this.hint = hint;
+  }
+}

@@ -1,0 +1,140 @@
+// Requests: what was submitted → the engine's specification with the defaults of Q1 and Q3, and back.
+
+import type { Refusal, RequestProgress, RequestSpec, Resources } from "../engine/index.ts";
+import { parseSettings, type WireRequestSubmission } from "../protocol/index.ts";
+import { toComponentName, toRequestId } from "./names.ts";
+import { toMs, toMsOrNull, toSeconds, toSecondsOrNull, toTimestamp } from "./units.ts";
+
+const DEFAULT_CLASS = 5;
+
+export type SpecResult =
+  | { readonly outcome: "accepted"; readonly spec: RequestSpec }
+  | { readonly outcome: "refused"; readonly refusal: Refusal };
+
+export function toRequestSpec(
+  wire: WireRequestSubmission,
+  { id, submittedBy }: { id: string; submittedBy: string },
+): SpecResult {
+  const asked = resourcesAskedFor(wire);
+  if (asked.outcome === "refused") return asked;
+  return {
+    outcome: "accepted",
+    spec: {
+      id: toRequestId(id),
+      component: toComponentName(wire.component),
+      // One running step, whatever was written (R3).
+      resources: { ...asked.resources, step_run: 1 },
+      preemptible: wire.preemptible ?? true,
+      preemptionClass: wire.preemption_class ?? DEFAULT_CLASS,
+      sensitive: wire.sensitive ?? false,
+      checkpoint: wire.checkpoint ?? "none",
+      checkpointMs: toMsOrNull(wire.checkpoint_seconds),
+      walltimeMs: toMsOrNull(wire.walltime_seconds),
+      operation: wire.operation ?? null,
+      gang: wire.gang ?? false,
+      nodes: wire.nodes ?? 1,
+      constraints: wire.constraints ?? {},
+      retriesMax: wire.retries?.max ?? null,
+      retryDelayMs: toMs(wire.retries?.delay ?? 0),
+      requeue: wire.requeue ?? (wire.retries?.max === undefined ? "on_preemption" : "on_failure"),
+      waitTimeoutMs: toMsOrNull(wire.wait_timeout_seconds),
+      attended: wire.attended ?? false,
+      name: wire.name ?? "",
+      labels: wire.labels ?? {},
+      note: wire.note ?? "",
+      submittedBy,
+    },
+  };
+}
+
+type Refused = Extract<SpecResult, { outcome: "refused" }>;
+type Asked = Refused | { readonly outcome: "accepted"; readonly resources: Resources };
+
+function resourcesAskedFor({ resources, settings }: WireRequestSubmission): Asked {
+  if ((resources === undefined) === (settings === undefined)) {
+    return refused(
+      "invalid_request",
+      "A request has either resources or settings.",
+      'Write for example resources: {"gpu": 1}, or settings: {"gpu_count": 1, "memory": "16GiB"}.',
+    );
+  }
+  const parsed =
+    settings === undefined ? { ok: true as const, value: resources ?? {} } : parseSettings(settings);
+  if (!parsed.ok) return refused("invalid_amount", parsed.message, parsed.hint);
+
+  if (Object.keys(parsed.value).length === 0) {
+    return refused(
+      "invalid_request",
+      "The request asks for nothing.",
+      "Ask for at least one unit of something; step_run counts too.",
+    );
+  }
+  const stepRun = parsed.value.step_run;
+  if (stepRun !== undefined && !(Number.isSafeInteger(stepRun) && stepRun > 0)) {
+    return refused(
+      "invalid_amount",
+      `The amount of step_run is ${stepRun}, which is not a whole number above 0.`,
+      "Leave step_run out: every request holds exactly one.",
+    );
+  }
+  return { outcome: "accepted", resources: parsed.value };
+}
+
+function refused(code: Refusal["code"], message: string, hint: string): Refused {
+  return { outcome: "refused", refusal: { code, message, hint } };
+}
+
+/** The request as the API shows it. Leases are not the engine's: the server adds what it knows about them. */
+export function presentRequest(spec: RequestSpec, progress: Readonly<RequestProgress>) {
+  const { allocation, hold } = progress;
+  return {
+    id: spec.id,
+    name: spec.name,
+    component: spec.component,
+    status: progress.status,
+    resources: spec.resources,
+    preemptible: spec.preemptible,
+    preemption_class: spec.preemptionClass,
+    sensitive: spec.sensitive,
+    checkpoint: spec.checkpoint,
+    checkpoint_seconds: toSecondsOrNull(spec.checkpointMs),
+    walltime_seconds: toSecondsOrNull(spec.walltimeMs),
+    operation: spec.operation,
+    gang: spec.gang,
+    nodes: spec.nodes,
+    constraints: spec.constraints,
+    retries: { max: spec.retriesMax, delay: toSeconds(spec.retryDelayMs) },
+    requeue: spec.requeue,
+    wait_timeout_seconds: toSecondsOrNull(spec.waitTimeoutMs),
+    attended: spec.attended,
+    labels: spec.labels,
+    note: spec.note,
+    submitted_by: spec.submittedBy,
+    submitted_at: toTimestamp(progress.submittedAtMs),
+    queued_at: toTimestamp(progress.queuedAtMs),
+    started_at: allocation === null ? null : toTimestamp(allocation.startedAtMs),
+    ended_at: progress.endedAtMs === null ? null : toTimestamp(progress.endedAtMs),
+    attempt: progress.attempt,
+    preempted_count: progress.preemptedCount,
+    resume: progress.resume,
+    pool: allocation?.pool ?? null,
+    opportunistic: allocation?.opportunistic ?? false,
+    placement: allocation?.placement.map(({ node, devices }) => ({ node, devices })) ?? [],
+    hold: hold === null ? null : { pool: hold.pool },
+    stop: allocation?.stop ? presentStop(allocation.stop) : null,
+    reasons: progress.rejection,
+  };
+}
+
+type Stop = NonNullable<NonNullable<RequestProgress["allocation"]>["stop"]>;
+
+function presentStop(stop: Stop) {
+  return {
+    cause: stop.cause,
+    phase: stop.phase,
+    reason: stop.reason,
+    for_request: stop.forRequest,
+    told_at: toTimestamp(stop.toldAtMs),
+    deadline: toTimestamp(stop.deadlineMs),
+  };
+}
