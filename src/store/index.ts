@@ -1,6 +1,8 @@
 // Durable stores: one interface, three implementations. Other folders import from this file only.
 
 export { isStoreError, StoreError, type StoreErrorCode } from "./errors.ts";
+export { openPostgresStore, type PostgresOptions } from "./postgres/postgres.ts";
+export { backupSqlite, type Copy, restoreSqlite } from "./sqlite/backup.ts";
 export { openMemoryStore, openSqliteStore, type SqliteOptions } from "./sqlite/sqlite.ts";
 export type {
   AuditEntry,
