@@ -32,6 +32,7 @@ export {
   type PoolSettings,
   type ScoreWeights,
 } from "./settings.ts";
+export { restoreState, SNAPSHOT_VERSION, type Snapshot, snapshotOf } from "./snapshot.ts";
 export { createState, type EngineState } from "./state.ts";
 export { nextWakeMs } from "./timers.ts";
 export {

@@ -1,0 +1,135 @@
+// Snapshots: the records alone, in a fixed order, so that equal states have equal text. Restoring one builds
+// all indexes anew; state = replay of all events = snapshot + the rest of them.
+
+import type { StarvationChange } from "./events.ts";
+import { evolve } from "./evolve.ts";
+import { enqueue, ensureComponent, releaseComponent, rewake, startRun } from "./indexes.ts";
+import { joinLine } from "./lines.ts";
+import type {
+  GroupRecord,
+  NodeRecord,
+  PolicyRecord,
+  PoolName,
+  PoolRecord,
+  RequestId,
+  RequestProgress,
+  RequestSpec,
+} from "./records.ts";
+import { TERMINAL_STATUSES } from "./records.ts";
+import { compareIds } from "./resources.ts";
+import { bySubmission, createState, type EngineState, type Request, requirePool } from "./state.ts";
+import { groupsOf, nodesOf, policiesOf, poolsOf } from "./views.ts";
+
+/** The form of snapshots that this version writes. */
+export const SNAPSHOT_VERSION = 1;
+
+export interface Snapshot {
+  readonly version: number;
+  readonly seq: number;
+  readonly lastEventAtMs: number;
+  readonly unmanaged: "reject" | "allow";
+  readonly pools: readonly PoolRecord[];
+  readonly groups: readonly GroupRecord[];
+  readonly policies: readonly PolicyRecord[];
+  readonly nodes: readonly NodeRecord[];
+  readonly requests: readonly { readonly spec: RequestSpec; readonly progress: Readonly<RequestProgress> }[];
+  readonly displaced: readonly (readonly [RequestId, readonly RequestId[]])[];
+  readonly starvation: readonly (readonly [PoolName, readonly StarvationChange[]])[];
+  readonly preemptiveStarts: readonly (readonly [PoolName, readonly (readonly [string, number])[]])[];
+}
+
+export function snapshotOf(state: EngineState): Snapshot {
+  const pools = poolsOf(state).map(({ name }) => requirePool(state, name));
+  return {
+    version: SNAPSHOT_VERSION,
+    seq: state.seq,
+    lastEventAtMs: state.lastEventAtMs,
+    unmanaged: state.unmanaged,
+    pools: poolsOf(state),
+    groups: groupsOf(state),
+    policies: policiesOf(state),
+    nodes: nodesOf(state),
+    requests: [...state.requests.values()]
+      .sort(bySubmission)
+      .map(({ spec, progress }) => ({ spec, progress: { ...progress } })),
+    displaced: byName(state.displaced).map(([by, displaced]) => [by, [...displaced].sort(compareIds)]),
+    starvation: pools
+      .filter(({ starvation }) => starvation.size > 0)
+      .map(({ record, starvation }) => [record.name, byName(starvation).map(([, change]) => change)]),
+    preemptiveStarts: pools
+      .filter(({ preemptiveStartAtMs }) => preemptiveStartAtMs.size > 0)
+      .map(({ record, preemptiveStartAtMs }) => [record.name, byName(preemptiveStartAtMs)]),
+  };
+}
+
+function byName<Value>(map: ReadonlyMap<string, Value>): [never, Value][] {
+  return ([...map] as [never, Value][]).sort(([a], [b]) => compareIds(a, b));
+}
+
+export function restoreState(snapshot: Snapshot): EngineState {
+  if (snapshot.version !== SNAPSHOT_VERSION) {
+    throw new Error(`this version reads snapshots of form ${SNAPSHOT_VERSION}, not ${snapshot.version}`);
+  }
+  const state = createState();
+  for (const pool of snapshot.pools) evolve(state, { kind: "poolSet", pool });
+  for (const group of parentsFirst(snapshot.groups)) evolve(state, { kind: "groupSet", group });
+  for (const policy of snapshot.policies) evolve(state, { kind: "policySet", policy });
+  for (const node of snapshot.nodes) evolve(state, { kind: "nodeSet", node });
+  const requests = snapshot.requests.map((each) => restoreRequest(state, each.spec, { ...each.progress }));
+  for (const request of byEnd(requests)) state.ended.add(request);
+  for (const [by, displaced] of snapshot.displaced) state.displaced.set(by, new Set(displaced));
+  for (const [pool, changes] of snapshot.starvation) {
+    for (const change of changes) requirePool(state, pool).starvation.set(change.element, change);
+  }
+  for (const [pool, starts] of snapshot.preemptiveStarts) {
+    for (const [node, atMs] of starts) requirePool(state, pool).preemptiveStartAtMs.set(node, atMs);
+  }
+  state.seq = snapshot.seq;
+  state.lastEventAtMs = snapshot.lastEventAtMs;
+  state.clockMs = snapshot.lastEventAtMs;
+  state.unmanaged = snapshot.unmanaged;
+  state.unsettled.clear();
+  return state;
+}
+
+function restoreRequest(state: EngineState, spec: RequestSpec, progress: RequestProgress): Request {
+  const component = ensureComponent(state, spec.component);
+  const line = joinLine(state, component, spec);
+  const request: Request = { spec, progress, line, run: null, wakeAtMs: Number.POSITIVE_INFINITY };
+  state.requests.set(spec.id, request);
+  if (TERMINAL_STATUSES.has(progress.status)) {
+    line.liveCount--;
+    if (line.liveCount === 0) {
+      state.lines.delete(line.key);
+      component.lines.delete(line);
+      releaseComponent(state, component);
+    }
+    return request;
+  }
+  if (progress.status === "queued") enqueue(state, request);
+  else startRun(state, request);
+  rewake(state, request);
+  return request;
+}
+
+function byEnd(requests: readonly Request[]): Request[] {
+  return requests
+    .filter(({ progress }) => progress.endedAtMs !== null)
+    .sort(
+      (a, b) => (a.progress.endedAtMs as number) - (b.progress.endedAtMs as number) || bySubmission(a, b),
+    );
+}
+
+/** A group can only be set below a parent that is there. */
+function parentsFirst(groups: readonly GroupRecord[]): GroupRecord[] {
+  const ordered: GroupRecord[] = [];
+  const isPlaced = (group: GroupRecord) =>
+    group.parent === null ||
+    ordered.some((other) => other.pool === group.pool && other.name === group.parent);
+  let rest = [...groups];
+  while (rest.length > 0) {
+    ordered.push(...rest.filter(isPlaced));
+    rest = rest.filter((group) => !ordered.includes(group));
+  }
+  return ordered;
+}
