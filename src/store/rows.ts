@@ -397,8 +397,12 @@ export function headRecord(row: HeadRow): Head {
 
 /** No NUL and no half of a surrogate pair: PostgreSQL refuses the one, UTF-8 cannot carry the other. */
 export function cleanText(text: string): string {
+  if (!unusual.test(text)) return text;
   return text.replaceAll(/\p{Surrogate}/gu, "\ufffd").replaceAll("\0", "\ufffd");
 }
+
+/** Control characters and surrogates, paired or not: most texts have none and need no second look. */
+const unusual = /[^ -\ud7ff\ue000-\uffff]/;
 
 function cleanTextOrNull(text: string | null): string | null {
   return text === null ? null : cleanText(text);

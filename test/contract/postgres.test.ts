@@ -1,10 +1,13 @@
 // The store in a real PostgreSQL: the contract, and what is true of a shared database only.
 
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import pg from "pg";
-import { openPostgresStore } from "../../src/store/index.ts";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { openPostgresStore, type PostgresOptions, type Store } from "../../src/store/index.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
-import { type StoreHarness, storeContract } from "./store.contract.ts";
+import { auditEntry, event, expectCode, type StoreHarness, storeContract } from "./store.contract.ts";
 
 let postgres: TestPostgres;
 
@@ -29,3 +32,197 @@ storeContract("postgres", {
   },
   destroy: async () => undefined, // It goes with the server.
 });
+
+describe("a shared database", () => {
+  let shared: TestPostgres;
+  beforeAll(async () => {
+    shared = await startPostgres();
+  });
+  afterAll(() => shared.remove());
+
+  async function open(options: Partial<PostgresOptions> & { schema: string }): Promise<Store> {
+    const store = await openPostgresStore({ url: shared.url, ...options });
+    onTestFinished(() => store.close());
+    return store;
+  }
+
+  test("servers that start together agree on one cluster", async () => {
+    const schema = randomUUID();
+    const stores = await Promise.all([1, 2, 3].map(() => open({ schema })));
+    expect(new Set(stores.map(({ meta }) => meta.clusterId)).size).toBe(1);
+  });
+
+  test("whoever led before writes nothing, however much it believes", async () => {
+    const schema = randomUUID();
+    const [first, second] = [await open({ schema }), await open({ schema })];
+    const old = await first.takeOver({ holder: "first" });
+    const mark = await first.commit({ epoch: old.epoch, expectedSeq: 0, atMs: 1, events: [event("a")] });
+    const now = await second.takeOver({ holder: "second" });
+    await expectCode(
+      first.commit({
+        epoch: old.epoch,
+        expectedSeq: 1,
+        atMs: 2,
+        events: [event("b")],
+        audit: [auditEntry("eve")],
+      }),
+      "fenced",
+    );
+    await expectCode(
+      first.commit({ epoch: old.epoch, expectedSeq: 1, atMs: 2, audit: [auditEntry("eve")] }),
+      "fenced",
+    );
+    expect(await second.head()).toEqual({ ...mark, epoch: now.epoch });
+    const next = await second.commit({ epoch: now.epoch, expectedSeq: 1, atMs: 2, events: [event("c")] });
+    expect(next.seq).toBe(2);
+    expect((await second.verify()).damage).toEqual([]);
+  });
+
+  test("two writers of one epoch cannot both append", async () => {
+    const schema = randomUUID();
+    const [first, twin] = [await open({ schema }), await open({ schema })];
+    const { epoch } = await first.takeOver({ holder: "first" });
+    await first.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] });
+    await twin.commit({ epoch, expectedSeq: 1, atMs: 1, audit: [auditEntry("twin")] });
+    await expectCode(first.commit({ epoch, expectedSeq: 1, atMs: 2, events: [event("b")] }), "fenced");
+    expect((await twin.verify()).damage).toEqual([]);
+  });
+
+  const losses: Record<string, { lose: Loss; changes: object }> = {
+    "the answer to a commit is lost: it was made, once": {
+      lose: "answer",
+      changes: { events: [event("a")] },
+    },
+    "the commit itself is lost: it is made, once": { lose: "question", changes: { events: [event("a")] } },
+    "the answer to a commit without events is lost: it was made, once": {
+      lose: "answer",
+      changes: { audit: [auditEntry("ann")] },
+    },
+  };
+  for (const [name, { lose, changes }] of Object.entries(losses)) {
+    test(name, async () => {
+      const proxy = await startProxy(shared.url);
+      const store = await open({ url: proxy.url, schema: randomUUID() });
+      const { epoch } = await store.takeOver({ holder: "first" });
+      proxy.loseNext(lose);
+      const head = await store.commit({ epoch, expectedSeq: 0, atMs: 1, ...changes });
+      expect(proxy.lost()).toBe(1);
+      expect(await store.head()).toEqual(head);
+      const next = await store.commit({ epoch, expectedSeq: head.seq, atMs: 2, events: [event("b")] });
+      expect(next.seq).toBe(head.seq + 1);
+      expect((await store.verify()).damage).toEqual([]);
+    });
+  }
+
+  test("the answer is lost and another server goes on: the commit was made, the next one is refused", async () => {
+    const schema = randomUUID();
+    const proxy = await startProxy(shared.url);
+    const store = await open({ url: proxy.url, schema });
+    const other = await open({ schema });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    proxy.loseNext("answer", async () => {
+      const now = await other.takeOver({ holder: "other" });
+      await other.commit({ epoch: now.epoch, expectedSeq: 1, atMs: 1, events: [event("theirs")] });
+    });
+    const head = await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("ours")] });
+    expect(head.seq).toBe(1);
+    await expectCode(store.commit({ epoch, expectedSeq: 1, atMs: 1, events: [event("late")] }), "fenced");
+    const events = await other.readEvents(1, 10);
+    expect(events.map((each) => each.event)).toEqual([event("ours"), event("theirs")]);
+  });
+
+  test("the commit is lost and another server takes over: nothing of it is written", async () => {
+    const schema = randomUUID();
+    const proxy = await startProxy(shared.url);
+    const store = await open({ url: proxy.url, schema });
+    const other = await open({ schema });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    proxy.loseNext("question", async () => {
+      await other.takeOver({ holder: "other" });
+    });
+    await expectCode(store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("ours")] }), "fenced");
+    expect((await other.head()).seq).toBe(0);
+  });
+
+  test("a crash of the database loses nothing, and the same writer goes on when it is back", async () => {
+    const store = await open({ schema: randomUUID() });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] });
+    await shared.crash();
+    const during = store.commit({ epoch, expectedSeq: 1, atMs: 2, events: [event("b")] });
+    await shared.restart();
+    expect((await during).seq).toBe(2);
+    expect(await store.readEvents(1, 10)).toHaveLength(2);
+  });
+
+  test("a database that stays away is reported, not waited for without end", async () => {
+    const store = await open({ schema: randomUUID(), patienceMs: 0 });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    await shared.crash();
+    await expectCode(store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] }), "unavailable");
+    await expectCode(store.head(), "unavailable");
+    await expectCode(openPostgresStore({ url: shared.url }), "unavailable");
+    await shared.restart();
+    expect((await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] })).seq).toBe(1);
+  });
+
+  test("a database that may forget is refused unless that is accepted", async () => {
+    const unsafe = `${shared.url}?options=${encodeURIComponent("-c synchronous_commit=off")}`;
+    const schema = randomUUID();
+    await expect(open({ url: unsafe, schema })).rejects.toThrow("synchronous_commit off");
+    await open({ url: unsafe, schema, acceptUnsafeDatabase: true });
+  });
+});
+
+type Loss = "question" | "answer";
+
+/** Stands between store and database, and can lose the next commit or the answer to it. */
+async function startProxy(databaseUrl: string) {
+  const database = new URL(databaseUrl);
+  const sockets = new Set<Socket>();
+  let next: { lose: Loss; meanwhile: () => Promise<void> } | undefined;
+  let lost = 0;
+
+  const server = createServer((client) => {
+    const upstream = connect(Number(database.port), database.hostname);
+    let losing: typeof next;
+    const cut = async () => {
+      lost++;
+      await losing?.meanwhile();
+      client.destroy();
+      upstream.destroy();
+    };
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        client.destroy();
+        upstream.destroy();
+      });
+    }
+    client.on("data", (data) => {
+      if (next !== undefined && data.includes("commit_batch")) {
+        losing = next;
+        next = undefined;
+        if (losing.lose === "question") return void cut();
+      }
+      upstream.write(data);
+    });
+    upstream.on("data", (data) => (losing === undefined ? void client.write(data) : void cut()));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: databaseUrl.replace(database.host, `127.0.0.1:${port}`),
+    loseNext: (lose: Loss, meanwhile: () => Promise<void> = async () => undefined) => {
+      next = { lose, meanwhile };
+    },
+    lost: () => lost,
+  };
+}

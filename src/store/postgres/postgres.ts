@@ -94,10 +94,18 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
   };
 
   /** "open" if the commit was not made and still can be. */
-  const outcomeOf = async ({ previous, head }: CommitRows): Promise<"committed" | "open" | "fenced"> => {
+  const outcomeOf = async (rows: CommitRows): Promise<"committed" | "open" | "fenced"> => {
+    const { previous, head } = rows;
     const [now] = await onWriter<HeadRow>({ text: toPostgres("select * from @head") });
     if (now?.commit_id === head.commitId) return "committed";
-    return now?.commit_id === previous.commitId && now.epoch === head.epoch ? "open" : "fenced";
+    if (now?.commit_id === previous.commitId && now.epoch === head.epoch) return "open";
+    // Another writer has gone on, from our commit or from the one before: our rows tell.
+    const [text, values] =
+      rows.journal !== undefined
+        ? ["select 1 from @journal where last_seq = $1 and hash = $2", [head.seq, head.hash]]
+        : ["select 1 from @audit where id = $1 and hash = $2", [rows.audit.at(-1)?.id, head.auditHash]];
+    const found = await onWriter({ text: toPostgres(text), values });
+    return found.length > 0 ? "committed" : "fenced";
   };
 
   const commit = async (rows: CommitRows): Promise<boolean> => {
