@@ -8,8 +8,8 @@ import { type FSWatcher, watch } from "node:fs";
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
 import { hasCode, refusal } from "./errors.ts";
+import { onLines } from "./lines.ts";
 
 export type CheckpointReport =
   | { kind: "done" }
@@ -43,7 +43,7 @@ export interface CheckpointChannel {
   close(): Promise<void>;
 }
 
-const REPORT_BYTES_MAX = 4_096;
+const REPORT_CHARS_MAX = 4_096;
 const CONNECTIONS_MAX = 32;
 const IDLE_MS_MAX = 10_000;
 const POLL_MS = 500;
@@ -103,8 +103,7 @@ export function sendCheckpointReport(
     socket.setTimeout(6 * IDLE_MS_MAX, () =>
       socket.destroy(new Error("The wrapper of this job did not answer.")),
     );
-    const lines = createInterface({ input: socket });
-    lines.once("line", (line) => {
+    onLines(socket, (line) => {
       resolve(JSON.parse(line) as CheckpointAnswer);
       socket.end();
     });
@@ -136,27 +135,21 @@ async function listen(socketPath: string, deliver: Deliver): Promise<Server> {
 }
 
 function serve(socket: Socket, deliver: Deliver): void {
-  let received = 0;
   socket.unref();
   socket.setTimeout(IDLE_MS_MAX, () => socket.destroy());
   socket.on("error", () => undefined);
-  socket.on("data", (chunk) => {
-    received += chunk.length;
-    if (received > REPORT_BYTES_MAX) socket.destroy();
-  });
-  createInterface({ input: socket }).once("line", (line) => {
-    socket.setTimeout(0);
+  const answer = async (line: string) => {
     const report = parseReport(line);
-    const answer =
-      report === undefined
-        ? Promise.resolve({
-            accepted: false,
-            message: 'Expected {"report": "done" | "progress" | "defer", "seconds"?}.',
-          })
-        : deliver(report);
-    void answer.then((said) => socket.end(`${JSON.stringify(said)}\n`));
-  });
+    socket.setTimeout(0); // The handler may ask a server first.
+    socket.end(`${JSON.stringify(report === undefined ? malformed : await deliver(report))}\n`);
+  };
+  onLines(socket, (line) => void answer(line), REPORT_CHARS_MAX);
 }
+
+const malformed: CheckpointAnswer = {
+  accepted: false,
+  message: 'Expected {"report": "done"}, {"report": "progress"} or {"report": "defer", "seconds": 60}.',
+};
 
 export function parseReport(line: string): CheckpointReport | undefined {
   try {

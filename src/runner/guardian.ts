@@ -9,10 +9,10 @@
 //   2. The guardian ends when nothing is left to do, and after GUARD_MS_MAX in any case.
 
 import { rmSync } from "node:fs";
-import { createInterface } from "node:readline";
 import { openEnclosure } from "./enclosure.ts";
 import { prepareEnding } from "./ending.ts";
 import type { Charge, GuardMessage, ReleaseHook } from "./guard.ts";
+import { onLines } from "./lines.ts";
 
 const GUARD_MS_MAX = 24 * 3_600_000;
 const STUCK_AFTER_MS = 10_000;
@@ -27,24 +27,16 @@ for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) proces
 
 const charges = new Map<string, Charge>();
 
-const lines = createInterface({ input: process.stdin });
-lines.on("line", (line) => {
-  const message = parse(line);
-  if (message?.kind === "take") charges.set(message.charge.id, message.charge);
-  if (message?.kind === "drop") charges.delete(message.id);
+onLines(process.stdin, (line) => {
+  const message = JSON.parse(line) as GuardMessage;
+  if (message.kind === "take") charges.set(message.charge.id, message.charge);
+  else charges.delete(message.id);
 });
-lines.on("close", () => {
+process.stdin.on("error", () => undefined); // "close" follows.
+process.stdin.once("close", () => {
   setTimeout(() => process.exit(1), GUARD_MS_MAX).unref();
   void Promise.all([...charges.values()].map(finish)).then(() => process.exit(0));
 });
-
-function parse(line: string): GuardMessage | undefined {
-  try {
-    return JSON.parse(line) as GuardMessage;
-  } catch {
-    return undefined; // The other side died in the middle of a word: what it had said before stands.
-  }
-}
 
 async function finish({ plan, hook, temporaryDirectory }: Charge): Promise<void> {
   if (plan !== undefined) {

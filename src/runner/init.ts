@@ -7,8 +7,8 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { Socket } from "node:net";
-import { createInterface } from "node:readline";
 import type { InitMessage, InitReport } from "./launch.ts";
+import { onLines } from "./lines.ts";
 
 // On a terminal the keyboard's signals reach us, too. They are for the command.
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) process.on(signal, () => undefined);
@@ -16,10 +16,9 @@ for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) proces
 const wrapper = new Socket({ fd: 3 });
 const children = new Map<number, ChildProcess>();
 
-wrapper.on("error", () => process.exit(0));
-const lines = createInterface({ input: wrapper });
-lines.on("close", () => process.exit(0));
-lines.on("line", (line) => {
+wrapper.on("error", () => undefined); // "close" follows.
+wrapper.on("close", () => process.exit(0));
+onLines(wrapper, (line) => {
   const message = JSON.parse(line) as InitMessage;
   if (message.kind === "signal") children.get(message.id)?.kill(message.signal);
   else start(message);

@@ -2,13 +2,13 @@
 
 import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from "node:child_process";
 import type { Socket } from "node:net";
-import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
 import { startRefusal } from "./command.ts";
 import { namespacePrefix, parentDeathPrefix } from "./containment.ts";
 import type { ContainmentLevel, EnclosurePlan } from "./enclosure.ts";
 import { refusal } from "./errors.ts";
+import { onLines } from "./lines.ts";
 import { identify, listProcesses } from "./processes.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
 
@@ -126,9 +126,17 @@ async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
     const hint = "Choose another level of containment; `berth doctor` shows which there are.";
     throw refusal("containment_unavailable", "No PID namespace can be made here.", hint);
   }
+  // Until the namespace can be named, the mark leads to whatever is in it.
+  options.onPlan({ level: "sweep", mark: options.mark, ownSession });
+  const [name = "", value = ""] = options.mark.split("=");
   const { child, pid, exited } = await startProcess(
     [...prefix, process.execPath, ...programArguments("init")],
-    { env: programEnvironment(), cwd: "/", stdio: initStdio(stdio), detached: ownSession },
+    {
+      env: { ...programEnvironment(), [name]: value },
+      cwd: "/",
+      stdio: initStdio(stdio),
+      detached: ownSession,
+    },
     (start) => start(),
   );
   try {
@@ -169,7 +177,7 @@ function connectInit(child: ChildProcess, ended: Promise<Exit>) {
   const socket = child.stdio[3] as Socket;
   const listeners = new Map<number, (report: InitReport) => void>();
   socket.on("error", () => undefined); // The end of the child says it all.
-  createInterface({ input: socket }).on("line", (line) => {
+  onLines(socket, (line) => {
     const report = JSON.parse(line) as InitReport;
     listeners.get(report.id)?.(report);
   });
