@@ -1,8 +1,9 @@
 // A store says which version of the schema wrote it, and which cluster it belongs to.
 
 import { randomUUID } from "node:crypto";
+import { crc32 } from "node:zlib";
 import { StoreError } from "./errors.ts";
-import { GENESIS_HASH, type Value } from "./rows.ts";
+import { GENESIS_HASH, headChecksum, type Value } from "./rows.ts";
 import type { StoreMeta } from "./store.ts";
 
 export type MetaRow = { key: string; value: string };
@@ -25,11 +26,13 @@ export function storedVersion(rows: readonly MetaRow[], ours: number): number {
 }
 
 export function metaOf(rows: readonly MetaRow[], kind: StoreMeta["kind"]): StoreMeta {
-  const value = (key: string) => {
-    const found = rows.find((row) => row.key === key)?.value;
-    if (found === undefined) throw new StoreError("corrupt", `The store does not say what its ${key} is.`);
-    return found;
-  };
+  const value = (key: string) => rows.find((row) => row.key === key)?.value ?? "";
+  if (value("checksum") !== metaChecksum(rows)) {
+    throw new StoreError(
+      "corrupt",
+      "What the store says about itself was changed: its checksum does not match.",
+    );
+  }
   return {
     kind,
     schemaVersion: Number(value("schema_version")),
@@ -38,10 +41,27 @@ export function metaOf(rows: readonly MetaRow[], kind: StoreMeta["kind"]): Store
   };
 }
 
+/** To be written whenever another row of the table is. */
+export function metaChecksum(rows: readonly MetaRow[]): string {
+  const lines = rows.filter((row) => row.key !== "checksum").map((row) => `${row.key}=${row.value}`);
+  return String(crc32(lines.sort().join("\n")));
+}
+
 export const createMeta = "create table if not exists @meta (key text primary key, value text not null)";
 export const selectMeta = "select key, value from @meta";
 export const setMeta =
   "insert into @meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value";
+
+const FIRST_COMMIT_ID = "none";
+
+const emptyHead = {
+  seq: 0,
+  atMs: 0,
+  hash: GENESIS_HASH,
+  auditId: 0,
+  auditHash: GENESIS_HASH,
+  commitId: FIRST_COMMIT_ID,
+};
 
 /** The rows without which no store is complete. */
 export function firstRows(): readonly { readonly sql: string; readonly values: readonly Value[] }[] {
@@ -49,8 +69,8 @@ export function firstRows(): readonly { readonly sql: string; readonly values: r
     { sql: setMeta, values: ["cluster_id", randomUUID()] },
     { sql: setMeta, values: ["incarnation", randomUUID()] },
     {
-      sql: "insert into @head values (1, 0, 0, 0, ?, 0, ?, ?)",
-      values: [GENESIS_HASH, GENESIS_HASH, "none"],
+      sql: "insert into @head values (1, 0, 0, 0, ?, 0, ?, ?, ?)",
+      values: [GENESIS_HASH, GENESIS_HASH, FIRST_COMMIT_ID, headChecksum(emptyHead)],
     },
     { sql: "insert into @floor values (1, 0, ?, 0, ?)", values: [GENESIS_HASH, GENESIS_HASH] },
     { sql: "insert into @lease values (1, 0, null, 0)", values: [] },

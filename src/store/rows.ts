@@ -36,6 +36,7 @@ export type HeadRow = {
   audit_id: number;
   audit_hash: string;
   commit_id: string;
+  checksum: number;
 };
 
 /** Where journal and audit begin: the last row that retention has taken from each. */
@@ -384,7 +385,7 @@ export function auditRecord(row: AuditRow): AuditRecord {
 }
 
 export function headRecord(row: HeadRow): Head {
-  return {
+  const head = {
     epoch: row.epoch,
     seq: row.last_seq,
     atMs: row.at_ms,
@@ -393,6 +394,15 @@ export function headRecord(row: HeadRow): Head {
     auditHash: row.audit_hash,
     commitId: row.commit_id,
   };
+  if (row.checksum !== headChecksum(head)) {
+    throw new StoreError("corrupt", "The head of the journal was changed: its checksum does not match.");
+  }
+  return head;
+}
+
+/** Without the epoch, which others raise while a commit is under way. */
+export function headChecksum({ seq, atMs, hash, auditId, auditHash, commitId }: Omit<Head, "epoch">): number {
+  return crc32([seq, atMs, hash, auditId, auditHash, commitId].join("\u001f"));
 }
 
 /** No NUL and no half of a surrogate pair: PostgreSQL refuses the one, UTF-8 cannot carry the other. */

@@ -23,7 +23,8 @@ function firstSchema({ integer, text, json, bytes, tableOptions, keyedTableOptio
   return [
     `create table @head (${oneRow}, epoch ${integer} not null, last_seq ${integer} not null,
        at_ms ${integer} not null, hash ${text} not null, audit_id ${integer} not null,
-       audit_hash ${text} not null, commit_id ${text} not null)${tableOptions}`,
+       audit_hash ${text} not null, commit_id ${text} not null,
+       checksum ${integer} not null)${tableOptions}`,
     `create table @floor (${oneRow}, journal_seq ${integer} not null, journal_hash ${text} not null,
        audit_id ${integer} not null, audit_hash ${text} not null)${tableOptions}`,
     `create table @lease (${oneRow}, epoch ${integer} not null, holder ${text},

@@ -66,15 +66,17 @@ async function verifyJournal(driver: Driver, head: Head, floor: FloorRow): Promi
         if (damage !== undefined) return stop(damage);
         position = positionAfter(row);
         checked++;
-        if (position.seq === head.seq && position.hash !== head.hash) {
-          return stop({ where: `journal, event ${head.seq}`, what: "the head names another hash" });
-        }
       }
       if (rows.length === 0) break;
     }
   } catch (error) {
     return stop(unreadable(error, `journal, after event ${position.seq}`));
   }
+  if (position.seq === head.seq && position.hash !== head.hash) {
+    return stop({ where: `journal, event ${head.seq}`, what: "the head names another hash" });
+  }
+  if (position.epoch > head.epoch)
+    return stop({ where: "head", what: "its epoch is older than the journal's" });
   if (position.seq >= head.seq) return { checked, damage: [] };
   return stop({
     where: `journal, after event ${position.seq}`,
@@ -97,14 +99,14 @@ async function verifyAudit(driver: Driver, head: Head, floor: FloorRow): Promise
         if (damage !== undefined) return stop(damage);
         position = row;
         checked++;
-        if (position.id === head.auditId && position.hash !== head.auditHash) {
-          return stop({ where: `audit, entry ${row.id}`, what: "the head names another hash" });
-        }
       }
       if (rows.length === 0) break;
     }
   } catch (error) {
     return stop(unreadable(error, `audit, after entry ${position.id}`));
+  }
+  if (position.id === head.auditId && position.hash !== head.auditHash) {
+    return stop({ where: `audit, entry ${head.auditId}`, what: "the head names another hash" });
   }
   if (position.id >= head.auditId) return { checked, damage: [] };
   return stop({

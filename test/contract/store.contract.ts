@@ -541,11 +541,6 @@ export function storeContract(name: string, subject: ContractSubject): void {
           where: "journal, after event 5",
           isInJournal: true,
         },
-        "a head that was changed": {
-          sql: "update head set hash = 'x'",
-          where: "journal, event 7",
-          isInJournal: true,
-        },
         "an audit entry that was changed": {
           sql: "update audit set outcome = 'allowed' where id = 2",
           where: "audit, entry 2",
@@ -576,6 +571,14 @@ export function storeContract(name: string, subject: ContractSubject): void {
           else expect(await reading).toHaveLength(7);
         });
       }
+
+      const headDamages = ["hash = 'x'", "last_seq = 6", "at_ms = 0", "audit_id = 9", "commit_id = 'x'"];
+      test.each(headDamages)("a head that was changed is not trusted: %s", async (change) => {
+        await someHistory();
+        await harness.tamper(`update head set ${change}`);
+        await expectCode(store.head(), "corrupt");
+        await expectCode(store.verify(), "corrupt");
+      });
 
       test("a changed record is not handed out", async () => {
         await someHistory();
@@ -622,6 +625,14 @@ export function storeContract(name: string, subject: ContractSubject): void {
         await store.close();
         await expectCode(harness.open(), "newer_version");
         await harness.tamper("update meta set value = '1' where key = 'schema_version'");
+        store = await harness.open();
+      });
+
+      test("a store that took another identity is refused", async () => {
+        await harness.tamper("update meta set value = 'other' where key = 'cluster_id'");
+        await store.close();
+        await expectCode(harness.open(), "corrupt");
+        await harness.tamper(`update meta set value = '${store.meta.clusterId}' where key = 'cluster_id'`);
         store = await harness.open();
       });
     });

@@ -4,7 +4,16 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client, ClientConfig, PoolClient, QueryConfig } from "pg";
 import type { Driver, Statement } from "../driver.ts";
 import { StoreError } from "../errors.ts";
-import { createMeta, firstRows, type MetaRow, metaOf, selectMeta, setMeta, storedVersion } from "../meta.ts";
+import {
+  createMeta,
+  firstRows,
+  type MetaRow,
+  metaChecksum,
+  metaOf,
+  selectMeta,
+  setMeta,
+  storedVersion,
+} from "../meta.ts";
 import type { CommitRows, HeadRow, Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Store, StoreMeta } from "../store.ts";
@@ -241,7 +250,10 @@ async function migrate(
     const version = storedVersion((await run(selectMeta)).rows as MetaRow[], migrations.length);
     for (const sql of migrations.slice(version).flat()) await run(sql);
     if (version === 0) for (const { sql, values } of firstRows()) await run(sql, values);
-    if (version < migrations.length) await run(setMeta, ["schema_version", String(migrations.length)]);
+    if (version < migrations.length) {
+      await run(setMeta, ["schema_version", String(migrations.length)]);
+      await run(setMeta, ["checksum", metaChecksum((await run(selectMeta)).rows as MetaRow[])]);
+    }
     const meta = metaOf((await run(selectMeta)).rows as MetaRow[], "postgres");
     await run("commit");
     return meta;

@@ -1,6 +1,6 @@
 // What PostgreSQL has beyond the common tables: the function that makes a commit one statement.
 
-import { type CommitRows, columns, type Table } from "../rows.ts";
+import { type CommitRows, columns, headChecksum, type Table } from "../rows.ts";
 import { insertInto, migrations } from "../schema.ts";
 
 /** Raised by the function when the head is not the expected one. */
@@ -39,7 +39,8 @@ function commitFunction(): string {
   const parameters = [
     ...["old_epoch bigint", "old_seq bigint", "old_commit_id text"],
     ...["new_seq bigint", "new_at_ms bigint", "new_hash text"],
-    ...["new_audit_id bigint", "new_audit_hash text", "new_commit_id text", "new_events text"],
+    ...["new_audit_id bigint", "new_audit_hash text", "new_commit_id text"],
+    ...["new_checksum bigint", "new_events text"],
     ...writtenTables.flatMap((table) =>
       Object.entries(columns[table]).map(([name, type]) => `${table}_${name} ${arrayTypes[type]}`),
     ),
@@ -50,7 +51,7 @@ function commitFunction(): string {
     #variable_conflict use_column
     begin
       update @head set last_seq = new_seq, at_ms = new_at_ms, hash = new_hash, audit_id = new_audit_id,
-        audit_hash = new_audit_hash, commit_id = new_commit_id
+        audit_hash = new_audit_hash, commit_id = new_commit_id, checksum = new_checksum
       where epoch = old_epoch and last_seq = old_seq and commit_id = old_commit_id;
       if not found then raise exception 'the head has moved' using errcode = '${FENCED}'; end if;
       if new_events is not null then
@@ -83,6 +84,7 @@ export function commitArguments(rows: CommitRows): unknown[] {
   return [
     ...[head.epoch, previous.seq, previous.commitId],
     ...[head.seq, head.atMs, head.hash, head.auditId, head.auditHash, head.commitId],
+    headChecksum(head),
     journal?.events ?? null,
     ...writtenTables.flatMap((table) => {
       const tableRows = rows[table] as readonly Readonly<Record<string, unknown>>[];

@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { StoreError } from "../errors.ts";
+import { type MetaRow, metaChecksum } from "../meta.ts";
 import { translateSqliteError } from "./errors.ts";
 import { loadSqlite } from "./library.ts";
 import { openSqliteStore, syncDirectory } from "./sqlite.ts";
@@ -47,7 +48,9 @@ export async function restoreSqlite({ from, to }: Copy): Promise<void> {
     await mustBeIntact(partial, from);
     const database = new DatabaseSync(partial);
     try {
-      database.prepare("update meta set value = ? where key = 'incarnation'").run(randomUUID());
+      const setMeta = database.prepare("update meta set value = ? where key = ?");
+      setMeta.run(randomUUID(), "incarnation");
+      setMeta.run(metaChecksum(database.prepare("select * from meta").all() as MetaRow[]), "checksum");
       database.prepare("update head set epoch = epoch + ?").run(EPOCHS_PER_RESTORE);
       database.exec("update lease set epoch = (select epoch from head), holder = null, renewals = 0");
     } finally {

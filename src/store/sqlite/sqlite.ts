@@ -4,13 +4,23 @@ import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statfsSync, stat
 import { dirname } from "node:path";
 import type { Driver, Statement } from "../driver.ts";
 import { StoreError } from "../errors.ts";
-import { createMeta, firstRows, type MetaRow, metaOf, selectMeta, setMeta, storedVersion } from "../meta.ts";
-import { type CommitRows, columns, type Table, type Value, valuesOf } from "../rows.ts";
+import {
+  createMeta,
+  firstRows,
+  type MetaRow,
+  metaChecksum,
+  metaOf,
+  selectMeta,
+  setMeta,
+  storedVersion,
+} from "../meta.ts";
+import { type CommitRows, columns, headChecksum, type Table, type Value, valuesOf } from "../rows.ts";
 import { insertInto, migrations } from "../schema.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Damage, Store, StoreMeta } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
 import { type Database, loadSqlite, type PreparedStatement, type Sqlite } from "./library.ts";
+import { findWalDamage } from "./wal.ts";
 
 export type SqliteOptions = { readonly path: string };
 
@@ -21,6 +31,10 @@ export async function openSqliteStore({ path }: SqliteOptions): Promise<Store> {
     prepareFile(path);
     const lock = lockFile(sqlite, path);
     try {
+      const damage = findWalDamage(path);
+      if (damage !== undefined) {
+        throw new StoreError("corrupt", `The store is damaged: ${damage.where}: ${damage.what}.`);
+      }
       return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(path), { path, lock }));
     } catch (error) {
       lock.close();
@@ -160,7 +174,7 @@ function createSqliteDriver(
 
   try {
     database.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma busy_timeout = 5000;
-      pragma journal_size_limit = ${WAL_BYTES_KEPT}`);
+      pragma journal_size_limit = ${WAL_BYTES_KEPT}; pragma wal_checkpoint(truncate)`);
     const meta = guarded(() => migrate(database, { name, kind: path === undefined ? "memory" : "sqlite" }));
     return {
       meta,
@@ -199,11 +213,20 @@ function commitStatements(rows: CommitRows): Statement[] {
   const { previous, head } = rows;
   const statements: Statement[] = [
     {
-      sql: `update @head set last_seq = ?, at_ms = ?, hash = ?, audit_id = ?, audit_hash = ?, commit_id = ?
+      sql: `update @head set last_seq = ?, at_ms = ?, hash = ?, audit_id = ?, audit_hash = ?, commit_id = ?,
+              checksum = ?
             where epoch = ? and last_seq = ? and commit_id = ?`,
       rows: [
         [
-          ...[head.seq, head.atMs, head.hash, head.auditId, head.auditHash, head.commitId],
+          ...[
+            head.seq,
+            head.atMs,
+            head.hash,
+            head.auditId,
+            head.auditHash,
+            head.commitId,
+            headChecksum(head),
+          ],
           ...[head.epoch, previous.seq, previous.commitId],
         ],
       ],
@@ -250,8 +273,11 @@ function migrate(database: Database, { name, kind }: { name: string; kind: Store
     for (const sql of schema.slice(version).flat()) database.exec(toSqlite(sql));
     if (version === 0)
       for (const { sql, values } of firstRows()) database.prepare(toSqlite(sql)).run(...values);
-    if (version < schema.length)
-      database.prepare(toSqlite(setMeta)).run("schema_version", String(schema.length));
+    if (version < schema.length) {
+      const set = database.prepare(toSqlite(setMeta));
+      set.run("schema_version", String(schema.length));
+      set.run("checksum", metaChecksum(readMeta()));
+    }
     database.exec("commit");
     return metaOf(readMeta(), kind);
   } catch (error) {
