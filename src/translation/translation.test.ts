@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { DEFAULT_POOL_SETTINGS, type RequestSpec } from "../engine/index.ts";
+import { createState, DEFAULT_POOL_SETTINGS, decide, type RequestSpec, requestOf } from "../engine/index.ts";
 import { ERRORS, poolSettings, type WireRequestSubmission } from "../protocol/index.ts";
 import {
   presentPoolSettings,
@@ -8,6 +8,7 @@ import {
   toGroupChange,
   toPolicyChange,
   toPoolSettings,
+  toRequestId,
   toRequestSpec,
 } from "./index.ts";
 
@@ -140,34 +141,28 @@ describe("changes carry only what was given", () => {
   });
 });
 
-test("a request is shown with times in RFC 3339 and seconds", () => {
+test("a request that runs is shown with times in RFC 3339, seconds and its pool", () => {
+  const state = createState();
   const made = specOf({ resources: { gpu: 1 }, walltime_seconds: 60 });
   if (made.outcome === "refused") throw new Error(made.refusal.message);
-  const shown = presentRequest(made.spec, {
-    status: "queued",
-    seq: 1,
-    submittedAtMs: 0,
-    attempt: 1,
-    preemptedCount: 0,
-    preemptedAtMs: [],
-    shielded: false,
-    resume: false,
-    lastCheckpointAtMs: null,
-    furtherAttempts: 0,
-    queuedAtMs: 1_000,
-    delayed: false,
-    allocation: null,
-    hold: null,
-    rejection: null,
-    endedAtMs: null,
-  });
-  expect(shown).toMatchObject({
+  decide(state, toCreatePool({ name: "p", capacity: { gpu: 1 } }), 0);
+  decide(state, { kind: "attachPolicy", policy: toPolicyChange({ pool: "p", component: "lab" }) }, 0);
+  decide(state, { kind: "submitRequest", spec: made.spec }, 1_500);
+  const request = requestOf(state, toRequestId("a"));
+  expect(request && presentRequest(request.spec, request.progress)).toMatchObject({
     id: "a",
+    component: "lab",
+    status: "allocated",
+    pool: "p",
+    resources: { gpu: 1, step_run: 1 },
     walltime_seconds: 60,
-    submitted_at: "1970-01-01T00:00:00.000Z",
-    queued_at: "1970-01-01T00:00:01.000Z",
-    started_at: null,
-    pool: null,
+    wait_timeout_seconds: null,
+    submitted_by: "ada",
+    submitted_at: "1970-01-01T00:00:01.500Z",
+    started_at: "1970-01-01T00:00:01.500Z",
+    ended_at: null,
+    attempt: 1,
     stop: null,
+    reasons: null,
   });
 });

@@ -158,7 +158,9 @@ function parse(text: string): ParsedText {
         }
       : { code: "invalid_syntax", message: complaint };
   }
-  return parseYaml(text);
+  const parsed = parseYaml(text);
+  // What begins like JSON was meant as JSON, so its complaint is the one that helps; YAML knows the line.
+  return "code" in parsed && complaint !== "" ? { ...parsed, message: explain(complaint) } : parsed;
 }
 
 function parseYaml(text: string): ParsedText {
@@ -228,6 +230,8 @@ function lazyLines(text: string): LineOf {
 
 function explain(message: string): string {
   if (/call stack/.test(message)) return "The text is nested too deeply.";
+  if (/multiple documents/.test(message))
+    return "There is more than one YAML document; write a list instead.";
   const [sentence = message] = message.split("\n");
   return /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
 }

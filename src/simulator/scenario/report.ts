@@ -9,6 +9,7 @@ import type { Failure, StepReport } from "./story.ts";
 
 /** Events shown with a failed step; a trace shows them all. */
 const EVENTS_SHOWN_MAX = 12;
+const PATH_LENGTH_MAX = 120;
 
 /** How parts of a line are set off, if the reader's terminal can; by default not at all. */
 export interface Style {
@@ -65,7 +66,7 @@ export function describeProblem({ file, line, scenario, step, field, message, co
   const where = [
     scenario === null ? "" : `scenario "${scenario}"`,
     step === null ? "" : `step ${step}`,
-    field ?? "",
+    shorten(field ?? ""),
   ].filter((part) => part !== "");
   const place = `${file}${line === null ? "" : `:${line}`}`;
   return printable(
@@ -125,6 +126,11 @@ function show(value: unknown, field: string): string {
   if (typeof value === "string") return printable(value);
   if (Array.isArray(value)) return printable(`[${value.join(", ")}]`);
   return printable(JSON.stringify(value));
+}
+
+/** The middle of a very long path says nothing that its ends do not. */
+function shorten(path: string): string {
+  return path.length <= PATH_LENGTH_MAX ? path : `${path.slice(0, 40)}…${path.slice(-40)}`;
 }
 
 /** Names come from files that anybody may have written: they must not be able to steer a terminal. */
