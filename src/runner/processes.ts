@@ -105,7 +105,7 @@ export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-function parseStat(stat: string): ProcessRow {
+export function parseStat(stat: string): ProcessRow {
   // The name in parentheses may itself hold spaces and parentheses, hence the last one.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return {

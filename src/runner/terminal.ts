@@ -4,6 +4,9 @@
 // Ctrl-C, Ctrl-\ and Ctrl-Z reach the job from the keyboard, /dev/tty opens, `fg` and `bg` apply to both; what the
 // keyboard has delivered is not forwarded again. Without a terminal, the job has a session of its own and gets
 // exactly what is forwarded, once.
+//
+// A wrapper without a handler dies of Ctrl-C, and the job with it: install one before the job starts. At level
+// "namespace", Ctrl-\ and a hang-up also reach `unshare`, which has no ear for them, and end the job without grace.
 
 import { constants } from "node:os";
 import type { Job } from "./job.ts";
