@@ -22,11 +22,11 @@ import {
 
 /**
  * Each stage does one thing and starts again from the beginning, so that nothing of a later stage
- * happens while an earlier one has something to do: grants in order, holds on what is coming free,
- * preemption, backfill (G4, G5).
+ * happens while an earlier one has something to do: whatever can be granted, holds on what is coming
+ * free, preemption (G5).
  */
 export function schedule(world: World): void {
-  const stages = [grantInTurn, holdWhatIsComing, preempt, backfill];
+  const stages = [grantWhatIsFree, holdWhatIsComing, preempt];
   do endHolds(world);
   while (stages.some((stage) => stage(world)));
 }
@@ -34,6 +34,8 @@ export function schedule(world: World): void {
 /** Looked at anew in every stage: a request, and what its place in this queue means for it. */
 interface Standing extends Place {
   pool: Pool;
+  /** Free units per key that are left to it; `reach` adds what is coming free. */
+  claimable: Map<string, number>;
   fits: boolean;
   isCovered: boolean;
   isBlocked: boolean;
@@ -51,18 +53,19 @@ function standings(world: World, pool: Pool): Standing[] {
         (preceding.includes(other) || request.preemptedFor === other.id),
     );
     const demand = demandOf(pool, request);
+    const claimable = new Map(
+      demand.map(([key]) => [key, freeUnits(world, pool, key) - sum(pool, claims, key)]),
+    );
     const reach = new Map(
-      demand.map(([key]) => [
-        key,
-        freeUnits(world, pool, key) + stoppingUnits(world, pool, key) - sum(pool, claims, key),
-      ]),
+      demand.map(([key]) => [key, claimable.get(key)! + stoppingUnits(world, pool, key)]),
     );
     return {
       pool,
       request,
       holders: preceding,
+      claimable,
       reach,
-      fits: demand.every(([key, amount]) => amount <= freeUnits(world, pool, key) - sum(pool, claims, key)),
+      fits: demand.every(([key, amount]) => amount <= claimable.get(key)!),
       isCovered: demand.every(([key, amount]) => amount <= reach.get(key)!),
       isBlocked: isBlockedByQuota(world, pool, request, preceding),
     };
@@ -99,36 +102,64 @@ function headOf(all: Standing[]): Standing | undefined {
   return all.find((standing) => !standing.isBlocked && !standing.fits && standing.request.hold === undefined);
 }
 
-/** What the stages ask of a pool: the one request that it names (G5). */
-function serve(world: World, name: (pool: Pool) => Standing | undefined): Standing | undefined {
+/**
+ * Every pool names one request. The pools are served by name, and the request takes the pool that it
+ * prefers among those that name it (G5).
+ */
+function serve(
+  world: World,
+  name: (pool: Pool) => Standing | undefined,
+  isBetter: (standing: Standing) => boolean = () => false,
+): Standing | undefined {
   const named = openPools(world)
     .map(name)
     .filter((standing) => standing !== undefined);
   const first = named[0];
   if (first === undefined) return undefined;
-  const preferred = admittingPools(world, first.request);
+  const pools = admittingPools(world, first.request);
+  const preference = (one: Standing) => pools.indexOf(one.pool) - (isBetter(one) ? pools.length : 0);
   return named
     .filter((standing) => standing.request === first.request)
-    .sort((a, b) => preferred.indexOf(a.pool) - preferred.indexOf(b.pool))[0];
+    .sort((a, b) => preference(a) - preference(b))[0];
 }
 
-function grantInTurn(world: World): boolean {
+/** In its turn; or else, where the head can neither be promised units nor preempt, behind it (G4). */
+function grantWhatIsFree(world: World): boolean {
   const standing = serve(world, (pool) => {
     const all = standings(world, pool);
     const head = headOf(all);
-    const before = head === undefined ? all.length : all.indexOf(head);
-    return all.find(
-      (one, index) => !one.isBlocked && one.fits && (index < before || one.request.hold === pool.name),
-    );
+    const inTurn = all.find((one) => one.fits && !one.isBlocked && isInTurn(one, head, all));
+    if (inTurn !== undefined || head === undefined) return inTurn;
+    const isStuck = !head.isCovered && chooseVictims(world, pool, head) === undefined;
+    return isStuck
+      ? all.find((one) => one.fits && !one.isBlocked && mayPass(world, one, head, all))
+      : undefined;
   });
   if (standing === undefined) return false;
-  grant(world, standing, false);
+  const all = standings(world, standing.pool);
+  const head = headOf(all);
+  const isOpportunistic =
+    head !== undefined && !isInTurn(standing, head, all) && delays(world, standing, head, all);
+  start(world, standing.request, standing.pool.name, isOpportunistic);
+  endHolds(world, standing.request);
   return true;
 }
 
-function grant(world: World, { pool, request }: Standing, opportunistic: boolean): void {
-  start(world, request, pool.name, opportunistic);
-  endHolds(world, request);
+/** Before the head, or promised its units wherever it stands (V5). */
+function isInTurn({ request, pool }: Standing, head: Standing | undefined, all: Standing[]): boolean {
+  const ids = all.map((standing) => standing.request.id);
+  if (head === undefined || request.hold === pool.name) return true;
+  return ids.indexOf(request.id) < ids.indexOf(head.request.id);
+}
+
+function mayPass(world: World, one: Standing, head: Standing, all: Standing[]): boolean {
+  const { backfill } = settingsOf(one.pool);
+  if (backfill === "none") return false;
+  return (backfill === "opportunistic" && one.request.preemptible) || !delays(world, one, head, all);
+}
+
+function delays(world: World, one: Standing, head: Standing, all: Standing[]): boolean {
+  return !leavesEnough(world, one, head, all) && !endsInTime(world, one, head);
 }
 
 function holdWhatIsComing(world: World): boolean {
@@ -144,12 +175,16 @@ function holdWhatIsComing(world: World): boolean {
 
 function preempt(world: World): boolean {
   const decisions = new Map<Pool, Victim[]>();
-  const standing = serve(world, (pool) => {
-    const head = headOf(standings(world, pool));
-    const victims = head === undefined ? undefined : chooseVictims(world, pool, head);
-    if (victims !== undefined) decisions.set(pool, victims);
-    return victims === undefined ? undefined : head;
-  });
+  const standing = serve(
+    world,
+    (pool) => {
+      const head = headOf(standings(world, pool));
+      const victims = head === undefined ? undefined : chooseVictims(world, pool, head);
+      if (victims !== undefined) decisions.set(pool, victims);
+      return victims === undefined ? undefined : head;
+    },
+    isPartlyComing,
+  );
   if (standing === undefined) return false;
   const { pool, request } = standing;
   for (const victim of decisions.get(pool)!) {
@@ -165,24 +200,11 @@ function preempt(world: World): boolean {
   return true;
 }
 
-function backfill(world: World): boolean {
-  const delays = (one: Standing) => {
-    const all = standings(world, one.pool);
-    const head = headOf(all)!;
-    return !leavesEnough(world, one, head, all) && !endsInTime(world, one, head);
-  };
-  const standing = serve(world, (pool) => {
-    const { backfill: mode } = settingsOf(pool);
-    const all = standings(world, pool);
-    if (headOf(all) === undefined || mode === "none") return undefined;
-    return all.find((one) => {
-      if (one.isBlocked || !one.fits) return false;
-      return (mode === "opportunistic" && one.request.preemptible) || !delays(one);
-    });
-  });
-  if (standing === undefined) return false;
-  grant(world, standing, delays(standing));
-  return true;
+/** Whether some of what it lacks here is coming free already (G5). */
+function isPartlyComing({ pool, request, reach, claimable }: Standing): boolean {
+  return demandOf(pool, request).some(
+    ([key, amount]) => amount > claimable.get(key)! && reach.get(key)! > Math.max(0, claimable.get(key)!),
+  );
 }
 
 /** Enough is left for the head on every key that both ask for, of free units that no hold sets aside (G4). */

@@ -43,7 +43,7 @@ export function queueOf(world: World, pool: Pool): Request[] {
 }
 
 /** Whether every metered amount fits what is left of the reserve (G1). */
-export function fitsHeadroom(world: World, pool: Pool, request: Request, holders: Request[]): boolean {
+function fitsHeadroom(world: World, pool: Pool, request: Request, holders: Request[]): boolean {
   return demandOf(pool, request).every(
     ([key, amount]) =>
       amount <= headroom(world, pool, request, key, holders) ||

@@ -133,7 +133,7 @@ export function endAttempt(
   else if (how === "failed" || !run.victim)
     again(world, request, "on_failure", "failed", request.retriesDelay);
   else {
-    request.preemptedCount += 1;
+    if (request.reason !== "administration") request.preemptedCount += 1;
     again(world, request, "on_preemption", "preempted", 0);
   }
 }

@@ -1,6 +1,6 @@
 // Who would have to stop for a waiter, and by which rule (7, 8, 10).
 
-import { checkpointSeconds, fitsHeadroom, rankOfClass } from "./order.ts";
+import { checkpointSeconds, rankOfClass } from "./order.ts";
 import {
   amountOf,
   borrowed,
@@ -85,7 +85,10 @@ function permit(
       ? permitByClass(world, pool, run, place, short)
       : permitByPriority(world, pool, run, place, short);
   if (rule !== undefined) return { request: run, ...rule };
-  return run.run!.opportunistic ? { request: run, reason: "backfill", isUnbounded: true } : undefined;
+  const isTop = pool.discipline === "class" && classOf(world, pool, run) === 10; // (10.1)
+  return run.run!.opportunistic && !isTop
+    ? { request: run, reason: "backfill", isUnbounded: true }
+    : undefined;
 }
 
 function permitByPriority(world: World, pool: Pool, run: Request, place: Place, short: string[]) {
@@ -140,7 +143,7 @@ function covers(pool: Pool, place: Place, victims: Victim[]): boolean {
 }
 
 function permitByClass(world: World, pool: Pool, run: Request, place: Place, short: string[]) {
-  const { request, holders } = place;
+  const { request } = place;
   const settings = settingsOf(pool);
   const runClass = classOf(world, pool, run);
   if (runClass === 10) return undefined;
@@ -157,10 +160,17 @@ function permitByClass(world: World, pool: Pool, run: Request, place: Place, sho
   const held = short.filter((key) => amountOf(pool, run, key) > 0);
   const mayTake =
     run.component === request.component ||
-    fitsHeadroom(world, pool, request, holders) ||
+    !mustBorrow(world, pool, place) ||
     held.every((key) => borrowed(world, pool, run, key) > 0);
   if (isLower && mayTake && !isHard) return { reason: "class", isUnbounded: reclaims };
   return reclaims ? { reason: "reclaim", isUnbounded: true } : undefined;
+}
+
+/** Unlike in the order of the queue, a key that nobody reserves counts here (G1). */
+function mustBorrow(world: World, pool: Pool, { request, holders }: Place): boolean {
+  return demandOf(pool, request).some(
+    ([key, amount]) => amount > headroom(world, pool, request, key, holders),
+  );
 }
 
 /** The best of all minimal sets (10.5). */
