@@ -151,29 +151,48 @@ export interface Place {
   readonly isBelow: boolean;
 }
 
+/** How far apart two levels may be that rounding alone tells apart. */
+const SAME_LEVEL = 10 * LEVEL_EPSILON;
+
 /** Where on its path the element stands at a level, or just below it. */
 export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
-  const { levels, positions } = curve;
-  const tolerance = 10 * LEVEL_EPSILON;
-  const after = countUpTo(levels, isBelow ? level - tolerance : level + tolerance);
-  const arrives = after < levels.length && levels[after]! <= level + tolerance;
-  if (isBelow && (arrives || after === 0)) return { position: positions[after]!, isBelow: true };
-  const before = after - 1;
-  if (after === levels.length || levels[before]! >= level - tolerance) {
-    return { position: positions[before]!, isBelow: curve.isBelow[before]! };
-  }
+  const { positions } = curve;
+  const { point, part, isArrival } = locate(curve, level, isBelow);
+  if (part === 0) return { position: positions[point]!, isBelow: isArrival || curve.isBelow[point]! };
+  const [from, to] = [positions[point]!, positions[point + 1]!];
   // The level rises and the position does not: the path waits before a jump.
-  if (positions[before] === positions[after]) return { position: positions[before]!, isBelow: true };
-  const part = (level - levels[before]!) / (levels[after]! - levels[before]!);
-  return { position: positions[before]! + part * (positions[after]! - positions[before]!), isBelow: false };
+  return { position: from + part * (to - from), isBelow: from === to };
 }
 
-function countUpTo(sorted: readonly number[], bound: number): number {
+interface Location {
+  /** The last point at or before the level, and the part of the way to the next one. */
+  readonly point: number;
+  readonly part: number;
+  /** Whether the level itself is the point's, but has not quite been reached. */
+  readonly isArrival: boolean;
+}
+
+function locate({ levels }: Curve, level: number, isBelow: boolean): Location {
+  if (isBelow) {
+    const arrival = countBelow(levels, level - SAME_LEVEL);
+    // There is nothing below level 0: what is guaranteed is there from the beginning.
+    if (arrival === 0) return { point: levels[1] === 0 ? 1 : 0, part: 0, isArrival: false };
+    if (arrival < levels.length && levels[arrival]! <= level + SAME_LEVEL) {
+      return { point: arrival, part: 0, isArrival: true };
+    }
+  }
+  const point = countBelow(levels, level + SAME_LEVEL) - 1;
+  const isAtPoint = point === levels.length - 1 || levels[point]! >= level - SAME_LEVEL;
+  const part = isAtPoint ? 0 : (level - levels[point]!) / (levels[point + 1]! - levels[point]!);
+  return { point, part, isArrival: false };
+}
+
+function countBelow(levels: readonly number[], bound: number): number {
   let low = 0;
-  let high = sorted.length;
+  let high = levels.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (sorted[middle]! <= bound) low = middle + 1;
+    if (levels[middle]! < bound) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -182,6 +201,70 @@ function countUpTo(sorted: readonly number[], bound: number): number {
 export interface Member {
   readonly curve: Curve;
   readonly weight: number;
+}
+
+/** The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. */
+export function highestPlace(members: readonly Member[], limit: readonly number[]): Place {
+  // Per member: how many of its points lie at or below a position that fits, and how many may still do.
+  const rising = members.filter(({ weight }) => weight > 0);
+  const low = rising.map(() => 0);
+  const high = rising.map(({ curve }) => curve.levels.length);
+  let fitting = 0;
+  let exceeding = Number.POSITIVE_INFINITY;
+  for (;;) {
+    const widest = indexOfWidest(low, high);
+    if (widest < 0) break;
+    const { curve, weight } = rising[widest]!;
+    const position = curve.levels[(low[widest]! + high[widest]!) >>> 1]! / weight;
+    const fits = isWithin(sumAt(members, position, false, limit.length), limit);
+    if (fits) fitting = Math.max(fitting, position);
+    else exceeding = Math.min(exceeding, position);
+    for (const [index, member] of rising.entries()) {
+      const level = member.weight * position;
+      if (fits) low[index] = Math.max(low[index]!, countBelow(member.curve.levels, level + SAME_LEVEL));
+      else high[index] = Math.min(high[index]!, countBelow(member.curve.levels, level - SAME_LEVEL));
+    }
+  }
+  if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
+
+  const from = sumAt(members, fitting, false, limit.length);
+  const to = sumAt(members, exceeding, true, limit.length);
+  if (isWithin(to, limit)) return { position: exceeding, isBelow: true };
+  let part = 1;
+  for (let key = 0; key < limit.length; key++) {
+    if (to[key]! > limit[key]! + LIMIT_EPSILON) {
+      part = Math.min(part, Math.max(0, (limit[key]! - from[key]!) / (to[key]! - from[key]!)));
+    }
+  }
+  return { position: fitting + part * (exceeding - fitting), isBelow: false };
+}
+
+function indexOfWidest(low: readonly number[], high: readonly number[]): number {
+  let widest = -1;
+  let width = 0;
+  for (let index = 0; index < low.length; index++) {
+    if (high[index]! - low[index]! <= width) continue;
+    width = high[index]! - low[index]!;
+    widest = index;
+  }
+  return widest;
+}
+
+function isWithin(value: readonly number[], limit: readonly number[]): boolean {
+  return value.every((share, key) => share <= limit[key]! + LIMIT_EPSILON);
+}
+
+function sumAt(members: readonly Member[], position: number, isBelow: boolean, keyCount: number): number[] {
+  const sum = new Array<number>(keyCount).fill(0);
+  for (const { curve, weight } of members) {
+    const { values } = curve;
+    const { point, part } = locate(curve, weight * position, isBelow);
+    for (let key = 0, offset = point * keyCount; key < keyCount; key++, offset++) {
+      const value = values[offset]!;
+      sum[key]! += part === 0 ? value : value + part * (values[offset + keyCount]! - value);
+    }
+  }
+  return sum;
 }
 
 /**

@@ -7,7 +7,7 @@ export interface Guaranteed {
   /** What it reserves per key, undefined where it does not say; undefined as a whole if it reserves nothing. */
   readonly reserved: readonly (number | undefined)[] | undefined;
   readonly limit: readonly number[];
-  guarantee: number[];
+  guarantee: readonly number[];
   /** Whether the claimants were promised more than there is. */
   isOvercommitted: boolean;
 }
@@ -17,7 +17,7 @@ const ROUNDING = 1e-12;
 export function setGuarantees(root: Guaranteed, mainKey: number): void {
   root.guarantee = root.limit.map(() => 1);
   inferBelow(root, mainKey, true);
-  root.guarantee = [...root.limit];
+  root.guarantee = root.limit;
   fitClaimants(root);
 }
 
@@ -26,43 +26,49 @@ export function setGuarantees(root: Guaranteed, mainKey: number): void {
  * reserves nothing itself promises the sum of what its members do; they claim from `owner` in its place.
  */
 function inferBelow(owner: Guaranteed, mainKey: number, isRoot: boolean): void {
-  const claimants = reservingClaimants(owner);
+  const claimants: Guaranteed[] = [];
+  collectReserving(owner, claimants);
   const base = owner.guarantee;
-  for (let key = 0; key < base.length; key++) {
+  const claims = claimants.map(({ reserved }) => {
+    const ratio = base[mainKey]! > 0 ? (reserved![mainKey] ?? 0) / base[mainKey]! : 0;
+    return base.map((share, key) => reserved![key] ?? ratio * share);
+  });
+  for (let key = 0; key < base.length && !isRoot; key++) {
     let given = 0;
     let inferred = 0;
-    for (const { reserved, guarantee } of claimants) {
-      const amount = reserved![key];
-      const ratio = base[mainKey]! > 0 ? (reserved![mainKey] ?? 0) / base[mainKey]! : 0;
-      guarantee[key] = amount ?? ratio * base[key]!;
-      if (amount === undefined) inferred += guarantee[key]!;
-      else given += amount;
+    for (const [index, { reserved }] of claimants.entries()) {
+      if (reserved![key] === undefined) inferred += claims[index]![key]!;
+      else given += reserved?.[key] ?? 0;
     }
     const left = Math.max(0, base[key]! - given);
-    if (isRoot || inferred <= left) continue;
-    for (const { reserved, guarantee } of claimants) {
-      if (reserved![key] === undefined) guarantee[key]! *= left / inferred;
+    if (inferred <= left) continue;
+    for (const [index, { reserved }] of claimants.entries()) {
+      if (reserved![key] === undefined) claims[index]![key]! *= left / inferred;
     }
   }
-  for (const claimant of claimants) inferBelow(claimant, mainKey, false);
+  for (const [index, claimant] of claimants.entries()) {
+    claimant.guarantee = claims[index]!;
+    inferBelow(claimant, mainKey, false);
+  }
   for (const claimant of owner.claimants) sumUp(claimant);
 }
 
-function reservingClaimants(owner: Guaranteed): Guaranteed[] {
-  return owner.claimants.flatMap((claimant) =>
-    claimant.reserved === undefined ? reservingClaimants(claimant) : [claimant],
-  );
+function collectReserving(owner: Guaranteed, found: Guaranteed[]): void {
+  for (const claimant of owner.claimants) {
+    if (claimant.reserved === undefined) collectReserving(claimant, found);
+    else found.push(claimant);
+  }
 }
 
 function sumUp(owner: Guaranteed): void {
-  if (owner.reserved !== undefined) return;
+  if (owner.reserved !== undefined || owner.claimants.length === 0) return;
   for (const claimant of owner.claimants) sumUp(claimant);
   owner.guarantee = sumOfClaims(owner);
 }
 
-function sumOfClaims(owner: Guaranteed): number[] {
-  const sum = owner.limit.map(() => 0);
-  for (const { guarantee } of owner.claimants) {
+function sumOfClaims({ claimants, limit }: Guaranteed): number[] {
+  const sum = new Array<number>(limit.length).fill(0);
+  for (const { guarantee } of claimants) {
     for (let key = 0; key < sum.length; key++) sum[key]! += guarantee[key]!;
   }
   return sum;
@@ -70,17 +76,22 @@ function sumOfClaims(owner: Guaranteed): number[] {
 
 /** From the root down: guarantees are cut to limits, and claimants that exceed their group shrink alike. */
 function fitClaimants(owner: Guaranteed): void {
-  for (const { guarantee, limit } of owner.claimants) {
-    for (let key = 0; key < limit.length; key++) guarantee[key] = Math.min(guarantee[key]!, limit[key]!);
+  if (owner.claimants.length === 0) return;
+  for (const claimant of owner.claimants) {
+    const { guarantee, limit } = claimant;
+    if (guarantee.some((share, key) => share > limit[key]!)) {
+      claimant.guarantee = guarantee.map((share, key) => Math.min(share, limit[key]!));
+    }
   }
   let factor = 1;
-  for (const [key, sum] of sumOfClaims(owner).entries()) {
-    if (sum > owner.guarantee[key]! + ROUNDING) factor = Math.min(factor, owner.guarantee[key]! / sum);
+  const sum = sumOfClaims(owner);
+  for (let key = 0; key < sum.length; key++) {
+    const own = owner.guarantee[key]!;
+    if (sum[key]! > own + ROUNDING) factor = Math.min(factor, own / sum[key]!);
   }
   owner.isOvercommitted = factor < 1;
-  if (owner.isOvercommitted) {
-    for (const claimant of owner.claimants)
-      claimant.guarantee = claimant.guarantee.map((share) => share * factor);
+  for (const claimant of owner.claimants) {
+    if (factor < 1) claimant.guarantee = claimant.guarantee.map((share) => share * factor);
+    fitClaimants(claimant);
   }
-  for (const claimant of owner.claimants) fitClaimants(claimant);
 }

@@ -4,8 +4,9 @@
 // down, every group finds the level inside that its own share allows and hands it to its members. Break
 // points are sorted, never searched by trial, so all of it is exact up to rounding.
 
-import { beginTrace, type Curve, lineTo, placeAt, sumCurve } from "./curves.ts";
+import { type Curve, highestPlace, type Place, placeAt, sumCurve } from "./curves.ts";
 import { setGuarantees } from "./guarantees.ts";
+import { lineCurve, type Path, pathAt, pathOf } from "./lines.ts";
 import { SHARE_EPSILON } from "./satisfaction.ts";
 
 /** Units per share key, in the order of `ShareInput.total`. */
@@ -58,13 +59,14 @@ export interface FairShares {
 }
 
 export function computeFairShares({ total, mainKey, root }: ShareInput): FairShares {
-  const tree = buildTree(root, total);
+  const pool = { total, nothing: total.map(() => 0), everything: total.map(() => 1) };
+  const tree = buildTree(root, pool);
   setGuarantees(tree, mainKey);
-  drawAll(tree);
+  for (const claimant of tree.claimants) drawAll(claimant);
   if (tree.hasGangs) settleGangs(tree);
 
   const shares = new Map<ShareElement, ElementShare>();
-  assignShares(tree, 0, false, shares);
+  assignShares(tree, placeOfRoot(tree), { nothing: pool.nothing, shares });
   const overcommitted: ShareGroup[] = [];
   collectOvercommitted(tree, overcommitted);
   return { shares, overcommitted };
@@ -81,45 +83,50 @@ interface Node {
   readonly limit: readonly number[];
   readonly hasGangs: boolean;
   parent: Node | undefined;
-  guarantee: number[];
+  guarantee: readonly number[];
   isOvercommitted: boolean;
   curve: Curve;
 }
 
-/**
- * An operation and its path. The first half is its usage, equally on every key and each up to its own; the
- * second half leads from there straight to the demand. Without usage all of it is one straight line.
- */
 interface Leaf {
   readonly operation: ShareOperation;
-  readonly demand: readonly number[];
-  readonly usage: readonly number[];
-  readonly usageMax: number;
-  /** The part of the path that a limit of its own leaves; 1 without one. */
-  readonly reach: number;
+  readonly path: Path;
 }
 
+const NO_MEMBERS: readonly Node[] = [];
 const NOT_DRAWN: Curve = { levels: [], positions: [], isBelow: [], values: [], isComplete: true };
 
-function buildTree(element: ShareElement, total: Units): Node {
+/** What all elements of a pool have in common. */
+interface Pool {
+  readonly total: Units;
+  readonly nothing: readonly number[];
+  readonly everything: readonly number[];
+}
+
+function buildTree(element: ShareElement, pool: Pool): Node {
   const isLine = element.kind === "operation" || element.mode === "fifo";
-  const claimants = isLine ? [] : element.members.map((member) => buildTree(member, total));
-  const line = isLine ? lineOf(element, total) : undefined;
+  const claimants = isLine ? NO_MEMBERS : element.members.map((member) => buildTree(member, pool));
+  const line = isLine ? lineOf(element, pool) : undefined;
   const node: Node = {
     element,
     claimants,
     line,
     weight: element.weight ?? 1,
-    reserved: element.reserved?.map((units, key) => fraction(units, total[key]!)),
-    limit: total.map((units, key) => Math.min(1, fraction(element.limit?.[key], units) ?? 1)),
+    reserved: element.reserved?.map((units, key) => fraction(units, pool.total[key]!)),
+    limit: limitOf(element, pool),
     hasGangs: line?.some(({ operation }) => operation.isGang) ?? claimants.some(({ hasGangs }) => hasGangs),
     parent: undefined,
-    guarantee: total.map(() => 0),
+    guarantee: pool.nothing,
     isOvercommitted: false,
     curve: NOT_DRAWN,
   };
   for (const claimant of claimants) claimant.parent = node;
   return node;
+}
+
+function limitOf({ limit }: ShareElement, { total, everything }: Pool): readonly number[] {
+  if (limit === undefined) return everything;
+  return total.map((units, key) => Math.min(1, fraction(limit[key], units) ?? 1));
 }
 
 /** A pool without units of a key has no fractions of it, whatever is asked for. */
@@ -128,62 +135,35 @@ function fraction<T extends number | undefined>(units: T, total: number): T | nu
   return total > 0 ? units / total : 0;
 }
 
-function lineOf(element: ShareElement, total: Units): Leaf[] {
+function lineOf(element: ShareElement, pool: Pool): Leaf[] {
+  if (element.kind === "operation") return [leafOf(element, pool)];
   const operations: ShareOperation[] = [];
   collectOperations(element, operations);
-  return operations
-    .sort((a, b) => a.order - b.order)
-    .map((operation) => leafOf(operation, total, element))
-    .filter(({ operation, reach }) => !operation.isGang || reach === 1);
+  return (
+    operations
+      .sort((a, b) => a.order - b.order)
+      .map((operation) => leafOf(operation, pool, operation.limit))
+      // A gang whose own limit is below its demand can never be whole.
+      .filter(({ operation, path }) => !operation.isGang || path.reach === 1)
+  );
 }
 
-function collectOperations(element: ShareElement, operations: ShareOperation[]): void {
-  if (element.kind === "operation") operations.push(element);
-  else for (const member of element.members) collectOperations(member, operations);
-}
-
-function leafOf(operation: ShareOperation, total: Units, owner: ShareElement): Leaf {
-  const demand = operation.demand.map((units, key) => fraction(units, total[key]!));
-  const usage = operation.isGang
-    ? demand.map(() => 0)
-    : operation.usage.map((units, key) => Math.min(fraction(units, total[key]!), demand[key]!));
-  const leaf = { operation, demand, usage, usageMax: Math.max(0, ...usage), reach: 1 };
-  // Outside a FIFO group the curve of the operation itself ends at its limit.
-  if (owner === operation || operation.limit === undefined) return leaf;
-  return {
-    ...leaf,
-    reach: reachWithin(
-      leaf,
-      operation.limit.map((units, key) => fraction(units, total[key]!)),
-    ),
-  };
-}
-
-/** The value of a path between its beginning, 0, and its end, 1. */
-function pathAt({ demand, usage, usageMax, reach }: Leaf, at: number): number[] {
-  const place = at * reach;
-  if (usageMax === 0) return demand.map((share) => share * place);
-  if (place <= 0.5) return usage.map((share) => Math.min(share, 2 * place * usageMax));
-  return usage.map((share, key) => share + (2 * place - 1) * (demand[key]! - share));
-}
-
-/** Where a path bends, and its end. */
-function bendsOf({ usage, usageMax, reach }: Leaf): number[] {
-  if (usageMax === 0) return [1];
-  const bends = usage.map((share) => share / usageMax / 2 / reach).filter((at) => at > 0 && at < 1);
-  return [...new Set(bends)].sort((a, b) => a - b).concat(1);
-}
-
-function reachWithin(leaf: Leaf, limit: readonly (number | undefined)[]): number {
-  let reach = 1;
-  for (const [key, bound] of limit.entries()) {
-    const { demand, usage, usageMax } = leaf;
-    if (bound === undefined || demand[key]! <= bound) continue;
-    if (usageMax === 0) reach = Math.min(reach, bound / demand[key]!);
-    else if (usage[key]! > bound) reach = Math.min(reach, bound / usageMax / 2);
-    else reach = Math.min(reach, 0.5 + (bound - usage[key]!) / (demand[key]! - usage[key]!) / 2);
+function collectOperations(group: ShareGroup, operations: ShareOperation[]): void {
+  for (const member of group.members) {
+    if (member.kind === "operation") operations.push(member);
+    else collectOperations(member, operations);
   }
-  return reach;
+}
+
+/** In a line a path ends at the operation's own limit; alone, its curve does. */
+function leafOf(operation: ShareOperation, { total, nothing }: Pool, limit?: ShareOperation["limit"]): Leaf {
+  const demand = operation.demand.map((units, key) => fraction(units, total[key]!));
+  // Gangs grow straight to their demand (9.11).
+  const usage = operation.isGang
+    ? nothing
+    : operation.usage.map((units, key) => Math.min(fraction(units, total[key]!), demand[key]!));
+  const limitShare = limit?.map((units, key) => fraction(units, total[key]!));
+  return { operation, path: pathOf({ demand, usage, limit: limitShare }) };
 }
 
 function drawAll(node: Node): void {
@@ -196,23 +176,10 @@ function draw(node: Node): void {
   node.curve = line ? lineCurve(line, guarantee, limit) : sumCurve(claimants, guarantee, limit);
 }
 
-/** The paths of all operations in line, one behind the other; position i + p is place p of operation i. */
-function lineCurve(line: readonly Leaf[], guarantee: readonly number[], limit: readonly number[]): Curve {
-  let start = limit.map(() => 0);
-  const trace = beginTrace(start, guarantee, limit);
-  for (let index = 0; index < line.length && !trace.isStopped; index++) {
-    const leaf = line[index]!;
-    for (const bend of bendsOf(leaf)) {
-      if (trace.isStopped) break;
-      const value = pathAt(leaf, bend);
-      for (let key = 0; key < value.length; key++) value[key]! += start[key]!;
-      lineTo(trace, index + bend, value);
-    }
-    start = [...trace.value];
-    if (leaf.reach < 1) trace.curve.isComplete = false;
-  }
-  if (trace.isStopped) trace.curve.isComplete = false;
-  return trace.curve;
+/** The root may fill the whole pool; no level of its own decides where it stands. */
+function placeOfRoot({ claimants, line, limit }: Node): Place {
+  if (line === undefined) return highestPlace(claimants, limit);
+  return { position: lineCurve(line, limit, limit).positions.at(-1)!, isBelow: false };
 }
 
 interface PartialGang {
@@ -224,25 +191,17 @@ interface PartialGang {
 /** While a gang has a part of its demand, the one with the smallest gives up, and the water flows anew. */
 function settleGangs(tree: Node): void {
   for (;;) {
-    const partial = smallestPart(tree, 0, false, undefined);
+    const partial = smallestPart(tree, placeOfRoot(tree), undefined);
     if (partial === undefined) return;
     partial.node.line = partial.node.line!.filter((leaf) => leaf !== partial.leaf);
-    for (let node: Node | undefined = partial.node; node !== undefined; node = node.parent) draw(node);
+    for (let node = partial.node; node.parent !== undefined; node = node.parent) draw(node);
   }
 }
 
-function smallestPart(
-  node: Node,
-  level: number,
-  isBelow: boolean,
-  found: PartialGang | undefined,
-): PartialGang | undefined {
-  const { curve, line } = node;
-  if (!node.hasGangs || (curve.isComplete && level > curve.levels.at(-1)!)) return found;
-  const place = placeAt(curve, level, isBelow);
-  if (line !== undefined) {
+function smallestPart(node: Node, place: Place, found: PartialGang | undefined): PartialGang | undefined {
+  if (node.line !== undefined) {
     const index = Math.floor(place.position);
-    const leaf = line[index];
+    const leaf = node.line[index];
     if (leaf === undefined || !leaf.operation.isGang) return found;
     const part = place.position - index;
     if (part <= SHARE_EPSILON || part >= 1 - SHARE_EPSILON) return found;
@@ -250,7 +209,10 @@ function smallestPart(
   }
   let smallest = found;
   for (const claimant of node.claimants) {
-    smallest = smallestPart(claimant, claimant.weight * place.position, place.isBelow, smallest);
+    const { curve, hasGangs, weight } = claimant;
+    const level = weight * place.position;
+    if (!hasGangs || (curve.isComplete && level > curve.levels.at(-1)!)) continue;
+    smallest = smallestPart(claimant, placeAt(curve, level, place.isBelow), smallest);
   }
   return smallest;
 }
@@ -261,44 +223,55 @@ function givesUpBefore(leaf: Leaf, part: number, other: PartialGang): boolean {
   return leaf.operation.order > other.leaf.operation.order;
 }
 
-/** Hands the level down and sums the shares up. */
-function assignShares(
-  node: Node,
-  level: number,
-  isBelow: boolean,
-  shares: Map<ShareElement, ElementShare>,
-): void {
-  const { element, claimants, line, guarantee } = node;
-  const place = placeAt(node.curve, level, isBelow);
-  if (line !== undefined) {
-    for (const [index, leaf] of line.entries()) {
-      const part = Math.max(0, Math.min(1, place.position - index));
-      const fairShare = pathAt(leaf, leaf.operation.isGang ? Math.round(part) : part);
-      shares.set(leaf.operation, { fairShare, guarantee: guarantee.map(() => 0) });
-    }
-  } else {
-    for (const claimant of claimants) {
-      assignShares(claimant, claimant.weight * place.position, place.isBelow, shares);
-    }
-  }
-  const fairShare = sumOfShares(element, guarantee.length, shares);
-  shares.set(element, { fairShare, guarantee });
+interface Assigned {
+  readonly nothing: readonly number[];
+  readonly shares: Map<ShareElement, ElementShare>;
 }
 
-function sumOfShares(
+/** Hands the level down and sums the shares up. */
+function assignShares(node: Node, place: Place, assigned: Assigned): readonly number[] {
+  const { element, claimants, line, guarantee } = node;
+  const { nothing, shares } = assigned;
+  if (line !== undefined) {
+    for (const [index, { operation, path }] of line.entries()) {
+      const part = Math.min(1, place.position - index);
+      if (part <= 0) break;
+      shares.set(operation, {
+        fairShare: pathAt(path, operation.isGang ? Math.round(part) : part),
+        guarantee: operation === element ? guarantee : nothing,
+      });
+    }
+    return assignBelowLine(element, guarantee, assigned);
+  }
+  const fairShare = [...nothing];
+  for (const claimant of claimants) {
+    const below = placeAt(claimant.curve, claimant.weight * place.position, place.isBelow);
+    const share = assignShares(claimant, below, assigned);
+    for (let key = 0; key < share.length; key++) fairShare[key]! += share[key]!;
+  }
+  shares.set(element, { fairShare, guarantee });
+  return fairShare;
+}
+
+/** In a line, operations that were not reached have nothing, and policies the sum of their operations. */
+function assignBelowLine(
   element: ShareElement,
-  keyCount: number,
-  shares: Map<ShareElement, ElementShare>,
+  guarantee: readonly number[],
+  assigned: Assigned,
 ): readonly number[] {
+  const { nothing, shares } = assigned;
   const known = shares.get(element);
   if (known !== undefined) return known.fairShare;
-  const fairShare = new Array<number>(keyCount).fill(0);
-  if (element.kind === "operation") return fairShare;
-  for (const member of element.members) {
-    const share = sumOfShares(member, keyCount, shares);
-    for (let key = 0; key < keyCount; key++) fairShare[key]! += share[key]!;
+  let fairShare = nothing;
+  if (element.kind === "group") {
+    const sum = [...nothing];
+    for (const member of element.members) {
+      const share = assignBelowLine(member, nothing, assigned);
+      for (let key = 0; key < share.length; key++) sum[key]! += share[key]!;
+    }
+    fairShare = sum;
   }
-  shares.set(element, { fairShare, guarantee: fairShare.map(() => 0) });
+  shares.set(element, { fairShare, guarantee });
   return fairShare;
 }
 

@@ -1,0 +1,100 @@
+// Operations in a line: the path that each takes to its demand, and the curve of all one after another
+// (9.1). An operation outside a FIFO group is a line of one.
+
+import { beginTrace, type Curve, lineTo } from "./curves.ts";
+
+/**
+ * An operation on its way. The first half of its path is its usage, equally on every key and each up to its
+ * own; the second half leads from there straight to the demand. Without usage all of it is one straight line.
+ */
+export interface Path {
+  /** Fractions of the pool. */
+  readonly demand: readonly number[];
+  readonly usage: readonly number[];
+  readonly usageMax: number;
+  /** Where the path bends, between 0 and 1, and its end. */
+  readonly bends: readonly number[];
+  /** How much of the whole way a limit of its own leaves; 1 without one. */
+  readonly reach: number;
+}
+
+export interface PathInput {
+  readonly demand: readonly number[];
+  readonly usage: readonly number[];
+  readonly limit: readonly (number | undefined)[] | undefined;
+}
+
+const STRAIGHT: readonly number[] = [1];
+
+export function pathOf({ demand, usage, limit }: PathInput): Path {
+  let usageMax = 0;
+  for (const share of usage) usageMax = Math.max(usageMax, share);
+  const reach = limit === undefined ? 1 : reachWithin({ demand, usage, usageMax, limit });
+  return {
+    demand,
+    usage,
+    usageMax,
+    bends: usageMax === 0 ? STRAIGHT : bendsOf(usage, usageMax, reach),
+    reach,
+  };
+}
+
+function reachWithin(
+  input: PathInput & { usageMax: number; limit: readonly (number | undefined)[] },
+): number {
+  const { demand, usage, usageMax, limit } = input;
+  let reach = 1;
+  for (const [key, bound] of limit.entries()) {
+    const [used, wanted] = [usage[key]!, demand[key]!];
+    if (bound === undefined || wanted <= bound) continue;
+    if (usageMax === 0) reach = Math.min(reach, bound / wanted);
+    else if (used > bound) reach = Math.min(reach, bound / usageMax / 2);
+    else reach = Math.min(reach, 0.5 + (bound - used) / (wanted - used) / 2);
+  }
+  return reach;
+}
+
+function bendsOf(usage: readonly number[], usageMax: number, reach: number): number[] {
+  const bends = usage.map((share) => share / usageMax / 2 / reach).filter((at) => at > 0 && at < 1);
+  return [...new Set(bends)].sort((a, b) => a - b).concat(1);
+}
+
+/** What an operation holds between the beginning of its path, 0, and its end, 1. */
+export function pathAt(path: Path, at: number): number[] {
+  const value = new Array<number>(path.demand.length).fill(0);
+  addPathAt(path, at, value);
+  return value;
+}
+
+function addPathAt({ demand, usage, usageMax, reach }: Path, at: number, sum: number[]): void {
+  const place = at * reach;
+  for (let key = 0; key < sum.length; key++) {
+    if (usageMax === 0) sum[key]! += demand[key]! * place;
+    else if (place <= 0.5) sum[key]! += Math.min(usage[key]!, 2 * place * usageMax);
+    else sum[key]! += usage[key]! + (2 * place - 1) * (demand[key]! - usage[key]!);
+  }
+}
+
+/** The curve of a whole line. Position i + p is place p on the path of operation i. */
+export function lineCurve(
+  line: readonly { readonly path: Path }[],
+  guarantee: readonly number[],
+  limit: readonly number[],
+): Curve {
+  const start = new Array<number>(limit.length).fill(0);
+  const target = [...start];
+  const trace = beginTrace(start, guarantee, limit);
+  for (let index = 0; index < line.length && !trace.isStopped; index++) {
+    const { path } = line[index]!;
+    for (const bend of path.bends) {
+      for (let key = 0; key < start.length; key++) target[key] = start[key]!;
+      addPathAt(path, bend, target);
+      lineTo(trace, index + bend, target);
+      if (trace.isStopped) break;
+    }
+    for (let key = 0; key < start.length; key++) start[key] = target[key]!;
+    if (path.reach < 1) trace.curve.isComplete = false;
+  }
+  if (trace.isStopped) trace.curve.isComplete = false;
+  return trace.curve;
+}
