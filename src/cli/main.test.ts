@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -54,6 +54,15 @@ describe("berth scenario run", () => {
     expect(stdout).toMatch(
       /^FAIL.*bad\.yaml {2}bad\n[\s\S]*\nok .*good\.json {2}good\n1 passed, 1 failed\n$/,
     );
+  });
+
+  test("directories are read with those inside them, and files given twice run twice", async () => {
+    mkdirSync(at("inner/more"), { recursive: true });
+    writeFileSync(at("inner/more/deep.yml"), "name: deep\nscript: []\n");
+    const { exitCode, stdout } = await berth("scenario", "run", at("inner"), at("inner/more/deep.yml"));
+    rmSync(at("inner"), { recursive: true });
+    expect(exitCode).toBe(0);
+    expect(stdout).toMatch(/deep\.yml {2}deep\n.*deep\.yml {2}deep\n2 passed/);
   });
 
   test("--json prints the report and nothing else", async () => {

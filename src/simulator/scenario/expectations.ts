@@ -10,6 +10,7 @@ import {
   type RejectionReason,
   type RequestId,
   requestOf,
+  shareViewOf,
   usageOf,
 } from "../../engine/index.ts";
 import type { ScenarioExpectations } from "../../protocol/index.ts";
@@ -135,12 +136,26 @@ function hasPool(world: World, name: string): boolean {
   return poolsOf(world.state).some((pool) => pool.name === name);
 }
 
-/** Discipline `fair_share` has no views yet. */
-function lookUpShares(_world: World) {
+/** Elements go by their name alone; should two pools have one of that name, the first pool counts. */
+function lookUpShares(world: World) {
+  let found: ReturnType<typeof shareViewOf>[] | undefined;
+  const views = () => {
+    found ??= poolsOf(world.state)
+      .filter(({ discipline }) => discipline === "fair_share")
+      .map(({ name }) => shareViewOf(world.state, name, world.nowMs));
+    return found;
+  };
   return {
-    elementOf: (_name: string): { fairShare: Record<string, number>; status: string } | undefined =>
-      undefined,
-    allocationGroupOf: (_id: string): string | undefined => undefined,
+    elementOf: (name: string) =>
+      views()
+        .find(({ elements }) => elements.has(name))
+        ?.elements.get(name),
+    allocationGroupOf: (id: string) => {
+      const requestId = toRequestId(id);
+      return views()
+        .find(({ allocationGroups }) => allocationGroups.has(requestId))
+        ?.allocationGroups.get(requestId);
+    },
   };
 }
 

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { loadScenarios } from "./load.ts";
 import { describeResult, describeStep, describeSummary, toJsonReport } from "./report.ts";
-import { runScenario, type ScenarioResult } from "./run.ts";
+import { runScenario, type Scenario, type ScenarioResult } from "./run.ts";
 import type { StepReport } from "./story.ts";
 
 const LAB = `
@@ -196,6 +196,14 @@ describe("stories that fail", () => {
       { step: null, action: "policies: p c", field: "error", actual: "reserved_over_capacity" },
     ]);
   });
+});
+
+test("an exception becomes a failure that can be read", () => {
+  const { result } = play(`${LAB}\nscript: []`);
+  const broken = { ...result.scenario, content: { script: [{ advance: 1 }, null] } } as unknown as Scenario;
+  expect(runScenario(broken).failures).toMatchObject([
+    { field: "engine", message: expect.stringContaining("The engine failed:") },
+  ]);
 });
 
 describe("reports", () => {
