@@ -16,7 +16,8 @@ export async function readScenarios(paths: readonly string[]): Promise<Loaded> {
   for (const path of paths) {
     for (const file of await filesAt(path, problems)) {
       const loaded = await readOne(file);
-      if (loaded.ok) scenarios.push(...loaded.scenarios);
+      // One by one: a large file holds more scenarios than a call may have arguments.
+      if (loaded.ok) for (const scenario of loaded.scenarios) scenarios.push(scenario);
       else problems.push(...loaded.problems);
     }
   }

@@ -60,7 +60,7 @@ export function advance(world: World, ms: number): Outcome {
     world.nowMs = Math.max(world.nowMs, Math.min(nextInstantMs(world) ?? targetMs, targetMs));
     lookedAtMs = world.nowMs;
     const outcome = tick(world);
-    events.push(...outcome.events);
+    for (const event of outcome.events) events.push(event);
     if (outcome.refusal !== null) return { events, refusal: outcome.refusal };
   }
   return { events, refusal: null };
