@@ -322,15 +322,8 @@ function waitersOf(line: Line): Request[] {
 export function settleAdministration(transaction: Transaction): void {
   const { state } = transaction;
   for (const line of [...state.lines.values()]) {
-    if (line.members.size === 0 && line.delayed.size === 0 && !hasHolder(line)) continue;
     rejectUnadmitted(transaction, line);
   }
-}
-
-function hasHolder(line: Line): boolean {
-  return [...line.pools.values()].some(({ pool }) =>
-    [...pool.holders].some((request) => request.line === line),
-  );
 }
 
 /** Rejects everything in a line that no pool admits (A3, P9). */
@@ -339,7 +332,7 @@ export function rejectUnadmitted(transaction: Transaction, line: Line): void {
   if (verdicts.some((verdict) => verdict === null)) return;
   const reasons = verdicts.filter((verdict) => verdict !== null && verdict.code !== "no_policy");
   const noPolicy = { pool: null, code: "no_policy", key: null, asked: 0, allowed: 0 } as const;
-  for (const request of [...waitersOf(line), ...line.delayed]) {
+  for (const request of waitersOf(line)) {
     emit(transaction, {
       kind: "requestRejected",
       requestId: request.spec.id,

@@ -181,34 +181,33 @@ function checkSpec(state: EngineState, spec: RequestSpec): void {
       "Use a whole number from 0 to 10.",
     );
   }
-  const policies = [...(state.components.get(spec.component)?.policies.values() ?? [])];
-  if (policies.length > 0 && policies.every(({ record }) => spec.preemptionClass > record.maxClass)) {
-    const highest = Math.max(...policies.map(({ record }) => record.maxClass));
+  const highest = highestClass(state, spec.component);
+  if (spec.preemptionClass > highest) {
     refuse(
       "invalid_class",
       `The ${what} has class ${spec.preemptionClass}.`,
       `Component "${spec.component}" may use up to ${highest}.`,
     );
   }
-  if (!Number.isSafeInteger(spec.nodes) || spec.nodes < 1)
-    invalid(`asks for ${spec.nodes} nodes`, "Use a whole number from 1 on.");
-  for (const [name, value] of [
-    ["walltime", spec.walltimeMs],
-    ["wait timeout", spec.waitTimeoutMs],
-  ] as const) {
-    if (value !== null && !(Number.isSafeInteger(value) && value > 0)) {
-      invalid(`has a ${name} of ${value} ms`, "Use a time above 0, or leave it out.");
-    }
-  }
-  for (const [name, value] of [
-    ["checkpoint estimate", spec.checkpointMs],
-    ["number of retries", spec.retriesMax],
-    ["retry delay", spec.retryDelayMs],
-  ] as const) {
-    if (value !== null && !(Number.isSafeInteger(value) && value >= 0)) {
-      invalid(`has a ${name} of ${value}`, "Use a whole number from 0 on, or leave it out.");
-    }
-  }
+  const wholeFrom = (min: number, name: string, value: number | null) => {
+    if (value === null || (Number.isSafeInteger(value) && value >= min)) return;
+    refuse("invalid_request", `The ${what} has a ${name} of ${value}.`, `Use a whole number from ${min} on.`);
+  };
+  wholeFrom(1, "number of nodes", spec.nodes);
+  wholeFrom(1, "walltime in milliseconds", spec.walltimeMs);
+  wholeFrom(1, "wait timeout in milliseconds", spec.waitTimeoutMs);
+  wholeFrom(0, "checkpoint estimate in milliseconds", spec.checkpointMs);
+  wholeFrom(0, "number of retries", spec.retriesMax);
+  wholeFrom(0, "retry delay in milliseconds", spec.retryDelayMs);
+}
+
+/** The highest class that some policy of the component allows (A5). */
+function highestClass(state: EngineState, component: RequestSpec["component"]): number {
+  const policies = state.components.get(component)?.policies;
+  if (policies === undefined || policies.size === 0) return 10;
+  let highest = 0;
+  for (const { record } of policies.values()) highest = Math.max(highest, record.maxClass);
+  return highest;
 }
 
 /** Cancelling what waits ends it; what runs is stopped and ends when it has stopped (Q5). */
@@ -383,6 +382,7 @@ function fireTimer(transaction: Transaction, request: Request): void {
   const { progress, spec, run } = request;
   if (progress.delayed && nowMs >= progress.queuedAtMs) {
     emit(transaction, { kind: "requestEntered", requestId: spec.id, atMs: nowMs });
+    rejectUnadmitted(transaction, request.line);
   } else if (progress.allocation !== null) {
     fireRunTimer(transaction, request);
     if (run !== null) state.unsettled.add(run.poolLine.pool); // It may have become old enough to be a victim (V2).

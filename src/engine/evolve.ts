@@ -16,6 +16,7 @@ import {
   rewake,
   startRun,
   stopRun,
+  unsettleWaiter,
 } from "./indexes.ts";
 import { joinLine, leaveLine } from "./lines.ts";
 import { evolveNode } from "./nodes.ts";
@@ -292,9 +293,11 @@ function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">):
   if (event.unasked) forgetDisplacements(state);
   const request = requireRequest(state, event.requestId);
   const { progress } = request;
+  // What an administrator stops was not preempted by anybody (P8).
+  const isCounted = event.outcome === "preempted" && progress.allocation?.stop?.reason !== "administration";
+  if (isCounted) state.undo.set(progress, "preemptedCount", progress.preemptedCount + 1);
   endRun(state, request);
   state.undo.set(progress, "allocation", null);
-  if (event.outcome === "preempted") state.undo.set(progress, "preemptedCount", progress.preemptedCount + 1);
   if (event.status !== "queued") return endRequest(state, request, event.status, event.atMs);
 
   const queuedAtMs = event.queuedAtMs as number;
@@ -359,11 +362,13 @@ function evolveHoldEnded(state: EngineState, { requestId, by }: EventOf<"holdEnd
 }
 
 function evolvePreemptionDecided(state: EngineState, event: EventOf<"preemptionDecided">): void {
-  for (const { requestId, stop, shielded } of event.victims) {
+  for (const { requestId, reason, stop, shielded } of event.victims) {
     const { progress } = requireRequest(state, requestId);
     state.undo.set(progress, "status", "preempting");
     state.undo.set(progress, "shielded", shielded);
-    state.undo.set(progress, "preemptedAtMs", [...progress.preemptedAtMs, event.atMs]);
+    if (reason !== "administration") {
+      state.undo.set(progress, "preemptedAtMs", [...progress.preemptedAtMs, event.atMs]);
+    }
     setStop(state, requireRequest(state, requestId), stop);
     if (event.waiter === null) continue;
     state.undo.set(progress, "preemptedFor", event.waiter);
@@ -398,6 +403,10 @@ function noteDisplacement(state: EngineState, by: RequestId, displaced: RequestI
 /** Something new came from outside: an earlier assignment may come back now (V6). */
 function forgetDisplacements(state: EngineState): void {
   if (state.displaced.size === 0) return;
+  // Who was displaced may preempt again, so it is looked at again where it waits.
+  for (const displaced of state.displaced.values()) {
+    for (const id of displaced) unsettleWaiter(state, state.requests.get(id));
+  }
   const entries = [...state.displaced];
   state.undo.run(
     () => state.displaced.clear(),

@@ -13,6 +13,7 @@ import {
   byShareOrder,
   type Component,
   type EngineState,
+  freeOf,
   type Group,
   type Line,
   needOf,
@@ -29,11 +30,11 @@ const DAY_MS = 86_400_000;
 
 // --- waiting -----------------------------------------------------------------------------------------
 
-/** Puts a waiting request where it belongs: among the holders, behind its delay, or into its line. */
+/** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
 export function enqueue(state: EngineState, request: Request): void {
   const { line, progress } = request;
-  if (progress.delayed) addTo(state, line.delayed, request);
-  else if (progress.hold !== null) {
+  if (progress.delayed) return;
+  if (progress.hold !== null) {
     for (const poolLine of line.pools.values()) {
       const { pool } = poolLine;
       if (pool.record.name === progress.hold.pool) addTo(state, pool.holders, request);
@@ -45,15 +46,28 @@ export function enqueue(state: EngineState, request: Request): void {
       () => line.members.remove(request),
     );
     if (line.members.size === 1) showLine(state, line);
+    else if (line.members.first() !== request) return unsettleBehind(state, request);
   }
   unsettleLine(state, line);
 }
 
+/**
+ * Who joins a line behind others can change nothing where those could not start either, so that a deep queue
+ * costs nothing. The exception is backfill by walltime, which may prefer a later member.
+ */
+function unsettleBehind(state: EngineState, { line, spec }: Request): void {
+  for (const { pool, need, verdict } of line.pools.values()) {
+    const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
+    if (verdict === null && mayPass && need.every((amount, i) => amount <= freeOf(pool, i)))
+      state.unsettled.add(pool);
+  }
+}
+
 export function dequeue(state: EngineState, request: Request): void {
   const { line, progress } = request;
+  if (progress.delayed) return;
   unsettleLine(state, line);
-  if (progress.delayed) removeFrom(state, line.delayed, request);
-  else if (progress.hold !== null) {
+  if (progress.hold !== null) {
     for (const { pool } of line.pools.values()) {
       removeFrom(state, pool.holders, request);
       removeFrom(state, pool.passers, request);
@@ -91,6 +105,11 @@ function hideLine(state: EngineState, line: Line): void {
 
 function removeLine(waiting: PoolLine[], poolLine: PoolLine): void {
   waiting.splice(waiting.indexOf(poolLine), 1);
+}
+
+/** Something about a request changed that may let it start, or others. */
+export function unsettleWaiter(state: EngineState, request: Request | undefined): void {
+  if (request?.progress.status === "queued") unsettleLine(state, request.line);
 }
 
 function unsettleLine(state: EngineState, line: Line): void {

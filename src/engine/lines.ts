@@ -17,26 +17,15 @@ import {
 
 /** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 export function lineKeyOf(component: Component, spec: RequestSpec): string {
-  const resources = Object.keys(spec.resources)
-    .sort(compareIds)
-    .map((key) => `${key}=${spec.resources[key]}`)
-    .join(",");
-  const operation = usesFairShare(component) ? (spec.operation ?? `#${spec.id}`) : "";
-  const constraints =
-    Object.keys(spec.constraints).length === 0 ? "" : JSON.stringify(Object.entries(spec.constraints).sort());
-  return [
-    spec.component,
-    resources,
-    spec.preemptible ? "p" : "np",
-    spec.preemptionClass,
-    spec.sensitive ? "s" : "",
-    spec.checkpoint,
-    spec.checkpointMs ?? "",
-    spec.nodes,
-    spec.gang ? "g" : "",
-    constraints,
-    operation,
-  ].join("|");
+  let key = `${spec.component}|`;
+  for (const resource of Object.keys(spec.resources).sort(compareIds))
+    key += `${resource}=${spec.resources[resource]},`;
+  key += `|${spec.preemptible ? "" : "np"}|${spec.preemptionClass}|${spec.sensitive ? "s" : ""}`;
+  key += `|${spec.checkpoint}|${spec.checkpointMs ?? ""}|${spec.nodes}|${spec.gang ? "g" : ""}|`;
+  for (const label of Object.keys(spec.constraints).sort(compareIds)) {
+    key += `${JSON.stringify([label, spec.constraints[label]])},`;
+  }
+  return usesFairShare(component) ? `${key}|${spec.operation ?? `#${spec.id}`}` : key;
 }
 
 /** Fair share serves operations one by one, so there an operation's requests are a line of their own. */
@@ -91,7 +80,6 @@ function createLine(key: string, component: Component, shape: RequestSpec): Line
     component,
     shape,
     members: new SortedList<Request>(bySubmission, { rank: walltimeRank }),
-    delayed: new Set(),
     pools: new Map(),
     liveCount: 0,
   };

@@ -121,8 +121,6 @@ export interface Line {
   readonly shape: RequestSpec;
   /** Members that wait and hold nothing, by original submission. */
   readonly members: SortedList<Request>;
-  /** Members that a delay keeps out of the queue (Q3). */
-  readonly delayed: Set<Request>;
   /** One for every pool in which the component has a policy. */
   readonly pools: Map<PoolName, PoolLine>;
   /** Live requests of this line, waiting or running. */

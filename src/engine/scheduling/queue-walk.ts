@@ -121,9 +121,12 @@ export class QueueWalk {
   /** Whether it could be granted from free units now (G2). */
   fits({ request, poolLine }: Waiter): boolean {
     const claims = this.#claimsBefore(request);
-    return poolLine.need.every(
-      (amount, i) => amount === 0 || amount <= freeOf(this.pool, i) - (claims[i] as number),
-    );
+    const { need } = poolLine;
+    for (let i = 0; i < need.length; i++) {
+      const amount = need[i] as number;
+      if (amount > 0 && amount > freeOf(this.pool, i) - (claims[i] as number)) return false;
+    }
+    return true;
   }
 
   /** What is lacking per key even when all comes free that is stopping and that it may count on; negative: to spare (V1). */
@@ -139,6 +142,16 @@ export class QueueWalk {
   isCovered(waiter: Waiter): boolean {
     const shortage = this.shortage(waiter);
     return waiter.poolLine.need.every((amount, i) => amount === 0 || (shortage[i] as number) <= 0);
+  }
+
+  /** Whether some of what it lacks now is coming free and not promised to those before it (G5). */
+  isHelped(waiter: Waiter): boolean {
+    const claims = this.#claimsBefore(waiter.request);
+    const { need } = waiter.poolLine;
+    return need.some((amount, i) => {
+      const left = freeOf(this.pool, i) - (claims[i] as number);
+      return amount > 0 && amount > left && left + (this.pool.stopping[i] as number) > Math.max(0, left);
+    });
   }
 
   /** What is left of the component's reserve for it on a key (1, headroom). */
@@ -194,12 +207,14 @@ export class QueueWalk {
 
   /** Whether some metered amount exceeds the headroom; a built-in key but gpu that nobody reserves is left out (G1). */
   #mustBorrow(poolLine: PoolLine): boolean {
-    const { pool } = this;
-    return poolLine.need.some((amount, i) => {
-      if (amount === 0) return false;
-      const isLeftOut = !(pool.isReserved[i] as boolean) && isUnmeteredWhenMissing(pool.keys[i] as string);
-      return !isLeftOut && amount > this.headroom(poolLine, i);
-    });
+    const { isReserved, keys } = this.pool;
+    const { need } = poolLine;
+    for (let i = 0; i < need.length; i++) {
+      const amount = need[i] as number;
+      if (amount === 0 || amount <= this.headroom(poolLine, i)) continue;
+      if ((isReserved[i] as boolean) || !isUnmeteredWhenMissing(keys[i] as string)) return true;
+    }
+    return false;
   }
 }
 

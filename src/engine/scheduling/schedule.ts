@@ -1,10 +1,9 @@
 // Scheduling to a fixed point: one grant, hold or decision at a time, until no stage has anything to do.
 //
 // The stages, each tried only when the ones before it have nothing to do in any pool (G4, G5):
-//   1. grants in turn
+//   1. grants: in turn, or else, where the head is stuck for good, behind it (backfill)
 //   2. holds on what is free and what is coming free anyway (V1)
 //   3. preemption for a head (V2–V5)
-//   4. backfill behind a head (G4)
 // In every stage each pool names one request; the pools are served by name, and the request takes the pool
 // that it prefers among those that name it. Only pools in which something changed are looked at.
 
@@ -24,14 +23,25 @@ interface Survey {
   readonly pool: Pool;
   /** The first that can be granted in its turn. */
   readonly inTurn: Waiter | undefined;
-  /** The first that waits for units and is promised none (V1, G4). */
-  readonly head: Waiter | undefined;
-  /** Standing at the head, so that it can be judged there. */
-  readonly walk: QueueWalk;
+  readonly head: Head | undefined;
+}
+
+/** The first that waits for units and is promised none (V1, G4). */
+interface Head {
+  readonly waiter: Waiter;
+  /** What is lacking per key when all that is stopping and not promised to others comes free. */
+  readonly shortage: readonly number[];
+  readonly isCovered: boolean;
+  /** Whether some of what it lacks now is coming free. */
+  readonly isHelped: boolean;
+  /** Who would have to stop; null if nobody may or it would not be enough (V3). */
+  readonly choice: VictimChoice | null;
 }
 
 interface Named {
   readonly waiter: Waiter;
+  /** Goes before the preference of the request among the pools that name it. */
+  readonly isBetter: boolean;
   readonly act: () => void;
 }
 
@@ -40,7 +50,6 @@ export function schedule(transaction: Transaction): void {
   const surveys = new Map<Pool, Survey>();
   // Who last took units in a pool: if a hold is then no longer covered, that one displaced it (V6).
   const takers = new Map<Pool, Request>();
-  const take = (pool: Pool, request: Request) => takers.set(pool, request);
   for (;;) {
     while (unsettled.size > 0) {
       for (const pool of poolsByName(unsettled)) {
@@ -49,17 +58,13 @@ export function schedule(transaction: Transaction): void {
         surveys.set(pool, survey(transaction, pool));
       }
     }
-    const all =
-      surveys.size === 1
-        ? [...surveys.values()]
-        : poolsByName(surveys.keys()).map((pool) => surveys.get(pool) as Survey);
+    const all = poolsByName(surveys.keys()).map((pool) => surveys.get(pool) as Survey);
     const named =
-      serve(all, (found) => nameInTurn(transaction, found)) ??
+      serve(all, (found) => nameForGrant(transaction, found)) ??
       serve(all, (found) => nameCovered(transaction, found)) ??
-      serve(all, (found) => nameForPreemption(transaction, found)) ??
-      serve(all, (found) => nameBehindHead(transaction, found));
+      serve(all, (found) => nameForPreemption(transaction, found));
     if (named === undefined) return;
-    take(named.waiter.poolLine.pool, named.waiter.request);
+    takers.set(named.waiter.poolLine.pool, named.waiter.request);
     named.act();
   }
 }
@@ -70,13 +75,18 @@ function serve(surveys: readonly Survey[], name: (survey: Survey) => Named | und
   for (const survey of surveys) {
     const named = name(survey);
     if (named === undefined) continue;
-    const isPreferred =
+    if (
       chosen === undefined ||
-      (named.waiter.request === chosen.waiter.request &&
-        byPreference(named.waiter.poolLine, chosen.waiter.poolLine) < 0);
-    if (isPreferred) chosen = named;
+      (named.waiter.request === chosen.waiter.request && isPreferred(named, chosen))
+    ) {
+      chosen = named;
+    }
   }
   return chosen;
+}
+
+function isPreferred(a: Named, b: Named): boolean {
+  return a.isBetter === b.isBetter ? byPreference(a.waiter.poolLine, b.waiter.poolLine) < 0 : a.isBetter;
 }
 
 /** Ends the first hold, in the order of the queue, that a quota blocks or that nothing covers any more (V5). */
@@ -110,15 +120,26 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
 
 function survey(transaction: Transaction, pool: Pool): Survey {
   const walk = new QueueWalk(pool, transaction.nowMs);
-  let head: Waiter | undefined;
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     if (walk.quotaBlock(waiter) !== null) continue;
-    if (walk.fits(waiter)) return { pool, inTurn: waiter, head, walk };
+    if (walk.fits(waiter)) return { pool, inTurn: waiter, head: undefined };
     if (waiter.hold !== null) continue;
-    head = waiter;
-    break;
+    const inTurn = holderBehind(transaction, pool, waiter);
+    return { pool, inTurn, head: inTurn === undefined ? judgeHead(transaction, walk, waiter) : undefined };
   }
-  return { pool, inTurn: head && holderBehind(transaction, pool, head), head, walk };
+  return { pool, inTurn: undefined, head: undefined };
+}
+
+/** The walk stands at the head. */
+function judgeHead({ state, nowMs }: Transaction, walk: QueueWalk, head: Waiter): Head {
+  const { pool } = walk;
+  const shortage = walk.shortage(head);
+  const isCovered = walk.isCovered(head);
+  const canSearch = !isCovered && pool.runKinds.size > 0;
+  const choice = canSearch
+    ? disciplineOf(pool).chooseVictims({ state, nowMs, pool, walk, head, shortage })
+    : null;
+  return { waiter: head, shortage, isCovered, isHelped: walk.isHelped(head), choice };
 }
 
 /** Behind the head only a holder is granted in its turn: what it takes has long been promised to it. */
@@ -134,8 +155,15 @@ function holderBehind({ nowMs }: Transaction, pool: Pool, head: Waiter): Waiter 
   return undefined;
 }
 
-function nameInTurn(transaction: Transaction, { inTurn }: Survey): Named | undefined {
-  return inTurn && { waiter: inTurn, act: () => grant(transaction, inTurn, false) };
+function nameForGrant(transaction: Transaction, { pool, inTurn, head }: Survey): Named | undefined {
+  if (inTurn !== undefined) {
+    return { waiter: inTurn, isBetter: false, act: () => grant(transaction, inTurn, false) };
+  }
+  if (head === undefined || head.isCovered || head.choice !== null) return undefined;
+  const found = findBackfill(pool, head.waiter, head.shortage, transaction.nowMs);
+  if (found === undefined) return undefined;
+  const { waiter, opportunistic } = found;
+  return { waiter, isBetter: false, act: () => grant(transaction, waiter, opportunistic) };
 }
 
 function grant(transaction: Transaction, { request, poolLine }: Waiter, opportunistic: boolean): void {
@@ -149,27 +177,25 @@ function grant(transaction: Transaction, { request, poolLine }: Waiter, opportun
   });
 }
 
-function nameCovered(transaction: Transaction, { pool, head, walk }: Survey): Named | undefined {
-  if (head === undefined || !walk.isCovered(head)) return undefined;
+function nameCovered(transaction: Transaction, { pool, head }: Survey): Named | undefined {
+  if (!head?.isCovered) return undefined;
+  const { waiter } = head;
   const act = () =>
     emit(transaction, {
       kind: "holdTaken",
-      requestId: head.request.spec.id,
+      requestId: waiter.request.spec.id,
       pool: pool.record.name,
       placement: [],
       atMs: transaction.nowMs,
     });
-  return { waiter: head, act };
+  return { waiter, isBetter: false, act };
 }
 
-function nameForPreemption(transaction: Transaction, { pool, head, walk }: Survey): Named | undefined {
-  if (head === undefined || pool.runKinds.size === 0) return undefined;
-  const { state, nowMs } = transaction;
-  const shortage = walk.shortage(head);
-  const choice = disciplineOf(pool).chooseVictims({ state, nowMs, pool, walk, head, shortage });
-  return choice === null
-    ? undefined
-    : { waiter: head, act: () => preempt(transaction, head, shortage, choice) };
+/** Preferably where some of what it lacks is coming free already (G5). */
+function nameForPreemption(transaction: Transaction, { head }: Survey): Named | undefined {
+  if (head === undefined || head.choice === null) return undefined;
+  const { waiter, shortage, choice, isHelped } = head;
+  return { waiter, isBetter: isHelped, act: () => preempt(transaction, waiter, shortage, choice) };
 }
 
 function preempt(
@@ -206,10 +232,4 @@ function isShieldedAfter(request: Request, pool: Pool, nowMs: number): boolean {
 
 function positive(resources: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(resources).filter(([, amount]) => amount > 0));
-}
-
-function nameBehindHead(transaction: Transaction, { pool, head, walk }: Survey): Named | undefined {
-  if (head === undefined) return undefined;
-  const found = findBackfill(pool, head, walk.shortage(head), transaction.nowMs);
-  return found && { waiter: found.waiter, act: () => grant(transaction, found.waiter, found.opportunistic) };
 }

@@ -6,36 +6,45 @@
 // the value grows the curve jumps: nothing that still holds the element back grows on that stretch.
 //
 // Invariants
-//   1. Levels, positions and values never fall from one point to the next.
+//   1. Levels, positions and values never fall from one point to the next. The first level is 0.
 //   2. A level has at most two points: what it comes to from below, and what it holds.
-//   3. A point marked `isBelow` stands before a jump of the path that has not happened there (9.11).
+//   3. A point marked as waiting stands before a jump of the path that has not happened there (9.11).
+
+export interface Curve {
+  /** Per point: level, position, 1 if it is waiting, and its value on every key. */
+  readonly data: readonly number[];
+  readonly pointCount: number;
+  /** Whether everybody below has its whole demand from the last level on, so that no limit cuts it. */
+  readonly isComplete: boolean;
+}
+
+const LEVEL = 0;
+const POSITION = 1;
+const WAITING = 2;
+const VALUE = 3;
 
 /** Levels closer than this are one, so that rounding does not turn a jump into a steep slope. */
 const LEVEL_EPSILON = 1e-13;
+/** How far apart two levels may be that rounding alone tells apart. */
+const SAME_LEVEL = 10 * LEVEL_EPSILON;
 /** How far a value may exceed its limit by rounding alone. */
 const LIMIT_EPSILON = 1e-12;
 
-export interface Curve {
-  readonly levels: number[];
-  readonly positions: number[];
-  readonly isBelow: boolean[];
-  /** The vectors of all points, one after another. */
-  readonly values: number[];
-  /** Whether everybody below has its whole demand from the last level on, so that no limit cuts it. */
-  isComplete: boolean;
-}
-
 /** A curve in the making. The path has come to `value`, which needs `level`. */
 export interface Trace {
-  readonly curve: Curve;
+  readonly data: number[];
   readonly guarantee: readonly number[];
   readonly limit: readonly number[];
   readonly value: number[];
+  pointCount: number;
   position: number;
   level: number;
   /** A limit has ended the path. */
   isStopped: boolean;
 }
+
+/** Only one curve is drawn at a time; sharing the paper spares the collector most of its work. */
+const paper: number[] = [];
 
 /** A path begins within its guarantee, at level 0. */
 export function beginTrace(
@@ -43,14 +52,23 @@ export function beginTrace(
   guarantee: readonly number[],
   limit: readonly number[],
 ): Trace {
-  const curve: Curve = {
-    levels: [0],
-    positions: [0],
-    isBelow: [false],
-    values: [...start],
-    isComplete: true,
+  const value = start.slice();
+  const trace = {
+    data: paper,
+    guarantee,
+    limit,
+    value,
+    pointCount: 0,
+    position: 0,
+    level: 0,
+    isStopped: false,
   };
-  return { curve, guarantee, limit, value: [...start], position: 0, level: 0, isStopped: false };
+  addPoint(trace, 0, 1, 0, start);
+  return trace;
+}
+
+export function endTrace({ data, pointCount, value }: Trace, isComplete: boolean): Curve {
+  return { data: data.slice(0, pointCount * (VALUE + value.length)), pointCount, isComplete };
 }
 
 /** The path goes straight on to `target`, or to the first limit on the way. */
@@ -101,9 +119,9 @@ export function lineTo(trace: Trace, position: number, target: readonly number[]
 }
 
 /** The path jumps to `target`: as a whole, once the level allows it, or never. */
-export function jumpTo(trace: Trace, target: readonly number[]): void {
-  const { curve, guarantee, limit, value } = trace;
-  curve.isBelow[curve.isBelow.length - 1] = true;
+function jumpTo(trace: Trace, target: readonly number[]): void {
+  const { guarantee, limit, value } = trace;
+  markWaiting(trace);
   let level = trace.level;
   for (let key = 0; key < target.length; key++) {
     if (target[key]! > limit[key]! + LIMIT_EPSILON) trace.isStopped = true;
@@ -112,10 +130,14 @@ export function jumpTo(trace: Trace, target: readonly number[]): void {
   if (trace.isStopped) return;
   if (level > trace.level + LEVEL_EPSILON) {
     addPoint(trace, level, 0, trace.position, value);
-    curve.isBelow[curve.isBelow.length - 1] = true;
+    markWaiting(trace);
   }
   addPoint(trace, level, 1, trace.position, target);
   for (let key = 0; key < target.length; key++) value[key] = target[key]!;
+}
+
+function markWaiting({ data, pointCount, value }: Trace): void {
+  data[(pointCount - 1) * (VALUE + value.length) + WAITING] = 1;
 }
 
 /** Adds the point that lies `part` of the way from where the trace stands to `target`. */
@@ -126,22 +148,20 @@ function addPoint(
   position: number,
   target: readonly number[],
 ): void {
-  const { curve, value } = trace;
-  const { levels, positions, isBelow, values } = curve;
-  const keyCount = value.length;
-  let point = levels.length;
-  if (level <= trace.level + LEVEL_EPSILON) {
-    // The same level once more: only the ends of a jump count (invariant 2).
-    if (point >= 2 && levels[point - 2] === trace.level) point--;
-  } else {
+  const { data, value } = trace;
+  const stride = VALUE + value.length;
+  if (level > trace.level + LEVEL_EPSILON) {
     trace.level = level;
-  }
-  levels[point] = trace.level;
-  positions[point] = trace.position + part * (position - trace.position);
-  isBelow[point] = false;
-  const offset = point * keyCount;
-  for (let key = 0; key < keyCount; key++) {
-    values[offset + key] = part === 1 ? target[key]! : value[key]! + part * (target[key]! - value[key]!);
+    trace.pointCount++;
+  } else if (trace.pointCount < 2 || data[(trace.pointCount - 2) * stride] !== trace.level) {
+    trace.pointCount++;
+  } // Else the same level once more: only the ends of a jump count (invariant 2).
+  let offset = (trace.pointCount - 1) * stride;
+  data[offset++] = trace.level;
+  data[offset++] = trace.position + part * (position - trace.position);
+  data[offset++] = 0;
+  for (let key = 0; key < value.length; key++) {
+    data[offset++] = part === 1 ? target[key]! : value[key]! + part * (target[key]! - value[key]!);
   }
 }
 
@@ -151,15 +171,24 @@ export interface Place {
   readonly isBelow: boolean;
 }
 
-/** How far apart two levels may be that rounding alone tells apart. */
-const SAME_LEVEL = 10 * LEVEL_EPSILON;
+export function endOf(curve: Curve): Place {
+  const last = (curve.pointCount - 1) * strideOf(curve);
+  return { position: curve.data[last + POSITION]!, isBelow: curve.data[last + WAITING] === 1 };
+}
+
+/** Whether everybody below has its whole demand at this level. */
+export function isSatisfiedAt(curve: Curve, level: number): boolean {
+  return curve.isComplete && level > curve.data[(curve.pointCount - 1) * strideOf(curve)]!;
+}
 
 /** Where on its path the element stands at a level, or just below it. */
 export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
-  const { positions } = curve;
+  const { data } = curve;
+  const stride = strideOf(curve);
   const { point, part, isArrival } = locate(curve, level, isBelow);
-  if (part === 0) return { position: positions[point]!, isBelow: isArrival || curve.isBelow[point]! };
-  const [from, to] = [positions[point]!, positions[point + 1]!];
+  const from = data[point * stride + POSITION]!;
+  if (part === 0) return { position: from, isBelow: isArrival || data[point * stride + WAITING] === 1 };
+  const to = data[(point + 1) * stride + POSITION]!;
   // The level rises and the position does not: the path waits before a jump.
   return { position: from + part * (to - from), isBelow: from === to };
 }
@@ -172,30 +201,45 @@ interface Location {
   readonly isArrival: boolean;
 }
 
-function locate({ levels }: Curve, level: number, isBelow: boolean): Location {
+function locate(curve: Curve, level: number, isBelow: boolean): Location {
+  const { data, pointCount } = curve;
+  const stride = strideOf(curve);
   if (isBelow) {
-    const arrival = countBelow(levels, level - SAME_LEVEL);
+    const arrival = countBelow(curve, level - SAME_LEVEL);
     // There is nothing below level 0: what is guaranteed is there from the beginning.
-    if (arrival === 0) return { point: levels[1] === 0 ? 1 : 0, part: 0, isArrival: false };
-    if (arrival < levels.length && levels[arrival]! <= level + SAME_LEVEL) {
+    if (arrival === 0) return { point: firstPoint(curve), part: 0, isArrival: false };
+    if (arrival < pointCount && data[arrival * stride]! <= level + SAME_LEVEL) {
       return { point: arrival, part: 0, isArrival: true };
     }
   }
-  const point = countBelow(levels, level + SAME_LEVEL) - 1;
-  const isAtPoint = point === levels.length - 1 || levels[point]! >= level - SAME_LEVEL;
-  const part = isAtPoint ? 0 : (level - levels[point]!) / (levels[point + 1]! - levels[point]!);
+  const point = countBelow(curve, level + SAME_LEVEL) - 1;
+  const pointLevel = data[point * stride]!;
+  const isAtPoint = point === pointCount - 1 || pointLevel >= level - SAME_LEVEL;
+  const part = isAtPoint ? 0 : (level - pointLevel) / (data[(point + 1) * stride]! - pointLevel);
   return { point, part, isArrival: false };
 }
 
-function countBelow(levels: readonly number[], bound: number): number {
+/** How many points lie below a level. */
+function countBelow(curve: Curve, level: number): number {
+  const { data, pointCount } = curve;
+  const stride = strideOf(curve);
   let low = 0;
-  let high = levels.length;
+  let high = pointCount;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (levels[middle]! < bound) low = middle + 1;
+    if (data[middle * stride]! < level) low = middle + 1;
     else high = middle;
   }
   return low;
+}
+
+/** The point that holds at level 0. */
+function firstPoint(curve: Curve): number {
+  return curve.pointCount > 1 && curve.data[strideOf(curve)] === 0 ? 1 : 0;
+}
+
+function strideOf({ data, pointCount }: Curve): number {
+  return data.length / pointCount;
 }
 
 export interface Member {
@@ -208,21 +252,24 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
   // Per member: how many of its points lie at or below a position that fits, and how many may still do.
   const rising = members.filter(({ weight }) => weight > 0);
   const low = rising.map(() => 0);
-  const high = rising.map(({ curve }) => curve.levels.length);
+  const high = rising.map(({ curve }) => curve.pointCount);
   let fitting = 0;
   let exceeding = Number.POSITIVE_INFINITY;
   for (;;) {
     const widest = indexOfWidest(low, high);
     if (widest < 0) break;
     const { curve, weight } = rising[widest]!;
-    const position = curve.levels[(low[widest]! + high[widest]!) >>> 1]! / weight;
+    const middle = (low[widest]! + high[widest]!) >>> 1;
+    const position = curve.data[middle * strideOf(curve)]! / weight;
     const fits = isWithin(sumAt(members, position, false, limit.length), limit);
     if (fits) fitting = Math.max(fitting, position);
     else exceeding = Math.min(exceeding, position);
-    for (const [index, member] of rising.entries()) {
+    for (let index = 0; index < rising.length; index++) {
+      if (low[index] === high[index]) continue;
+      const member = rising[index]!;
       const level = member.weight * position;
-      if (fits) low[index] = Math.max(low[index]!, countBelow(member.curve.levels, level + SAME_LEVEL));
-      else high[index] = Math.min(high[index]!, countBelow(member.curve.levels, level - SAME_LEVEL));
+      if (fits) low[index] = Math.max(low[index]!, countBelow(member.curve, level + SAME_LEVEL));
+      else high[index] = Math.min(high[index]!, countBelow(member.curve, level - SAME_LEVEL));
     }
   }
   if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
@@ -232,9 +279,8 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
   if (isWithin(to, limit)) return { position: exceeding, isBelow: true };
   let part = 1;
   for (let key = 0; key < limit.length; key++) {
-    if (to[key]! > limit[key]! + LIMIT_EPSILON) {
-      part = Math.min(part, Math.max(0, (limit[key]! - from[key]!) / (to[key]! - from[key]!)));
-    }
+    if (to[key]! <= limit[key]! + LIMIT_EPSILON) continue;
+    part = Math.min(part, Math.max(0, (limit[key]! - from[key]!) / (to[key]! - from[key]!)));
   }
   return { position: fitting + part * (exceeding - fitting), isBelow: false };
 }
@@ -256,12 +302,13 @@ function isWithin(value: readonly number[], limit: readonly number[]): boolean {
 
 function sumAt(members: readonly Member[], position: number, isBelow: boolean, keyCount: number): number[] {
   const sum = new Array<number>(keyCount).fill(0);
+  const stride = VALUE + keyCount;
   for (const { curve, weight } of members) {
-    const { values } = curve;
+    const { data } = curve;
     const { point, part } = locate(curve, weight * position, isBelow);
-    for (let key = 0, offset = point * keyCount; key < keyCount; key++, offset++) {
-      const value = values[offset]!;
-      sum[key]! += part === 0 ? value : value + part * (values[offset + keyCount]! - value);
+    for (let key = 0, offset = point * stride + VALUE; key < keyCount; key++, offset++) {
+      const value = data[offset]!;
+      sum[key]! += part === 0 ? value : value + part * (data[offset + stride]! - value);
     }
   }
   return sum;
@@ -277,16 +324,19 @@ export function sumCurve(
   limit: readonly number[],
 ): Curve {
   const keyCount = guarantee.length;
+  const stride = VALUE + keyCount;
   const sum = new Array<number>(keyCount).fill(0);
   const slopes = new Array<number>(keyCount).fill(0);
   // Slopes differ by many orders of magnitude; what rounding loses is kept, so that what remains is right.
   const lost = new Array<number>(keyCount).fill(0);
 
-  const addSlope = (member: Member, point: number, sign: 1 | -1): void => {
-    const { levels, values } = member.curve;
-    const factor = sign / (levels[point + 1]! / member.weight - levels[point]! / member.weight);
-    for (let key = 0, offset = point * keyCount; key < keyCount; key++, offset++) {
-      const added = (values[offset + keyCount]! - values[offset]!) * factor;
+  /** Begins or ends the stretch from a member's point to its next one. */
+  const addSlope = ({ curve: { data }, weight }: Member, point: number, sign: 1 | -1): void => {
+    let offset = point * stride;
+    const factor = sign / (data[offset + stride]! / weight - data[offset]! / weight);
+    offset += VALUE;
+    for (let key = 0; key < keyCount; key++, offset++) {
+      const added = (data[offset + stride]! - data[offset]!) * factor;
       if (added === 0) continue;
       const old = slopes[key]!;
       const total = old + added;
@@ -296,37 +346,35 @@ export function sumCurve(
     }
   };
 
-  // One event per break point, in the order of the level at which the water reaches it.
-  const times: number[] = [];
-  const owners: Member[] = [];
-  const points: number[] = [];
-  const runs: number[] = [];
+  // One event per point, in the order in which the rising water reaches them.
+  const events: Events = { times: [], owners: [], points: [], runs: [] };
   let isComplete = true;
   for (const member of members) {
-    const { levels, values } = member.curve;
+    const { data, pointCount } = member.curve;
     if (!member.curve.isComplete) isComplete = false;
-    const start = levels[1] === 0 ? 1 : 0;
-    for (let key = 0; key < keyCount; key++) sum[key]! += values[start * keyCount + key]!;
-    if (start + 1 === levels.length || member.weight === 0) continue;
-    runs.push(times.length);
-    for (let point = start + 1; point < levels.length; point++) {
-      times.push(levels[point]! / member.weight);
-      owners.push(member);
-      points.push(point);
+    const first = firstPoint(member.curve);
+    for (let key = 0; key < keyCount; key++) sum[key]! += data[first * stride + VALUE + key]!;
+    if (first + 1 === pointCount || member.weight === 0) continue;
+    events.runs.push(events.times.length);
+    for (let point = first + 1; point < pointCount; point++) {
+      events.times.push(data[point * stride]! / member.weight);
+      events.owners.push(member);
+      events.points.push(point);
     }
-    addSlope(member, start, 1);
+    addSlope(member, first, 1);
   }
 
   const trace = beginTrace(sum, guarantee, limit);
   let now = 0;
   let jumpAt = -1;
-  for (const event of mergeRuns(times, runs)) {
-    const time = times[event]!;
-    const member = owners[event]!;
-    const point = points[event]!;
-    const { levels, values } = member.curve;
+  for (const event of inOrder(events)) {
+    const time = events.times[event]!;
+    const member = events.owners[event]!;
+    const point = events.points[event]!;
+    const { weight } = member;
+    const { data, pointCount } = member.curve;
     // Jumps that rounding alone tells apart are one jump: it fits as a whole or not at all.
-    const joinsJump = jumpAt >= 0 && (time - jumpAt) * member.weight <= LEVEL_EPSILON;
+    const joinsJump = jumpAt >= 0 && (time - jumpAt) * weight <= LEVEL_EPSILON;
     if (jumpAt >= 0 && !joinsJump) {
       jumpTo(trace, sum);
       jumpAt = -1;
@@ -340,41 +388,48 @@ export function sumCurve(
     }
     if (trace.isStopped) break;
 
-    if (levels[point - 1]! / member.weight < time) {
+    const offset = point * stride;
+    if (data[offset - stride]! / weight < time) {
       addSlope(member, point - 1, -1);
     } else {
-      for (let key = 0, offset = point * keyCount; key < keyCount; key++, offset++) {
-        sum[key]! += values[offset]! - values[offset - keyCount]!;
-      }
+      for (let key = VALUE; key < stride; key++)
+        sum[key - VALUE]! += data[offset + key]! - data[offset + key - stride]!;
       if (jumpAt < 0) jumpAt = time;
     }
-    if (point + 1 < levels.length && levels[point + 1]! / member.weight > time) addSlope(member, point, 1);
+    if (point + 1 < pointCount && data[offset + stride]! / weight > time) addSlope(member, point, 1);
   }
   if (jumpAt >= 0) jumpTo(trace, sum);
-  trace.curve.isComplete = isComplete && !trace.isStopped;
-  return trace.curve;
+  return endTrace(trace, isComplete && !trace.isStopped);
 }
 
-/** The indices of `keys` in ascending order, given where its ascending runs begin. */
-function mergeRuns(keys: readonly number[], runs: readonly number[]): number[] {
-  let order = Array.from(keys, (_, index) => index);
-  let starts = [...runs, keys.length];
-  let merged = new Array<number>(keys.length);
-  while (starts.length > 2) {
+/** Points that the water reaches: when, whose, and which one. Each run is one member's, in order. */
+interface Events {
+  readonly times: number[];
+  readonly owners: Member[];
+  readonly points: number[];
+  readonly runs: number[];
+}
+
+/** The events of all members in one order, by merging their runs pair by pair. */
+function inOrder({ times, runs }: Events): number[] {
+  const count = times.length;
+  let order = new Array<number>(count);
+  for (let index = 0; index < count; index++) order[index] = index;
+  let merged = runs.length > 1 ? order.slice() : order;
+  for (let starts = runs; starts.length > 1; ) {
     const nextStarts: number[] = [];
-    for (let run = 0; run + 1 < starts.length; run += 2) {
+    for (let run = 0; run < starts.length; run += 2) {
       let left = starts[run]!;
-      const leftEnd = starts[run + 1]!;
+      const leftEnd = starts[run + 1] ?? count;
       let right = leftEnd;
-      const rightEnd = starts[run + 2] ?? leftEnd;
+      const rightEnd = starts[run + 2] ?? count;
       nextStarts.push(left);
       for (let to = left; to < rightEnd; to++) {
         const takesLeft =
-          left < leftEnd && (right === rightEnd || keys[order[left]!]! <= keys[order[right]!]!);
+          left < leftEnd && (right === rightEnd || times[order[left]!]! <= times[order[right]!]!);
         merged[to] = takesLeft ? order[left++]! : order[right++]!;
       }
     }
-    nextStarts.push(keys.length);
     starts = nextStarts;
     [order, merged] = [merged, order];
   }

@@ -1,7 +1,7 @@
 // Operations in a line: the path that each takes to its demand, and the curve of all one after another
 // (9.1). An operation outside a FIFO group is a line of one.
 
-import { beginTrace, type Curve, lineTo } from "./curves.ts";
+import { beginTrace, type Curve, endTrace, lineTo } from "./curves.ts";
 
 /**
  * An operation on its way. The first half of its path is its usage, equally on every key and each up to its
@@ -55,8 +55,12 @@ function reachWithin(
 }
 
 function bendsOf(usage: readonly number[], usageMax: number, reach: number): number[] {
-  const bends = usage.map((share) => share / usageMax / 2 / reach).filter((at) => at > 0 && at < 1);
-  return [...new Set(bends)].sort((a, b) => a - b).concat(1);
+  const bends = [1];
+  for (const share of usage) {
+    const at = share / usageMax / 2 / reach;
+    if (at > 0 && at < 1 && !bends.includes(at)) bends.push(at);
+  }
+  return bends.sort((a, b) => a - b);
 }
 
 /** What an operation holds between the beginning of its path, 0, and its end, 1. */
@@ -82,8 +86,9 @@ export function lineCurve(
   limit: readonly number[],
 ): Curve {
   const start = new Array<number>(limit.length).fill(0);
-  const target = [...start];
+  const target = start.slice();
   const trace = beginTrace(start, guarantee, limit);
+  let isComplete = true;
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
     const { path } = line[index]!;
     for (const bend of path.bends) {
@@ -93,8 +98,7 @@ export function lineCurve(
       if (trace.isStopped) break;
     }
     for (let key = 0; key < start.length; key++) start[key] = target[key]!;
-    if (path.reach < 1) trace.curve.isComplete = false;
+    if (path.reach < 1) isComplete = false;
   }
-  if (trace.isStopped) trace.curve.isComplete = false;
-  return trace.curve;
+  return endTrace(trace, isComplete && !trace.isStopped);
 }

@@ -4,7 +4,7 @@
 // down, every group finds the level inside that its own share allows and hands it to its members. Break
 // points are sorted, never searched by trial, so all of it is exact up to rounding.
 
-import { type Curve, highestPlace, type Place, placeAt, sumCurve } from "./curves.ts";
+import { type Curve, endOf, highestPlace, isSatisfiedAt, type Place, placeAt, sumCurve } from "./curves.ts";
 import { setGuarantees } from "./guarantees.ts";
 import { lineCurve, type Path, pathAt, pathOf } from "./lines.ts";
 import { SHARE_EPSILON } from "./satisfaction.ts";
@@ -94,7 +94,7 @@ interface Leaf {
 }
 
 const NO_MEMBERS: readonly Node[] = [];
-const NOT_DRAWN: Curve = { levels: [], positions: [], isBelow: [], values: [], isComplete: true };
+const NOT_DRAWN: Curve = { data: [], pointCount: 0, isComplete: true };
 
 /** What all elements of a pool have in common. */
 interface Pool {
@@ -179,7 +179,7 @@ function draw(node: Node): void {
 /** The root may fill the whole pool; no level of its own decides where it stands. */
 function placeOfRoot({ claimants, line, limit }: Node): Place {
   if (line === undefined) return highestPlace(claimants, limit);
-  return { position: lineCurve(line, limit, limit).positions.at(-1)!, isBelow: false };
+  return endOf(lineCurve(line, limit, limit));
 }
 
 interface PartialGang {
@@ -211,7 +211,7 @@ function smallestPart(node: Node, place: Place, found: PartialGang | undefined):
   for (const claimant of node.claimants) {
     const { curve, hasGangs, weight } = claimant;
     const level = weight * place.position;
-    if (!hasGangs || (curve.isComplete && level > curve.levels.at(-1)!)) continue;
+    if (!hasGangs || isSatisfiedAt(curve, level)) continue;
     smallest = smallestPart(claimant, placeAt(curve, level, place.isBelow), smallest);
   }
   return smallest;
