@@ -13,6 +13,7 @@ export {
   toUpdatePool,
 } from "./administration.ts";
 export { toComponentName, toGroupName, toNodeName, toPoolName, toRequestId } from "./names.ts";
+export { presentRefusal } from "./refusals.ts";
 export { presentRequest, type SpecResult, toRequestSpec } from "./requests.ts";
 export { presentGroupSettings, presentPoolSettings, toGroupSettings, toPoolSettings } from "./settings.ts";
 export { given, toMs, toSeconds, toTimestamp } from "./units.ts";

@@ -3,6 +3,7 @@ import { createState, DEFAULT_POOL_SETTINGS, decide, type RequestSpec, requestOf
 import { ERRORS, poolSettings, type WireRequestSubmission } from "../protocol/index.ts";
 import {
   presentPoolSettings,
+  presentRefusal,
   presentRequest,
   toCreatePool,
   toGroupChange,
@@ -164,5 +165,14 @@ test("a request that runs is shown with times in RFC 3339, seconds and its pool"
     attempt: 1,
     stop: null,
     reasons: null,
+  });
+});
+
+test("a refusal becomes a problem with the status of its code", () => {
+  const refusal = { code: "not_found", message: 'There is no pool "x".', hint: "" } as const;
+  expect(presentRefusal(refusal)).toMatchObject({
+    status: 404,
+    code: "not_found",
+    detail: 'There is no pool "x".',
   });
 });
