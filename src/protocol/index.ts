@@ -1,7 +1,17 @@
 // The wire: schemas, limits, error codes. What the server, the clients and the scenario files agree on.
 // Other folders import from this file only.
 
+export {
+  type ExtraPermission,
+  extraPermission,
+  PERMISSIONS,
+  type Permission,
+  ROLE_PERMISSIONS,
+  type Role,
+  role,
+} from "./access.ts";
 export { type Parsed, parseMcpu, parseMemoryMb, parseSettings } from "./amounts.ts";
+export * from "./answers.ts";
 export { amounts, labels, name, note, seconds } from "./common.ts";
 export { formatDuration, parseDurationSeconds } from "./durations.ts";
 export {
@@ -34,6 +44,7 @@ export {
   type WirePoolUpdate,
 } from "./pools.ts";
 export * from "./requests.ts";
+export { idempotencyKey, ROUTES, type Route, type RouteName } from "./routes.ts";
 export {
   type AllocationGroupsScenario,
   allocationGroupsScenario,

@@ -37,6 +37,13 @@ export const NOTE_LENGTH_MAX = 4_096;
 export const LABELS_MAX = 64;
 export const LABEL_LENGTH_MAX = 256;
 
+/** Pages of lists, long polls, and keys that name a call. */
+export const PAGE_ITEMS_MAX = 1_000;
+export const PAGE_ITEMS_DEFAULT = 100;
+export const WAIT_SECONDS_MAX = 60;
+export const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
+export const GRANT_TOKEN_LENGTH_MAX = 128;
+
 /** Some three hundred years: sums of such times stay exact, and nobody waits longer. */
 export const SECONDS_MAX = 10_000_000_000;
 

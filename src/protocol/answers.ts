@@ -1,0 +1,381 @@
+// What the API answers, and the bodies of the calls that are not plain resources.
+
+import { z } from "zod";
+import { extraPermission, role } from "./access.ts";
+import { amounts, labels, name, seconds } from "./common.ts";
+import { problem } from "./errors.ts";
+import {
+  BATCH_ITEMS_MAX,
+  GRANT_TOKEN_LENGTH_MAX,
+  IDEMPOTENCY_KEY_LENGTH_MAX,
+  NOTE_LENGTH_MAX,
+} from "./limits.ts";
+import { policyKind } from "./policies.ts";
+import { discipline, groupSettings, poolSettings } from "./pools.ts";
+import { preemptionReason, rejectionCode, requestStatus, requestSubmission } from "./requests.ts";
+
+/** RFC 3339 in UTC. */
+const timestamp = z.string().meta({ format: "date-time" });
+const grantToken = z.string().min(1).max(GRANT_TOKEN_LENGTH_MAX);
+
+// --- Requests
+
+export const rejectionReason = z.object({
+  pool: z.string().nullable(),
+  code: rejectionCode,
+  key: z.string().nullable(),
+  asked: z.number(),
+  allowed: z.number(),
+});
+
+export const stopAnswer = z.object({
+  cause: z.enum(["preemption", "cancellation", "walltime"]),
+  phase: z.enum(["checkpoint", "terminate", "kill"]),
+  reason: preemptionReason.nullable(),
+  for_request: z.string().nullable(),
+  told_at: timestamp,
+  deadline: timestamp,
+});
+
+export const attemptAnswer = z.object({
+  attempt: z.int(),
+  pool: z.string().nullable(),
+  started_at: timestamp,
+  ended_at: timestamp,
+  outcome: z.enum(["succeeded", "failed", "preempted", "cancelled", "lost", "walltime"]),
+  preempted_for: z.string().nullable(),
+  reason: preemptionReason.nullable(),
+});
+
+export const requestAnswer = z
+  .object({
+    id: z.string(),
+    /** The small number that people type; accepted wherever an id is. */
+    number: z.int(),
+    name: z.string(),
+    component: z.string(),
+    status: requestStatus,
+    resources: amounts,
+    preemptible: z.boolean(),
+    preemption_class: z.number(),
+    sensitive: z.boolean(),
+    checkpoint: z.enum(["none", "auto", "manual"]),
+    checkpoint_seconds: z.number().nullable(),
+    walltime_seconds: z.number().nullable(),
+    operation: z.string().nullable(),
+    gang: z.boolean(),
+    nodes: z.number(),
+    constraints: labels,
+    retries: z.object({ max: z.number().nullable(), delay: z.number() }),
+    requeue: z.enum(["never", "on_preemption", "on_failure"]),
+    wait_timeout_seconds: z.number().nullable(),
+    attended: z.boolean(),
+    labels,
+    note: z.string(),
+    submitted_by: z.string(),
+    submitted_at: timestamp,
+    queued_at: timestamp,
+    started_at: timestamp.nullable(),
+    ended_at: timestamp.nullable(),
+    attempt: z.int(),
+    preempted_count: z.int(),
+    resume: z.boolean(),
+    pool: z.string().nullable(),
+    opportunistic: z.boolean(),
+    placement: z.array(z.object({ node: z.string(), devices: z.array(z.int()) })),
+    hold: z.object({ pool: z.string() }).nullable(),
+    stop: stopAnswer.nullable(),
+    reasons: z.array(rejectionReason).nullable(),
+    /** Attempts that have ended, oldest first. */
+    attempts: z.array(attemptAnswer),
+    /** The fencing token of the grant, for those who may hold it. */
+    token: z.string().optional(),
+    lease_expires_at: timestamp.optional(),
+  })
+  .meta({ id: "Request" });
+export type WireRequest = z.infer<typeof requestAnswer>;
+
+export const requestPage = pageOf(requestAnswer, "RequestPage");
+
+/** What a bulk call is parsed as first: one bad item must not spoil the others. */
+export const bulkEnvelope = z.strictObject({ items: z.array(z.unknown()).min(1).max(BATCH_ITEMS_MAX) });
+
+export const bulkSubmissionItem = requestSubmission.extend({
+  idempotency_key: z.string().min(1).max(IDEMPOTENCY_KEY_LENGTH_MAX).optional(),
+});
+
+export const bulkSubmission = z.strictObject({
+  /** Each stands for itself; an item may carry its own idempotency key. */
+  items: z.array(bulkSubmissionItem).min(1).max(BATCH_ITEMS_MAX),
+});
+
+export const bulkAnswer = z
+  .object({
+    /** In the order of the items. */
+    results: z.array(
+      z.object({
+        status: z.int(),
+        request: requestAnswer.optional(),
+        problem: problem.optional(),
+      }),
+    ),
+  })
+  .meta({ id: "BulkAnswer" });
+export type WireBulkAnswer = z.infer<typeof bulkAnswer>;
+
+export const holderPhase = z.enum(["starting", "running", "checkpointing", "stopping"]);
+
+export const renewal = z.strictObject({
+  /** Left out only by the client of an attended request that still waits (L2). */
+  token: grantToken.optional(),
+  phase: holderPhase.optional(),
+  /** Anything the holder wants to be seen; kept in memory only. */
+  progress: z.union([z.number(), z.string().max(NOTE_LENGTH_MAX)]).optional(),
+});
+export type WireRenewal = z.infer<typeof renewal>;
+
+export const instruction = z.object({
+  do: z.enum(["carry_on", "checkpoint", "stop"]),
+  reason: z.string().optional(),
+  deadline: timestamp.optional(),
+});
+
+export const renewalAnswer = z
+  .object({
+    status: requestStatus,
+    instruction,
+    lease_expires_at: timestamp,
+  })
+  .meta({ id: "RenewalAnswer" });
+export type WireRenewalAnswer = z.infer<typeof renewalAnswer>;
+
+export const release = z.strictObject({
+  token: grantToken,
+  outcome: z.enum(["succeeded", "failed", "stopped"]),
+  exit_code: z.int().min(-1).max(255).optional(),
+  message: z.string().max(NOTE_LENGTH_MAX).optional(),
+});
+export type WireRelease = z.infer<typeof release>;
+
+export const bulkReleaseItem = release.extend({ id: name });
+
+export const bulkRelease = z.strictObject({
+  items: z.array(bulkReleaseItem).min(1).max(BATCH_ITEMS_MAX),
+});
+
+export const checkpointReport = z.strictObject({
+  token: grantToken,
+  report: z.enum(["done", "progress", "defer"]),
+  /** With `defer`: how much more time is asked for. */
+  seconds: seconds.optional(),
+});
+export type WireCheckpointReport = z.infer<typeof checkpointReport>;
+
+/** Section 14. What is known depends on where the request stands. */
+export const explanation = z
+  .looseObject({
+    request_id: z.string(),
+    number: z.int(),
+    status: requestStatus,
+  })
+  .meta({ id: "Explanation" });
+export type WireExplanation = z.infer<typeof explanation>;
+
+export const decisionAnswer = z
+  .object({ seq: z.int(), at: timestamp, decision: z.looseObject({}) })
+  .meta({ id: "Decision" });
+export const decisionList = z.object({ items: z.array(decisionAnswer) });
+
+// --- Pools, groups, policies, nodes
+
+export const poolAnswer = z
+  .object({
+    name: z.string(),
+    description: z.string(),
+    labels,
+    discipline,
+    capacity: amounts,
+    usage: amounts,
+    node_backed: z.boolean(),
+    closing: z.boolean(),
+    settings: poolSettings,
+    queued: z.int(),
+    running: z.int(),
+    /** Only right after a change: what was accepted but looks like a slip (R5). */
+    warnings: z.array(z.string()).optional(),
+  })
+  .meta({ id: "Pool" });
+export type WirePoolAnswer = z.infer<typeof poolAnswer>;
+
+export const groupAnswer = z
+  .object({
+    pool: z.string(),
+    name: z.string(),
+    parent: z.string().nullable(),
+    weight: z.number(),
+    reserved: amounts.nullable(),
+    limit: amounts,
+    mode: z.enum(["fair_share", "fifo"]),
+    settings: groupSettings,
+  })
+  .meta({ id: "Group" });
+export type WireGroupAnswer = z.infer<typeof groupAnswer>;
+
+export const policyAnswer = z
+  .object({
+    pool: z.string(),
+    component: z.string(),
+    component_type: z.string(),
+    priority: z.number(),
+    reserved: amounts,
+    limit: amounts,
+    weight: z.number(),
+    kind: policyKind,
+    max_class: z.number(),
+    group: z.string().nullable(),
+    home: labels.nullable(),
+    closing: z.boolean(),
+  })
+  .meta({ id: "Policy" });
+export type WirePolicyAnswer = z.infer<typeof policyAnswer>;
+
+export const nodeAnswer = z
+  .object({
+    name: z.string(),
+    pool: z.string(),
+    capacity: amounts,
+    labels,
+    topology: z.string(),
+    state: z.enum(["ready", "draining", "drained", "suspect", "down"]),
+  })
+  .meta({ id: "Node" });
+export type WireNodeAnswer = z.infer<typeof nodeAnswer>;
+
+export const poolPage = pageOf(poolAnswer, "PoolPage");
+export const groupPage = pageOf(groupAnswer, "GroupPage");
+export const policyPage = pageOf(policyAnswer, "PolicyPage");
+export const nodePage = pageOf(nodeAnswer, "NodePage");
+
+export const drain = z.strictObject({
+  /** After this time what still runs there is stopped (N4). */
+  deadline_seconds: seconds.optional(),
+});
+
+/** Section 9.10. */
+export const sharesAnswer = z
+  .object({
+    pool: z.string(),
+    elements: z.array(
+      z.looseObject({
+        element: z.string(),
+        fair_share: z.record(z.string(), z.number()),
+        status: z.string(),
+      }),
+    ),
+    allocations: z.array(z.object({ request_id: z.string(), group: z.string() })),
+  })
+  .meta({ id: "Shares" });
+export type WireShares = z.infer<typeof sharesAnswer>;
+
+const affected = z.object({
+  id: z.string(),
+  number: z.int().optional(),
+  name: z.string().optional(),
+  component: z.string().optional(),
+});
+
+/** What a change would do (P10); nothing has happened. */
+export const plan = z
+  .object({
+    dry_run: z.literal(true),
+    granted: z.array(affected.extend({ pool: z.string().nullable() })),
+    preempted: z.array(
+      affected.extend({
+        pool: z.string(),
+        reason: preemptionReason,
+        for_request: z.string().nullable(),
+      }),
+    ),
+    rejected: z.array(affected.extend({ reasons: z.array(rejectionReason) })),
+    cancelled: z.array(affected),
+    stopped: z.array(affected),
+  })
+  .meta({ id: "Plan" });
+export type WirePlan = z.infer<typeof plan>;
+
+export const serverSettings = z.strictObject({
+  /** What happens to requests of components without any policy (A4). */
+  unmanaged: z.enum(["reject", "allow"]),
+});
+
+// --- Tokens, audit, the server itself
+
+export const tokenCreation = z.strictObject({
+  name,
+  role,
+  /** Left out or null: all of them. Tokens of role `user` must name theirs. */
+  components: z.array(name).max(1_000).nullable().optional(),
+  pools: z.array(name).max(1_000).nullable().optional(),
+  permissions: z.array(extraPermission).max(10).optional(),
+  /** Left out: 90 days. Null: never. */
+  expires_in_seconds: seconds.nullable().optional(),
+});
+export type WireTokenCreation = z.infer<typeof tokenCreation>;
+
+export const tokenAnswer = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    role,
+    components: z.array(z.string()).nullable(),
+    pools: z.array(z.string()).nullable(),
+    permissions: z.array(extraPermission),
+    created_at: timestamp,
+    expires_at: timestamp.nullable(),
+    revoked_at: timestamp.nullable(),
+    /** Only in the answer that created it; nobody can read it again. */
+    secret: z.string().optional(),
+  })
+  .meta({ id: "Token" });
+export type WireToken = z.infer<typeof tokenAnswer>;
+export const tokenPage = pageOf(tokenAnswer, "TokenPage");
+
+export const identityAnswer = z
+  .object({
+    name: z.string(),
+    token_id: z.string(),
+    role,
+    components: z.array(z.string()).nullable(),
+    pools: z.array(z.string()).nullable(),
+    permissions: z.array(z.string()),
+    expires_at: timestamp.nullable(),
+  })
+  .meta({ id: "Identity" });
+export type WireIdentity = z.infer<typeof identityAnswer>;
+
+export const auditAnswer = z
+  .object({
+    id: z.int(),
+    seq: z.int(),
+    at: timestamp,
+    actor: z.string(),
+    action: z.string(),
+    target: z.string(),
+    outcome: z.string(),
+    details: z.unknown(),
+    hash: z.string(),
+  })
+  .meta({ id: "AuditEntry" });
+export const auditPage = pageOf(auditAnswer, "AuditPage");
+export type WireAudit = z.infer<typeof auditAnswer>;
+
+export const healthAnswer = z.object({ status: z.enum(["ok", "unavailable"]) }).meta({ id: "Health" });
+export const versionAnswer = z.object({
+  name: z.literal("berth"),
+  version: z.string(),
+  api: z.literal("v1"),
+});
+
+function pageOf<Item extends z.ZodType>(item: Item, id: string) {
+  return z.object({ items: z.array(item), next_cursor: z.string().nullable() }).meta({ id });
+}

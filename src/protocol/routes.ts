@@ -1,0 +1,698 @@
+// Every route of the API with its permission, its schemas and a sentence about it. The server serves exactly
+// this table, the documents are generated from it, and the proofs walk through it.
+
+import { z } from "zod";
+import type { Permission } from "./access.ts";
+import * as answers from "./answers.ts";
+import { name } from "./common.ts";
+import { IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX } from "./limits.ts";
+import { node } from "./nodes.ts";
+import { policy } from "./policies.ts";
+import { group, pool } from "./pools.ts";
+import { requestStatus, requestSubmission } from "./requests.ts";
+
+export interface Route {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** Parameters in braces, as OpenAPI writes them. */
+  readonly path: string;
+  readonly tag: string;
+  readonly summary: string;
+  /** `public`: anybody who reaches the server. */
+  readonly permission: Permission | "public";
+  readonly query?: z.ZodObject;
+  readonly body?: z.ZodType;
+  /** What is parsed instead of `body` where the items stand for themselves. */
+  readonly envelope?: z.ZodType;
+  /** An empty body is read as `{}`. */
+  readonly isBodyOptional?: boolean;
+  readonly isBatch?: boolean;
+  /** Takes an `Idempotency-Key`. */
+  readonly isIdempotent?: boolean;
+  /** Takes `If-Match`, and answers with an `ETag`. */
+  readonly hasEtag?: boolean;
+  readonly status: number;
+  /** Absent: no content, or not JSON. */
+  readonly answer?: z.ZodType;
+  readonly contentType?: string;
+}
+
+const flag = z.enum(["true", "false"]).optional();
+const page = {
+  limit: z.coerce.number().int().min(1).max(PAGE_ITEMS_MAX).optional(),
+  cursor: z.string().max(1_024).optional(),
+};
+const dryRun = { dry_run: flag };
+const force = { force: flag };
+const change = z.strictObject({ ...dryRun, ...force });
+
+/** What the path already says may be left out of the body, and must agree with it otherwise. */
+const poolChange = pool.partial({ name: true });
+const poolPatch = poolChange.omit({ discipline: true });
+const policyAttachment = policy.partial({ pool: true });
+const policyChange = policy.partial({ pool: true, component: true });
+const groupChange = group.partial({ name: true });
+const nodeChange = node.partial({ name: true, pool: true, capacity: true });
+
+const requests = { tag: "requests" } as const;
+const oneRequest = "/v1/resource-requests/{id}";
+const pools = { tag: "pools" } as const;
+const onePool = "/v1/pools/{pool}";
+
+export const ROUTES = {
+  // --- Requests
+  submitRequest: {
+    ...requests,
+    method: "POST",
+    path: "/v1/resource-requests",
+    summary: "Ask for resources. The answer is queued, allocated or rejected.",
+    permission: "requests.submit",
+    body: requestSubmission,
+    isIdempotent: true,
+    status: 201,
+    answer: answers.requestAnswer,
+  },
+  submitRequests: {
+    ...requests,
+    method: "POST",
+    path: "/v1/resource-requests/bulk",
+    summary: "Ask many times at once; each item stands for itself.",
+    permission: "requests.submit",
+    body: answers.bulkSubmission,
+    envelope: answers.bulkEnvelope,
+    isBatch: true,
+    isIdempotent: true,
+    status: 200,
+    answer: answers.bulkAnswer,
+  },
+  releaseRequests: {
+    ...requests,
+    method: "POST",
+    path: "/v1/resource-requests/bulk-release",
+    summary: "Report the end of many runs at once; each item stands for itself.",
+    permission: "requests.hold",
+    body: answers.bulkRelease,
+    envelope: answers.bulkEnvelope,
+    isBatch: true,
+    status: 200,
+    answer: answers.bulkAnswer,
+  },
+  listRequests: {
+    ...requests,
+    method: "GET",
+    path: "/v1/resource-requests",
+    summary: "Requests, newest first.",
+    permission: "requests.read",
+    query: z.strictObject({
+      ...page,
+      /** One or more, separated by commas. */
+      status: z
+        .string()
+        .max(256)
+        .refine((text) => text.split(",").every((one) => requestStatus.safeParse(one).success), {
+          message: `is one or more of ${requestStatus.options.join(", ")}, separated by commas`,
+        })
+        .optional(),
+      pool: name.optional(),
+      component: name.optional(),
+      operation: name.optional(),
+      /** `key=value`. */
+      label: z
+        .string()
+        .max(2 * LABEL_LENGTH_MAX + 1)
+        .regex(/^[^=]+=/)
+        .optional(),
+      /** Beginning of an id. */
+      id: z.string().max(64).optional(),
+    }),
+    status: 200,
+    answer: answers.requestPage,
+  },
+  getRequest: {
+    ...requests,
+    method: "GET",
+    path: oneRequest,
+    summary: "One request, by id, small number or unambiguous beginning of its id. May wait for a status.",
+    permission: "requests.read",
+    query: z.strictObject({
+      wait: z.coerce.number().min(0).max(WAIT_SECONDS_MAX).optional(),
+      /** `settled`: allocated or ended. `ended`: ended. Default with `wait`: any change. */
+      until: z.enum(["change", "settled", "ended", ...requestStatus.options]).optional(),
+    }),
+    status: 200,
+    answer: answers.requestAnswer,
+  },
+  renewRequest: {
+    ...requests,
+    method: "POST",
+    path: `${oneRequest}/renew`,
+    summary: "Keep an allocation alive, and learn what to do.",
+    permission: "requests.hold",
+    body: answers.renewal,
+    isBodyOptional: true,
+    status: 200,
+    answer: answers.renewalAnswer,
+  },
+  releaseRequest: {
+    ...requests,
+    method: "POST",
+    path: `${oneRequest}/release`,
+    summary: "Report how a run ended; its units come free.",
+    permission: "requests.hold",
+    body: answers.release,
+    isIdempotent: true,
+    status: 200,
+    answer: answers.requestAnswer,
+  },
+  checkpointRequest: {
+    ...requests,
+    method: "POST",
+    path: `${oneRequest}/checkpoint`,
+    summary: "Report on a checkpoint that was asked for.",
+    permission: "requests.hold",
+    body: answers.checkpointReport,
+    isIdempotent: true,
+    status: 200,
+    answer: answers.requestAnswer,
+  },
+  cancelRequest: {
+    ...requests,
+    method: "POST",
+    path: `${oneRequest}/cancel`,
+    summary: "Cancel. What runs is stopped first, and keeps its units until then.",
+    permission: "requests.cancel",
+    query: z.strictObject(dryRun),
+    isIdempotent: true,
+    status: 200,
+    answer: z.union([answers.requestAnswer, answers.plan]),
+  },
+  deleteRequest: {
+    ...requests,
+    method: "DELETE",
+    path: oneRequest,
+    summary: "Delete the record of an ended request; `force` cancels a live one first.",
+    permission: "requests.delete",
+    query: z.strictObject(force),
+    status: 204,
+  },
+  explainRequest: {
+    ...requests,
+    method: "GET",
+    path: `${oneRequest}/explanation`,
+    summary: "Why it waits, was stopped or was rejected.",
+    permission: "requests.read",
+    status: 200,
+    answer: answers.explanation,
+  },
+  listDecisions: {
+    ...requests,
+    method: "GET",
+    path: `${oneRequest}/decisions`,
+    summary: "The decisions that concerned a request, oldest first, with their numbers.",
+    permission: "requests.read",
+    status: 200,
+    answer: answers.decisionList,
+  },
+
+  // --- Pools
+  listPools: {
+    ...pools,
+    method: "GET",
+    path: "/v1/pools",
+    summary: "All pools.",
+    permission: "pools.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.poolPage,
+  },
+  createPool: {
+    ...pools,
+    method: "POST",
+    path: "/v1/pools",
+    summary: "Create a pool.",
+    permission: "pools.change",
+    query: z.strictObject(dryRun),
+    body: pool,
+    isIdempotent: true,
+    hasEtag: true,
+    status: 201,
+    answer: z.union([answers.poolAnswer, answers.plan]),
+  },
+  getPool: {
+    ...pools,
+    method: "GET",
+    path: onePool,
+    summary: "One pool.",
+    permission: "pools.read",
+    hasEtag: true,
+    status: 200,
+    answer: answers.poolAnswer,
+  },
+  putPool: {
+    ...pools,
+    method: "PUT",
+    path: onePool,
+    summary: "Create a pool, or change what is given of it.",
+    permission: "pools.change",
+    query: change,
+    body: poolChange,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.poolAnswer, answers.plan]),
+  },
+  updatePool: {
+    ...pools,
+    method: "PATCH",
+    path: onePool,
+    summary: "Change a pool: capacity is merged by key (0 removes one), settings field by field.",
+    permission: "pools.change",
+    query: change,
+    body: poolPatch,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.poolAnswer, answers.plan]),
+  },
+  deletePool: {
+    ...pools,
+    method: "DELETE",
+    path: onePool,
+    summary: "Delete a pool; `force` ends what is queued and running there.",
+    permission: "pools.change",
+    query: change,
+    hasEtag: true,
+    status: 204,
+  },
+  listQueue: {
+    ...pools,
+    method: "GET",
+    path: `${onePool}/queue`,
+    summary: "What waits in a pool, in order.",
+    permission: "pools.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.requestPage,
+  },
+  getShares: {
+    ...pools,
+    method: "GET",
+    path: `${onePool}/shares`,
+    summary: "Fair shares of a pool, in numbers.",
+    permission: "pools.read",
+    status: 200,
+    answer: answers.sharesAnswer,
+  },
+
+  // --- Policies
+  listPolicies: {
+    tag: "policies",
+    method: "GET",
+    path: `${onePool}/policies`,
+    summary: "The policies of a pool.",
+    permission: "pools.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.policyPage,
+  },
+  attachPolicy: {
+    tag: "policies",
+    method: "POST",
+    path: `${onePool}/policies`,
+    summary: "Attach a policy: let a component use the pool.",
+    permission: "pools.change",
+    query: change,
+    body: policyAttachment,
+    isIdempotent: true,
+    hasEtag: true,
+    status: 201,
+    answer: z.union([answers.policyAnswer, answers.plan]),
+  },
+  getPolicy: {
+    tag: "policies",
+    method: "GET",
+    path: `${onePool}/policies/{component}`,
+    summary: "One policy.",
+    permission: "pools.read",
+    hasEtag: true,
+    status: 200,
+    answer: answers.policyAnswer,
+  },
+  putPolicy: {
+    tag: "policies",
+    method: "PUT",
+    path: `${onePool}/policies/{component}`,
+    summary: "Attach a policy, or change what is given of it.",
+    permission: "pools.change",
+    query: change,
+    body: policyChange,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.policyAnswer, answers.plan]),
+  },
+  updatePolicy: {
+    tag: "policies",
+    method: "PATCH",
+    path: `${onePool}/policies/{component}`,
+    summary: "Change a policy; a given `reserved` or `limit` replaces the old one.",
+    permission: "pools.change",
+    query: change,
+    body: policyChange,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.policyAnswer, answers.plan]),
+  },
+  detachPolicy: {
+    tag: "policies",
+    method: "DELETE",
+    path: `${onePool}/policies/{component}`,
+    summary: "Detach a policy; `force` ends what the component has queued and running there.",
+    permission: "pools.change",
+    query: change,
+    hasEtag: true,
+    status: 204,
+  },
+
+  // --- Groups
+  listGroups: {
+    tag: "groups",
+    method: "GET",
+    path: `${onePool}/groups`,
+    summary: "The groups of a pool's share tree.",
+    permission: "pools.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.groupPage,
+  },
+  createGroup: {
+    tag: "groups",
+    method: "POST",
+    path: `${onePool}/groups`,
+    summary: "Create a group.",
+    permission: "pools.change",
+    query: change,
+    body: group,
+    isIdempotent: true,
+    hasEtag: true,
+    status: 201,
+    answer: z.union([answers.groupAnswer, answers.plan]),
+  },
+  getGroup: {
+    tag: "groups",
+    method: "GET",
+    path: `${onePool}/groups/{group}`,
+    summary: "One group.",
+    permission: "pools.read",
+    hasEtag: true,
+    status: 200,
+    answer: answers.groupAnswer,
+  },
+  putGroup: {
+    tag: "groups",
+    method: "PUT",
+    path: `${onePool}/groups/{group}`,
+    summary: "Create a group, or change what is given of it.",
+    permission: "pools.change",
+    query: change,
+    body: groupChange,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.groupAnswer, answers.plan]),
+  },
+  updateGroup: {
+    tag: "groups",
+    method: "PATCH",
+    path: `${onePool}/groups/{group}`,
+    summary: "Change a group.",
+    permission: "pools.change",
+    query: change,
+    body: groupChange,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.groupAnswer, answers.plan]),
+  },
+  deleteGroup: {
+    tag: "groups",
+    method: "DELETE",
+    path: `${onePool}/groups/{group}`,
+    summary: "Delete a group.",
+    permission: "pools.change",
+    query: change,
+    hasEtag: true,
+    status: 204,
+  },
+
+  // --- Nodes
+  listNodes: {
+    tag: "nodes",
+    method: "GET",
+    path: "/v1/nodes",
+    summary: "All nodes, or those of one pool.",
+    permission: "pools.read",
+    query: z.strictObject({ ...page, pool: name.optional() }),
+    status: 200,
+    answer: answers.nodePage,
+  },
+  listPoolNodes: {
+    tag: "nodes",
+    method: "GET",
+    path: `${onePool}/nodes`,
+    summary: "The nodes of a pool.",
+    permission: "pools.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.nodePage,
+  },
+  createNode: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes",
+    summary: "Register a node.",
+    permission: "nodes.change",
+    query: z.strictObject(dryRun),
+    body: node,
+    isIdempotent: true,
+    hasEtag: true,
+    status: 201,
+    answer: z.union([answers.nodeAnswer, answers.plan]),
+  },
+  getNode: {
+    tag: "nodes",
+    method: "GET",
+    path: "/v1/nodes/{node}",
+    summary: "One node.",
+    permission: "pools.read",
+    hasEtag: true,
+    status: 200,
+    answer: answers.nodeAnswer,
+  },
+  putNode: {
+    tag: "nodes",
+    method: "PUT",
+    path: "/v1/nodes/{node}",
+    summary: "Register a node, or report what is given of it; it is ready then.",
+    permission: "nodes.change",
+    query: z.strictObject(dryRun),
+    body: nodeChange,
+    hasEtag: true,
+    status: 200,
+    answer: z.union([answers.nodeAnswer, answers.plan]),
+  },
+  drainNode: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/drain",
+    summary: "Let no new work onto a node; with a deadline, stop what still runs there then.",
+    permission: "nodes.change",
+    query: z.strictObject(dryRun),
+    body: answers.drain,
+    isBodyOptional: true,
+    status: 200,
+    answer: z.union([answers.nodeAnswer, answers.plan]),
+  },
+  undrainNode: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/undrain",
+    summary: "Let work onto a node again.",
+    permission: "nodes.change",
+    query: z.strictObject(dryRun),
+    status: 200,
+    answer: z.union([answers.nodeAnswer, answers.plan]),
+  },
+  removeNode: {
+    tag: "nodes",
+    method: "DELETE",
+    path: "/v1/nodes/{node}",
+    summary: "Forget a node.",
+    permission: "nodes.change",
+    query: change,
+    hasEtag: true,
+    status: 204,
+  },
+
+  // --- Events
+  streamEvents: {
+    tag: "events",
+    method: "GET",
+    path: "/v1/events",
+    summary: "What happens, as server-sent events; `Last-Event-ID` resumes.",
+    permission: "events.read",
+    query: z.strictObject({
+      pool: name.optional(),
+      request: name.optional(),
+      component: name.optional(),
+      /** As `Last-Event-ID`, for clients that cannot send headers. */
+      after: z.coerce.number().int().min(0).optional(),
+    }),
+    status: 200,
+    contentType: "text/event-stream",
+  },
+
+  // --- Tokens, audit, settings
+  listTokens: {
+    tag: "access",
+    method: "GET",
+    path: "/v1/tokens",
+    summary: "All tokens, without their secrets.",
+    permission: "tokens.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.tokenPage,
+  },
+  createToken: {
+    tag: "access",
+    method: "POST",
+    path: "/v1/tokens",
+    summary: "Create a token. The answer is the only one that shows its secret.",
+    permission: "tokens.change",
+    body: answers.tokenCreation,
+    status: 201,
+    answer: answers.tokenAnswer,
+  },
+  getToken: {
+    tag: "access",
+    method: "GET",
+    path: "/v1/tokens/{token}",
+    summary: "One token, by id or name.",
+    permission: "tokens.read",
+    status: 200,
+    answer: answers.tokenAnswer,
+  },
+  revokeToken: {
+    tag: "access",
+    method: "DELETE",
+    path: "/v1/tokens/{token}",
+    summary: "Revoke a token at once; its open streams end.",
+    permission: "tokens.change",
+    status: 204,
+  },
+  whoami: {
+    tag: "access",
+    method: "GET",
+    path: "/v1/whoami",
+    summary: "Who the token says you are, and what you may do.",
+    permission: "self.read",
+    status: 200,
+    answer: answers.identityAnswer,
+  },
+  listAudit: {
+    tag: "access",
+    method: "GET",
+    path: "/v1/audit",
+    summary: "Every change and every denial, newest first.",
+    permission: "audit.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: answers.auditPage,
+  },
+  getSettings: {
+    tag: "server",
+    method: "GET",
+    path: "/v1/settings",
+    summary: "Settings of the server.",
+    permission: "pools.read",
+    status: 200,
+    answer: answers.serverSettings,
+  },
+  changeSettings: {
+    tag: "server",
+    method: "PATCH",
+    path: "/v1/settings",
+    summary: "Change settings of the server.",
+    permission: "settings.change",
+    body: answers.serverSettings,
+    status: 200,
+    answer: answers.serverSettings,
+  },
+
+  // --- The server itself
+  metrics: {
+    tag: "server",
+    method: "GET",
+    path: "/metrics",
+    summary: "Metrics for Prometheus.",
+    permission: "metrics.read",
+    status: 200,
+    contentType: "text/plain",
+  },
+  healthz: {
+    tag: "server",
+    method: "GET",
+    path: "/healthz",
+    summary: "Whether the server works.",
+    permission: "public",
+    status: 200,
+    answer: answers.healthAnswer,
+  },
+  livez: {
+    tag: "server",
+    method: "GET",
+    path: "/livez",
+    summary: "Whether the process lives.",
+    permission: "public",
+    status: 200,
+    answer: answers.healthAnswer,
+  },
+  readyz: {
+    tag: "server",
+    method: "GET",
+    path: "/readyz",
+    summary: "Whether calls will be served now.",
+    permission: "public",
+    status: 200,
+    answer: answers.healthAnswer,
+  },
+  version: {
+    tag: "server",
+    method: "GET",
+    path: "/version",
+    summary: "Name and version.",
+    permission: "public",
+    status: 200,
+    answer: answers.versionAnswer,
+  },
+  openapi: {
+    tag: "server",
+    method: "GET",
+    path: "/openapi.json",
+    summary: "This API as an OpenAPI 3.1 document.",
+    permission: "public",
+    status: 200,
+    answer: z.looseObject({ openapi: z.string() }),
+  },
+  docs: {
+    tag: "server",
+    method: "GET",
+    path: "/docs",
+    summary: "This API as a page to read.",
+    permission: "public",
+    status: 200,
+    contentType: "text/html",
+  },
+} as const satisfies Record<string, Route>;
+
+export type RouteName = keyof typeof ROUTES;
+
+export const idempotencyKey = z
+  .string()
+  .min(1)
+  .max(IDEMPOTENCY_KEY_LENGTH_MAX)
+  .regex(/^[\x20-\x7e]*$/);
