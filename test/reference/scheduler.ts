@@ -46,6 +46,12 @@ export interface Observation {
 
 /** Everything that can be seen after each step of the script. */
 export function playReference(scenario: Scenario): Observation[] {
+  const play = beginReference(scenario);
+  return scenario.script.map(play);
+}
+
+/** The world of a scenario before its first step, as a function that plays one step. */
+export function beginReference(scenario: Omit<Scenario, "script">): (step: Step) => Observation {
   const world: World = {
     now: 0,
     unmanaged: scenario.settings?.unmanaged ?? "reject",
@@ -58,7 +64,7 @@ export function playReference(scenario: Scenario): Observation[] {
   };
   for (const pool of scenario.pools) createPool(world, pool);
   for (const policy of scenario.policies) attachPolicy(world, policy);
-  return scenario.script.map((step) => play(world, step));
+  return (step) => play(world, step);
 }
 
 function play(world: World, step: Step): Observation {
@@ -284,15 +290,17 @@ function observe(world: World): Observation {
     const pool = world.pools.find((other) => other.name === request.run?.pool);
     if (pool === undefined) continue;
     seen.pool[id] = pool.name;
+    if (pool.closing) continue;
     seen.borrowed[id] = Object.fromEntries(
       demandOf(pool, request).map(([key]) => [key, borrowed(world, pool, request, key)]),
     );
   }
   for (const pool of world.pools) {
+    if (pool.closing) continue;
     seen.usage[pool.name] = Object.fromEntries(
       Object.keys(pool.capacity).map((key) => [key, sum(pool, runsIn(world, pool), key)]),
     );
-    seen.queue[pool.name] = pool.closing ? [] : queueOf(world, pool).map((request) => request.id);
+    seen.queue[pool.name] = queueOf(world, pool).map((request) => request.id);
   }
   return seen;
 }

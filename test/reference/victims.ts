@@ -1,5 +1,6 @@
 // Who would have to stop for a waiter, and by which rule (7, 8, 10).
 
+import { type Fraction, fractionOf, isEqual, isLess, over, plus, times, ZERO } from "./fractions.ts";
 import { checkpointSeconds, rankOfClass } from "./order.ts";
 import {
   amountOf,
@@ -181,11 +182,8 @@ function chooseByClass(
   candidates: Candidate[],
 ): Victim[] | undefined {
   const waiter = place.request;
-  const minutes = fraction(waiter.walltime ?? 3600, 60);
-  const value = times(
-    fraction(classOf(world, pool, waiter) * waiter.nodes * Math.max(1, waiter.resources.gpu ?? 0)),
-    minutes,
-  );
+  const units = classOf(world, pool, waiter) * waiter.nodes * Math.max(1, waiter.resources.gpu ?? 0);
+  const value = times(fractionOf(units), minutes(waiter.walltime ?? 3600));
   const sets = subsets(candidates, settingsOf(pool).max_victims).filter((set) => {
     if (!covers(pool, place, set)) return false;
     if (
@@ -198,10 +196,7 @@ function chooseByClass(
       )
     )
       return false;
-    return (
-      set.every((candidate) => candidate.isUnbounded) ||
-      compareFractions(totalCost(world, pool, set), value) < 0
-    );
+    return set.every((candidate) => candidate.isUnbounded) || isLess(totalCost(world, pool, set), value);
   });
   const best = sets.sort((a, b) => compareSets(world, pool, a, b))[0];
   if (best !== undefined) return best;
@@ -216,7 +211,7 @@ function compareSets(world: World, pool: Pool, a: Victim[], b: Victim[]): number
   const starts = (set: Victim[]) => set.map((one) => one.request.run!.position).sort((x, y) => y - x);
   return (
     highest(a) - highest(b) ||
-    compareFractions(totalCost(world, pool, a), totalCost(world, pool, b)) ||
+    compareCosts(totalCost(world, pool, a), totalCost(world, pool, b)) ||
     a.length - b.length ||
     starts(a).reduce((result, start, index) => result || starts(b)[index]! - start, 0)
   );
@@ -229,45 +224,31 @@ function subsets<T>(items: T[], size: number): T[][] {
 }
 
 function totalCost(world: World, pool: Pool, set: Victim[]): Fraction {
-  return set.reduce((total, victim) => plus(total, costOf(world, pool, victim.request)), fraction(0));
+  return set.reduce((total, victim) => plus(total, costOf(world, pool, victim.request)), ZERO);
 }
 
 /** In minutes, exactly (10.4). */
 function costOf(world: World, pool: Pool, request: Request): Fraction {
   const run = request.run!;
-  const checkpoint = fraction(checkpointSeconds(pool, request), 60);
+  const checkpoint = minutes(checkpointSeconds(pool, request));
   const since = world.now - Math.max(run.startedAt, run.checkpointAt ?? run.startedAt);
   const size = request.nodes * Math.max(1, request.resources.gpu ?? 0);
-  const lost = request.checkpoint === "none" ? fraction(since * size, 60) : fraction(0);
+  const lost = request.checkpoint === "none" ? minutes(since * size) : ZERO;
   return plus(plus(checkpoint, lost), remainingValue(world, request));
 }
 
 function remainingValue(world: World, request: Request): Fraction {
-  if (request.walltime === undefined) return fraction(0);
+  if (request.walltime === undefined) return ZERO;
   const used = world.now - request.run!.startedAt;
-  if (used * 10 >= request.walltime * 9) return fraction(1000);
-  if (used * 10 < request.walltime) return fraction(1);
-  return fraction(used * 100, request.walltime);
+  if (used * 10 >= request.walltime * 9) return fractionOf(1000);
+  if (used * 10 < request.walltime) return fractionOf(1);
+  return over(fractionOf(used * 100), fractionOf(request.walltime));
 }
 
-interface Fraction {
-  over: bigint;
-  under: bigint;
+function minutes(seconds: number): Fraction {
+  return over(fractionOf(seconds), fractionOf(60));
 }
 
-function fraction(over: number, under = 1): Fraction {
-  return { over: BigInt(over), under: BigInt(under) };
-}
-
-function plus(a: Fraction, b: Fraction): Fraction {
-  return { over: a.over * b.under + b.over * a.under, under: a.under * b.under };
-}
-
-function times(a: Fraction, b: Fraction): Fraction {
-  return { over: a.over * b.over, under: a.under * b.under };
-}
-
-function compareFractions(a: Fraction, b: Fraction): number {
-  const difference = a.over * b.under - b.over * a.under;
-  return difference < 0n ? -1 : difference > 0n ? 1 : 0;
+function compareCosts(a: Fraction, b: Fraction): number {
+  return isEqual(a, b) ? 0 : isLess(a, b) ? -1 : 1;
 }

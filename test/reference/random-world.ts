@@ -1,0 +1,300 @@
+// Random worlds with their whole course, as the reference sees it: scenarios against which the engine
+// is compared. Numbers are small, so that shortages, ties and exact fits are common.
+
+import type {
+  Amounts,
+  GroupSpec,
+  PolicySpec,
+  PoolSettings,
+  PoolSpec,
+  Scenario,
+  Step,
+  SubmitSpec,
+} from "./scenario.ts";
+import { beginReference, type Observation } from "./scheduler.ts";
+
+export interface Random {
+  /** A whole number from `min` to `max`, both included. */
+  int(min: number, max: number): number;
+}
+
+type Discipline = "priority" | "class";
+
+/** The same seed gives the same world. */
+export function randomWorld(
+  seed: number,
+  discipline: Discipline,
+): Required<Pick<Scenario, "pools" | "policies" | "script">> & Scenario {
+  const dice = diceOf(seededRandom(seed));
+  const pools = ["alpha", "beta", "gamma"]
+    .slice(0, dice.pick([1, 1, 1, 2, 2, 3]))
+    .map((name) => somePool(dice, name, discipline));
+  const policies = pools.flatMap((pool) => somePolicies(dice, pool, discipline));
+  const scenario = { name: `random ${discipline} world ${seed}`, pools, policies };
+  return { ...scenario, script: someScript(dice, scenario, discipline) };
+}
+
+/** A small generator (mulberry32) whose whole state is one number. */
+export function seededRandom(seed: number): Random {
+  let state = seed;
+  const next = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let value = Math.imul(state ^ (state >>> 15), state | 1);
+    value ^= value + Math.imul(value ^ (value >>> 7), value | 61);
+    return ((value ^ (value >>> 14)) >>> 0) / 2 ** 32;
+  };
+  return { int: (min, max) => min + Math.floor(next() * (max - min + 1)) };
+}
+
+type Dice = ReturnType<typeof diceOf>;
+
+function diceOf(random: Random) {
+  const chance = (percent: number) => random.int(1, 100) <= percent;
+  const pick = <T>(values: readonly T[]): T => values[random.int(0, values.length - 1)]!;
+  /** The fields of `all`, each with its own chance in percent. */
+  const some = <T extends object>(all: { [K in keyof T]: [number, () => T[K]] }): Partial<T> => {
+    const chosen: Partial<T> = {};
+    for (const field of Object.keys(all) as (keyof T)[]) {
+      const [percent, make] = all[field];
+      if (chance(percent)) chosen[field] = make();
+    }
+    return chosen;
+  };
+  return { ...random, chance, pick, some };
+}
+
+function somePool(dice: Dice, name: string, discipline: Discipline): PoolSpec {
+  const capacity: Amounts = dice.chance(90) ? { gpu: dice.int(1, 8) } : { slot: dice.int(1, 5) };
+  if (dice.chance(35)) capacity.lic = dice.int(1, 4);
+  if (dice.chance(25)) capacity.mcpu = dice.int(3, 9) * 1000;
+  if (dice.chance(25)) capacity.step_run = dice.int(2, 6);
+  const settings = someSettings(dice, discipline);
+  const groups = someGroups(dice, capacity);
+  return {
+    name,
+    capacity,
+    ...(discipline === "class" && { discipline }),
+    ...(Object.keys(settings).length > 0 && { settings }),
+    ...(groups.length > 0 && { groups }),
+  };
+}
+
+function someSettings(dice: Dice, discipline: Discipline): PoolSettings {
+  const common = dice.some<PoolSettings>({
+    backfill: [35, () => dice.pick(["none", "opportunistic", "opportunistic"] as const)],
+    min_runtime_seconds: [12, () => dice.pick([47, 131])],
+    max_preemptions: [25, () => dice.int(1, 2)],
+    checkpoint_timeout_seconds: [15, () => dice.pick([60, 120, 300])],
+    max_deferral_seconds: [20, () => dice.pick([0, 60, 600])],
+    grace_seconds: [20, () => dice.pick([0, 10, 60])],
+  });
+  const own =
+    discipline === "priority"
+      ? dice.some<PoolSettings>({ priority_preempts: [30, () => "any" as const] })
+      : dice.some<PoolSettings>({
+          max_victims: [35, () => dice.int(1, 4)],
+          near_completion_seconds: [30, () => dice.pick([60, 600])],
+          class_bands: [15, () => true],
+        });
+  return { ...common, ...own };
+}
+
+function someGroups(dice: Dice, capacity: Amounts): GroupSpec[] {
+  if (!dice.chance(30)) return [];
+  const limit = () =>
+    Object.fromEntries(
+      Object.entries(capacity)
+        .slice(0, 1)
+        .map(([key, most]) => [key, dice.int(1, most + 1)]),
+    );
+  const lab = { name: "lab", limit: limit() };
+  return dice.chance(40)
+    ? [lab, { name: "team", parent: "lab", ...(dice.chance(50) && { limit: limit() }) }]
+    : [lab];
+}
+
+const COMPONENTS = ["red", "blue", "green", "grey", "gold"];
+const KINDS = ["batch", "batch", "training", "service", "sensitive", "interactive"];
+
+function somePolicies(dice: Dice, pool: PoolSpec, discipline: Discipline): PolicySpec[] {
+  const left = { ...pool.capacity };
+  return COMPONENTS.filter(() => dice.chance(70)).map((component) => {
+    const reserved: Amounts = {};
+    const limit: Amounts = {};
+    for (const [key, capacity] of Object.entries(pool.capacity!)) {
+      const unit = key === "mcpu" ? 1000 : 1;
+      if (dice.chance(50)) reserved[key] = dice.int(0, left[key]! / unit / 2) * unit;
+      left[key]! -= reserved[key] ?? 0;
+      if (dice.chance(15)) limit[key] = Math.max(reserved[key] ?? 0, dice.int(1, capacity / unit + 1) * unit);
+    }
+    return {
+      pool: pool.name,
+      component,
+      priority: discipline === "priority" ? dice.pick([0, 1, 3, 5, 5, 9]) : dice.int(0, 2),
+      ...(Object.keys(reserved).length > 0 && { reserved }),
+      ...(Object.keys(limit).length > 0 && { limit }),
+      ...(discipline === "class" && dice.chance(50) && { kind: dice.pick(KINDS) }),
+      ...(pool.groups && dice.chance(50) && { group: dice.pick(pool.groups).name }),
+    };
+  });
+}
+
+/** What the generator needs to know to ask for things that make sense. */
+interface Course {
+  dice: Dice;
+  discipline: Discipline;
+  pools: PoolSpec[];
+  policies: PolicySpec[];
+  seen: Observation;
+  submitted: number;
+  /** Holders that fell silent say nothing more: id → the attempt that they held. */
+  lost: Map<string, number>;
+}
+
+function someScript(dice: Dice, scenario: Omit<Scenario, "script">, discipline: Discipline): Step[] {
+  const play = beginReference(scenario);
+  const course: Course = {
+    ...structuredClone({ pools: scenario.pools, policies: scenario.policies }),
+    dice,
+    discipline,
+    seen: play({ advance: 0 }),
+    submitted: 0,
+    lost: new Map(),
+  };
+  return Array.from({ length: dice.int(10, 40) }, () => {
+    const action = someAction(course);
+    course.seen = play(action);
+    return { ...action, expect: expectationOf(course.seen) };
+  });
+}
+
+function someAction(course: Course): Step {
+  const { dice, seen } = course;
+  const runs = Object.keys(seen.pool).filter((id) => course.lost.get(id) !== seen.attempt[id]);
+  const run = runs.length === 0 ? undefined : dice.pick(runs);
+  const victims = runs.filter((id) => seen.status[id] === "preempting");
+  const anyone = Object.keys(seen.status);
+  const roll = dice.int(1, 100);
+  if (roll <= 50 || anyone.length === 0) return { submit: someRequest(course) };
+  if (roll <= 59) return { advance: dice.pick(MOMENTS) };
+  if (roll <= 67) return victims.length > 0 ? { stopped: dice.pick(victims) } : { advance: dice.int(1, 100) };
+  if (roll <= 71 && run !== undefined) return { finish: run };
+  if (roll <= 75 && run !== undefined) return { fail: run };
+  if (roll <= 80) return cancelSomeone(course, anyone);
+  if (roll <= 83 && run !== undefined) return { checkpointed: run };
+  if (roll <= 85 && run !== undefined) return { progress: run };
+  if (roll <= 87 && run !== undefined) return { defer: { id: run, seconds: dice.pick([10, 40, 200]) } };
+  if (roll <= 89 && run !== undefined) {
+    course.lost.set(run, seen.attempt[run]!);
+    return { lose_holder: run };
+  }
+  if (roll <= 90)
+    return { finish: dice.pick([...anyone.filter((id) => seen.status[id] === "queued"), "nobody"]) };
+  return someChange(course);
+}
+
+/** Seconds at which something often happens, and their neighbours. */
+const MOMENTS = [1, 7, 17, 29, 30, 31, 47, 60, 90, 120, 300, 450, 600, 630, 3600];
+
+const OPEN = new Set(["queued", "allocated", "preempting"]);
+
+function cancelSomeone({ dice, seen }: Course, anyone: string[]): Step {
+  const open = anyone.filter((id) => OPEN.has(seen.status[id]!));
+  return open.length > 0 ? { cancel: dice.pick(open) } : { advance: 5 };
+}
+
+function someRequest(course: Course): SubmitSpec {
+  const { dice, pools, policies, discipline } = course;
+  course.submitted += 1;
+  const policy = policies.length > 0 && dice.chance(96) ? dice.pick(policies) : undefined;
+  const pool = pools.find((other) => other.name === policy?.pool) ?? dice.pick(pools);
+  const share = policy?.reserved ?? {};
+  const bound = dice.chance(25);
+  const resources: Amounts = {};
+  for (const [key, capacity] of Object.entries(pool.capacity!)) {
+    if (key === "step_run" || !dice.chance(key === "gpu" ? 95 : 40)) continue;
+    const unit = key === "mcpu" ? 1000 : 1;
+    // Often just what the reserve covers: those who own something are the ones who take it back.
+    const most = (dice.chance(50) && share[key]) || Math.min(capacity, policy?.limit?.[key] ?? capacity);
+    resources[key] = Math.max(1, Math.min(most / unit, dice.pick([1, 1, 1, 2, 2, 3, 4, 6]))) * unit;
+  }
+  if (Object.keys(resources).length === 0) resources[dice.pick(["gpu", "mcpu"])] = dice.int(1, 3);
+  const isOwn = Object.entries(resources).every(([key, amount]) => amount <= (share[key] ?? 0));
+  return {
+    id: `r${course.submitted}`,
+    component: policy?.component ?? dice.pick(COMPONENTS),
+    resources,
+    ...(bound && (isOwn || dice.chance(15)) && { preemptible: false }),
+    ...dice.some<Omit<SubmitSpec, "id" | "component">>({
+      preemption_class: [
+        discipline === "class" ? 95 : 20,
+        () => dice.pick([0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10]),
+      ],
+      sensitive: [4, () => true],
+      checkpoint: [45, () => dice.pick(["auto", "manual"] as const)],
+      checkpoint_seconds: [discipline === "class" ? 20 : 0, () => dice.pick([60, 120, 600])],
+      walltime_seconds: [42, () => dice.pick([33, 60, 60, 122, 159, 300, 600, 601, 3600, 7200])],
+      retries: [
+        25,
+        () =>
+          dice.some<{ max: number; delay: number }>({
+            max: [80, () => dice.int(0, 2)],
+            delay: [40, () => dice.pick([17, 60, 90])],
+          }),
+      ],
+      requeue: [18, () => dice.pick(["never", "on_preemption", "on_failure"] as const)],
+      wait_timeout_seconds: [12, () => dice.pick([30, 66, 90, 300, 630])],
+    }),
+  };
+}
+
+/** Administration, mostly sensible, sometimes refused. */
+function someChange({ dice, pools, policies, seen, discipline }: Course): Step {
+  const pool = dice.pick(pools);
+  const policy = policies.length === 0 ? undefined : dice.pick(policies);
+  const force = dice.chance(40) && { force: true };
+  const key = dice.pick(Object.keys(pool.capacity!));
+  const amount = (most: number) => dice.int(0, most) * (key === "mcpu" ? 1000 : 1);
+  const ended = Object.keys(seen.status).filter((id) => !OPEN.has(seen.status[id]!));
+  const queued = Object.keys(seen.status).filter((id) => seen.status[id] === "queued");
+  const roll = dice.int(1, 100);
+  if (roll <= 25) return { update_pool: { name: pool.name, capacity: { [key]: amount(9) || 1 }, ...force } };
+  if (roll <= 33) return { update_pool: { name: pool.name, settings: someSettings(dice, discipline) } };
+  if (roll <= 60 && policy !== undefined) {
+    const change = dice.pick<Partial<PolicySpec>>([
+      { priority: dice.pick([0, 1, 3, 5, 9]) },
+      { limit: { [key]: amount(6) } },
+      { reserved: { [key]: amount(3) } },
+    ]);
+    return { update_policy: { pool: policy.pool, component: policy.component, ...change, ...force } };
+  }
+  if (roll <= 72)
+    return {
+      attach_policy: {
+        pool: pool.name,
+        component: dice.pick(COMPONENTS),
+        priority: dice.pick([1, 5]),
+        ...force,
+      },
+    };
+  if (roll <= 82 && policy !== undefined)
+    return { detach_policy: { pool: policy.pool, component: policy.component, ...force } };
+  if (roll <= 86) return { delete_pool: { name: pool.name, ...force } };
+  if (roll <= 92 && pool.groups)
+    return {
+      update_group: {
+        pool: pool.name,
+        name: dice.pick(pool.groups).name,
+        limit: { [key]: amount(6) },
+        ...force,
+      },
+    };
+  if (queued.length > 0 && dice.chance(50)) return { delete_request: { id: dice.pick(queued), ...force } };
+  return { delete_request: ended.length > 0 ? dice.pick(ended) : "nobody" };
+}
+
+/** Everything that was seen, in the form of an expectation; reasons of this step only. */
+function expectationOf({ error, reason, ...seen }: Observation): NonNullable<Step["expect"]> {
+  const reasons = Object.fromEntries(seen.preempted.map((id) => [id, reason[id]!]));
+  return { ...seen, reason: reasons, ...(error !== undefined && { error }) };
+}
