@@ -116,7 +116,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
   if (known !== undefined) {
     const before = known.record.settings;
     state.undo.set(known, "record", record);
-    if (before.maxPreemptions !== record.settings.maxPreemptions) rebuildPool(state, known);
+    if (record.closing || before.maxPreemptions !== record.settings.maxPreemptions) rebuildPool(state, known);
     else refreshPool(state, known);
     if (before.minRuntimeMs !== record.settings.minRuntimeMs) rewakeRuns(state, known);
     return;

@@ -281,8 +281,11 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   }
   for (const policy of pool.policies.values()) {
     const { record } = policy;
-    undo.set(policy, "group", record.group === null ? null : (pool.groups.get(record.group) as Group));
-    undo.set(policy, "reserved", toVector(record.reserved, keys));
+    // What is removed by force has no share and no group any more; only its last runs keep it alive (P8).
+    const isLeaving = record.closing || pool.record.closing;
+    const group = record.group === null || isLeaving ? null : (pool.groups.get(record.group) as Group);
+    undo.set(policy, "group", group);
+    undo.set(policy, "reserved", isLeaving ? zeros() : toVector(record.reserved, keys));
     undo.set(policy, "limit", limitVector(record.limit, keys));
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());

@@ -18,7 +18,7 @@ import {
   toRequestSpec,
   toUpdatePool,
 } from "../../translation/index.ts";
-import { advance, loseHolder, type Outcome, send, type World } from "./world.ts";
+import { advance, isDue, loseHolder, type Outcome, send, type World } from "./world.ts";
 
 export type Action = {
   [Name in ScenarioActionName]: { readonly name: Name; readonly argument: ScenarioArguments[Name] };
@@ -30,7 +30,15 @@ export function actionOf(step: ScenarioStep): Action {
   return { name, argument: name && step[name] } as Action;
 }
 
+/** Does what a step says, and lets everything happen that is due at the same instant, such as a grace of 0 s. */
 export function perform(world: World, action: Action): Outcome {
+  const done = act(world, action);
+  if (done.refusal !== null || !isDue(world)) return done;
+  const rest = advance(world, 0);
+  return { events: [...done.events, ...rest.events], refusal: rest.refusal };
+}
+
+function act(world: World, action: Action): Outcome {
   switch (action.name) {
     case "advance":
       return advance(world, toMs(action.argument));

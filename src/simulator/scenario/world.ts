@@ -97,7 +97,8 @@ function tick(world: World): Outcome {
   return { events: [...events, ...outcome.events], refusal: outcome.refusal };
 }
 
-function isDue(world: World): boolean {
+/** Whether something is to happen at this very instant. */
+export function isDue(world: World): boolean {
   const nextMs = nextInstantMs(world);
   return nextMs !== null && nextMs <= world.nowMs;
 }
