@@ -27,24 +27,36 @@ export function storedVersion(rows: readonly MetaRow[], ours: number): number {
 
 export function metaOf(rows: readonly MetaRow[], kind: StoreMeta["kind"]): StoreMeta {
   const value = (key: string) => rows.find((row) => row.key === key)?.value ?? "";
-  if (value("checksum") !== metaChecksum(rows)) {
-    throw new StoreError(
-      "corrupt",
-      "What the store says about itself was changed: its checksum does not match.",
-    );
-  }
-  return {
+  const meta = {
     kind,
     schemaVersion: Number(value("schema_version")),
     clusterId: value("cluster_id"),
     incarnation: value("incarnation"),
   };
+  if (value("checksum") !== metaChecksum(meta)) {
+    throw new StoreError(
+      "corrupt",
+      "What the store says about itself was changed: its checksum does not match.",
+    );
+  }
+  return meta;
 }
 
-/** To be written whenever another row of the table is. */
-export function metaChecksum(rows: readonly MetaRow[]): string {
-  const lines = rows.filter((row) => row.key !== "checksum").map((row) => `${row.key}=${row.value}`);
-  return String(crc32(lines.sort().join("\n")));
+/** To be written whenever one of these is. */
+export function metaChecksum({ schemaVersion, clusterId, incarnation }: Omit<StoreMeta, "kind">): string {
+  return String(crc32([schemaVersion, clusterId, incarnation].join(" ")));
+}
+
+/** The rows that make a store, or bring one up to date; `rows` are those that it has. */
+export function metaRowsOf(rows: readonly MetaRow[], schemaVersion: number): readonly MetaRow[] {
+  const value = (key: string) => rows.find((row) => row.key === key)?.value ?? randomUUID();
+  const [clusterId, incarnation] = [value("cluster_id"), value("incarnation")];
+  return [
+    { key: "schema_version", value: String(schemaVersion) },
+    { key: "cluster_id", value: clusterId },
+    { key: "incarnation", value: incarnation },
+    { key: "checksum", value: metaChecksum({ schemaVersion, clusterId, incarnation }) },
+  ];
 }
 
 export const createMeta = "create table if not exists @meta (key text primary key, value text not null)";
@@ -66,8 +78,6 @@ const emptyHead = {
 /** The rows without which no store is complete. */
 export function firstRows(): readonly { readonly sql: string; readonly values: readonly Value[] }[] {
   return [
-    { sql: setMeta, values: ["cluster_id", randomUUID()] },
-    { sql: setMeta, values: ["incarnation", randomUUID()] },
     {
       sql: "insert into @head values (1, 0, 0, 0, ?, 0, ?, ?, ?)",
       values: [GENESIS_HASH, GENESIS_HASH, FIRST_COMMIT_ID, headChecksum(emptyHead)],

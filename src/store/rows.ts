@@ -437,6 +437,7 @@ function trustSeal(table: SealedTable, row: { checksum: number }, what: string):
 type SealedTable = keyof typeof replaceableBy;
 
 function sealOf(table: SealedTable, row: object): number {
-  // The checksum is the last column of each of these tables.
-  return crc32(valuesOf(table, row).slice(0, -1).join("\u001f"));
+  // The checksum is the last column of each of these tables. A column that is not there is not the same as
+  // an empty one: the names of columns are bytes on the disk, too.
+  return crc32(valuesOf(table, row).slice(0, -1).map(String).join("\u001f"));
 }

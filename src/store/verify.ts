@@ -44,9 +44,9 @@ export async function verify(driver: Driver): Promise<Verification> {
     auditEntries: audit.checked,
     snapshots: snapshots.checked,
     records: records.reduce((sum, { checked }) => sum + checked, 0),
-    damage: [journal, audit, snapshots, ...records]
-      .flatMap(({ damage }) => damage)
-      .concat(await driver.integrity()),
+    damage: [journal, audit, snapshots, ...records, await verifyFiles(driver)].flatMap(
+      ({ damage }) => damage,
+    ),
   };
 }
 
@@ -159,6 +159,14 @@ async function verifyRecords<Row extends object>(
       findings.damage.push(unreadable(error, `${table}, after ${findings.checked} records`));
       return findings;
     }
+  }
+}
+
+async function verifyFiles(driver: Driver): Promise<Findings> {
+  try {
+    return { checked: 0, damage: [...(await driver.integrity())] };
+  } catch (error) {
+    return { checked: 0, damage: [unreadable(error, "file")] };
   }
 }
 

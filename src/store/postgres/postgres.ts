@@ -8,8 +8,8 @@ import {
   createMeta,
   firstRows,
   type MetaRow,
-  metaChecksum,
   metaOf,
+  metaRowsOf,
   selectMeta,
   setMeta,
   storedVersion,
@@ -251,8 +251,8 @@ async function migrate(
     for (const sql of migrations.slice(version).flat()) await run(sql);
     if (version === 0) for (const { sql, values } of firstRows()) await run(sql, values);
     if (version < migrations.length) {
-      await run(setMeta, ["schema_version", String(migrations.length)]);
-      await run(setMeta, ["checksum", metaChecksum((await run(selectMeta)).rows as MetaRow[])]);
+      const rows = metaRowsOf((await run(selectMeta)).rows as MetaRow[], migrations.length);
+      for (const { key, value } of rows) await run(setMeta, [key, value]);
     }
     const meta = metaOf((await run(selectMeta)).rows as MetaRow[], "postgres");
     await run("commit");

@@ -13,9 +13,10 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { StoreError } from "../errors.ts";
-import { type MetaRow, metaChecksum } from "../meta.ts";
+import { metaChecksum } from "../meta.ts";
+import type { Store } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
-import { loadSqlite } from "./library.ts";
+import { loadSqlite, type Sqlite } from "./library.ts";
 import { openSqliteStore, syncDirectory } from "./sqlite.ts";
 
 /** From and to are files. A server may be running on `from`; it neither waits nor notices. */
@@ -24,15 +25,8 @@ export type Copy = { readonly from: string; readonly to: string };
 export async function backupSqlite({ from, to }: Copy): Promise<void> {
   mustExist(from);
   mustNotExist(to);
-  const { DatabaseSync } = await loadSqlite();
-  await intoPlace(to, from, (partial) => {
-    const database = new DatabaseSync(from, { readOnly: true });
-    try {
-      database.prepare("vacuum into ?").run(partial); // One transaction: one moment of the store.
-    } finally {
-      database.close();
-    }
-  });
+  const sqlite = await loadSqlite();
+  await intoPlace({ from, to }, (partial) => copyDatabase(sqlite, { from, to: partial }));
 }
 
 /**
@@ -42,44 +36,55 @@ export async function backupSqlite({ from, to }: Copy): Promise<void> {
 export async function restoreSqlite({ from, to }: Copy): Promise<void> {
   mustExist(from);
   mustNotExist(to);
-  const { DatabaseSync } = await loadSqlite();
-  await intoPlace(to, from, async (partial) => {
-    copyFileSync(from, partial);
-    await mustBeIntact(partial, from);
-    const database = new DatabaseSync(partial);
+  const sqlite = await loadSqlite();
+  await intoPlace({ from, to }, async (partial) => {
+    const draft = `${to}.draft`;
     try {
-      const setMeta = database.prepare("update meta set value = ? where key = ?");
-      setMeta.run(randomUUID(), "incarnation");
-      setMeta.run(metaChecksum(database.prepare("select * from meta").all() as MetaRow[]), "checksum");
-      database.prepare("update head set epoch = epoch + ?").run(EPOCHS_PER_RESTORE);
-      database.exec("update lease set epoch = (select epoch from head), holder = null, renewals = 0");
+      copyFileSync(from, draft);
+      const { meta } = await verified(draft, from);
+      const incarnation = randomUUID();
+      const database = new sqlite.DatabaseSync(draft);
+      try {
+        database.exec(`
+          update meta set value = '${incarnation}' where key = 'incarnation';
+          update meta set value = '${metaChecksum({ ...meta, incarnation })}' where key = 'checksum';
+          update head set epoch = epoch + ${EPOCHS_PER_RESTORE};
+          update lease set epoch = (select epoch from head), holder = null, renewals = 0`);
+      } finally {
+        database.close();
+      }
+      copyDatabase(sqlite, { from: draft, to: partial });
     } finally {
-      database.close();
+      for (const suffix of ["", "-lock", "-wal", "-shm"]) rmSync(draft + suffix, { force: true });
     }
-    for (const suffix of ["-lock", "-wal", "-shm"]) rmSync(partial + suffix, { force: true });
   });
+}
+
+/** In one transaction: the copy is the store at one moment. */
+function copyDatabase({ DatabaseSync }: Sqlite, { from, to }: Copy): void {
+  const database = new DatabaseSync(from, { readOnly: true });
+  try {
+    database.exec(`vacuum into '${to.replaceAll("'", "''")}'`);
+  } finally {
+    database.close();
+  }
 }
 
 /** More restarts than happen between two backups. */
 const EPOCHS_PER_RESTORE = 1_000;
 
-async function mustBeIntact(path: string, shownPath: string): Promise<void> {
+async function verified(path: string, shownPath: string): Promise<Store> {
   const store = await openSqliteStore({ path });
   const { damage } = await store.verify().finally(() => store.close());
   const [first] = damage;
-  if (first !== undefined) {
-    throw new StoreError("corrupt", `The backup ${shownPath} is damaged: ${first.where}: ${first.what}.`, {
-      hint: "Restore another backup.",
-    });
-  }
+  if (first === undefined) return store;
+  throw new StoreError("corrupt", `The backup ${shownPath} is damaged: ${first.where}: ${first.what}.`, {
+    hint: "Restore another backup.",
+  });
 }
 
 /** Complete and on the disk before it has its name: a copy that was interrupted is never taken for one. */
-async function intoPlace(
-  to: string,
-  from: string,
-  copy: (partial: string) => void | Promise<void>,
-): Promise<void> {
+async function intoPlace({ from, to }: Copy, copy: (partial: string) => void | Promise<void>): Promise<void> {
   const partial = `${to}.partial`;
   rmSync(partial, { force: true });
   try {
@@ -91,7 +96,7 @@ async function intoPlace(
     renameSync(partial, to);
     syncDirectory(dirname(to));
   } catch (error) {
-    for (const suffix of ["", "-lock", "-wal", "-shm"]) rmSync(partial + suffix, { force: true });
+    rmSync(partial, { force: true });
     throw translateSqliteError(error, from);
   }
 }

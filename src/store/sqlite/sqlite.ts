@@ -4,22 +4,13 @@ import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statfsSync, stat
 import { dirname } from "node:path";
 import type { Driver, Statement } from "../driver.ts";
 import { StoreError } from "../errors.ts";
-import {
-  createMeta,
-  firstRows,
-  type MetaRow,
-  metaChecksum,
-  metaOf,
-  selectMeta,
-  setMeta,
-  storedVersion,
-} from "../meta.ts";
-import { type CommitRows, columns, headChecksum, type Table, type Value, valuesOf } from "../rows.ts";
-import { insertInto, migrations } from "../schema.ts";
+import type { Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
-import type { Damage, Store, StoreMeta } from "../store.ts";
+import type { Damage, Store } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
 import { type Database, loadSqlite, type PreparedStatement, type Sqlite } from "./library.ts";
+import { migrate } from "./migrate.ts";
+import { commitStatements, toSqlite } from "./statements.ts";
 import { findWalDamage } from "./wal.ts";
 
 export type SqliteOptions = { readonly path: string };
@@ -96,17 +87,6 @@ export function lockFile({ DatabaseSync }: Sqlite, path: string): Database {
     throw error;
   }
 }
-
-export const schema = migrations({
-  integer: "integer",
-  text: "text",
-  json: "text",
-  bytes: "blob",
-  tableOptions: " strict",
-  keyedTableOptions: " strict, without rowid",
-});
-
-const replacedTables = ["idempotency", "requests", "decisions", "tokens"] as const;
 
 function createSqliteDriver(
   database: Database,
@@ -189,6 +169,9 @@ function createSqliteDriver(
       bytes: async () => (path === undefined ? 0 : fileBytes(path) + fileBytes(`${path}-wal`)),
       integrity: async () => integrityOf(query<{ integrity_check: string }>("pragma integrity_check(20)")),
       close: async () => {
+        // Not left to SQLite, which does it when the last prepared statement has been collected.
+        if (failure === undefined) database.exec("pragma wal_checkpoint(truncate)");
+        prepared.clear();
         database.close();
         lock?.close();
       },
@@ -203,88 +186,6 @@ function createSqliteDriver(
 const PREPARED_STATEMENTS_MAX = 200;
 
 const WAL_BYTES_KEPT = 64 * 1024 * 1024;
-
-/** There is only one database in the file, so a table needs no prefix. */
-function toSqlite(sql: string): string {
-  return sql.replaceAll("@", "");
-}
-
-function commitStatements(rows: CommitRows): Statement[] {
-  const { previous, head } = rows;
-  const statements: Statement[] = [
-    {
-      sql: `update @head set last_seq = ?, at_ms = ?, hash = ?, audit_id = ?, audit_hash = ?, commit_id = ?,
-              checksum = ?
-            where epoch = ? and last_seq = ? and commit_id = ?`,
-      rows: [
-        [
-          ...[
-            head.seq,
-            head.atMs,
-            head.hash,
-            head.auditId,
-            head.auditHash,
-            head.commitId,
-            headChecksum(head),
-          ],
-          ...[head.epoch, previous.seq, previous.commitId],
-        ],
-      ],
-      mustTouch: true,
-    },
-  ];
-  if (rows.journal !== undefined) statements.push(insertion("journal", [rows.journal]));
-  if (rows.audit.length > 0) statements.push(insertion("audit", rows.audit));
-  for (const table of replacedTables) {
-    if (rows[table].length > 0) statements.push(insertion(table, rows[table]));
-  }
-  const deletedRequests = rows.deletedRequestIds.map((id) => [id]);
-  const deletedTokens = rows.deletedTokenIds.map((id) => [id]);
-  statements.push(
-    { sql: "delete from @requests where id = ?", rows: deletedRequests },
-    { sql: "delete from @decisions where request_id = ?", rows: deletedRequests },
-    { sql: "delete from @tokens where id = ?", rows: deletedTokens },
-  );
-  return statements;
-}
-
-const insertSql = new Map<Table, string>(
-  (Object.keys(columns) as Table[]).map((table) => {
-    const values = Object.keys(columns[table]).map(() => "?");
-    return [table, insertInto(table, `values (${values.join(", ")})`)];
-  }),
-);
-
-function insertion(table: Table, rows: readonly object[]): Statement {
-  return { sql: insertSql.get(table)!, rows: rows.map((row) => valuesOf(table, row)) };
-}
-
-/** Brings the tables up to date. The transaction is the lock. */
-function migrate(database: Database, { name, kind }: { name: string; kind: StoreMeta["kind"] }): StoreMeta {
-  const readMeta = () => database.prepare(toSqlite(selectMeta)).all() as MetaRow[];
-  database.exec("begin immediate");
-  try {
-    const tables = database.prepare("select name from sqlite_master").all() as { name: string }[];
-    if (tables.length > 0 && !tables.some((table) => table.name === "meta")) {
-      throw new StoreError("corrupt", `The file ${name} is a database, but not one of Berth.`);
-    }
-    database.exec(toSqlite(createMeta));
-    const version = storedVersion(readMeta(), schema.length);
-    for (const sql of schema.slice(version).flat()) database.exec(toSqlite(sql));
-    if (version === 0)
-      for (const { sql, values } of firstRows()) database.prepare(toSqlite(sql)).run(...values);
-    if (version < schema.length) {
-      const set = database.prepare(toSqlite(setMeta));
-      set.run("schema_version", String(schema.length));
-      set.run("checksum", metaChecksum(readMeta()));
-    }
-    database.exec("commit");
-    return metaOf(readMeta(), kind);
-  } catch (error) {
-    if (database.isTransaction) database.exec("rollback");
-    throw error;
-  }
-}
 
 function fileBytes(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
