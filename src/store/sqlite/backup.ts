@@ -7,9 +7,11 @@ import {
   copyFileSync,
   existsSync,
   fsyncSync,
+  mkdirSync,
   openSync,
   renameSync,
   rmSync,
+  statSync,
 } from "node:fs";
 import { dirname } from "node:path";
 import { StoreError } from "../errors.ts";
@@ -86,6 +88,7 @@ async function verified(path: string, shownPath: string): Promise<Store> {
 /** Complete and on the disk before it has its name: a copy that was interrupted is never taken for one. */
 async function intoPlace({ from, to }: Copy, copy: (partial: string) => void | Promise<void>): Promise<void> {
   const partial = `${to}.partial`;
+  mkdirSync(dirname(to), { recursive: true, mode: 0o700 });
   rmSync(partial, { force: true });
   try {
     await copy(partial);
@@ -106,9 +109,15 @@ function mustExist(path: string): void {
     throw new StoreError("unavailable", `There is no store at ${path}.`, { hint: "Check the path." });
 }
 
+/** A log that was left behind is part of a store: SQLite would add it to the one we put there. */
 function mustNotExist(path: string): void {
-  const existing = [path, `${path}-wal`].find((file) => existsSync(file));
-  if (existing === undefined) return;
+  const log = `${path}-wal`;
+  const existing = existsSync(path)
+    ? path
+    : (statSync(log, { throwIfNoEntry: false })?.size ?? 0) > 0
+      ? log
+      : "";
+  if (existing === "") return;
   throw new StoreError("unavailable", `The file ${existing} exists and is not overwritten.`, {
     hint: "Move it away, or choose another name.",
   });
