@@ -1,8 +1,8 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { openCheckpointChannel, parseReport, sendCheckpointReport } from "./checkpoint.ts";
 
 describe("a report", () => {
@@ -51,7 +51,7 @@ test("the socket is for its owner alone, whatever the umask", async () => {
 });
 
 test("what an earlier attempt left in the directory is not taken for an answer", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "berth-test-"));
+  const directory = temporaryDirectory();
   for (const name of ["done", "progress", "model.bin", "preempt"]) writeFileSync(join(directory, name), "");
   const { channel, paths } = await open({
     checkpointDir: directory,
@@ -100,8 +100,14 @@ test("a socket path that the system cannot take is refused in words", async () =
   await expect(open({ socketPath })).rejects.toMatchObject({ code: "socket_path_too_long" });
 });
 
-async function open(given: Partial<Parameters<typeof openCheckpointChannel>[0]> = {}) {
+function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "berth-test-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+async function open(given: Partial<Parameters<typeof openCheckpointChannel>[0]> = {}) {
+  const directory = temporaryDirectory();
   const paths = {
     preemptFile: join(directory, "preempt"),
     checkpointDir: join(directory, "checkpoint"),

@@ -9,7 +9,7 @@
 import { cgroupMembers, isFrozen, isPopulated, killCgroup, removeCgroup, setFrozen } from "./cgroups.ts";
 import {
   descendants,
-  hasEnvironmentEntry,
+  environmentValue,
   isAlive,
   isRunning,
   isSame,
@@ -45,6 +45,9 @@ export interface Enclosure {
   dispose(): void;
 }
 
+/** Names the job of a process, and before it the jobs in which that job itself was started. */
+export const MARK_VARIABLE = "BERTH_JOB";
+
 const FREEZE_ROUNDS_MAX = 200;
 const FREEZE_ROUND_MS = 10;
 
@@ -68,7 +71,11 @@ function openCgroup(directory: string): Enclosure {
     signal: (signal) => {
       for (const pid of cgroupMembers(directory)) sendSignal(pid, signal);
     },
-    kill: () => killCgroup(directory),
+    kill: () => {
+      killCgroup(directory);
+      // The kernel's sweep misses a process whose first thread has ended while others run on.
+      for (const pid of cgroupMembers(directory)) sendSignal(pid, "SIGKILL");
+    },
     freeze: () => {
       setFrozen(directory, true);
       return repeatUntil(() => isFrozen(directory));
@@ -108,7 +115,7 @@ function openSweep(plan: SweepPlan): Enclosure {
       known.has(keyOf(row)) ||
       (plan.root !== undefined && isSame(plan.root, row)) ||
       row.sessionId === sessionId ||
-      hasEnvironmentEntry(row.pid, plan.mark);
+      environmentValue(row.pid, MARK_VARIABLE)?.includes(plan.mark);
     const roots = rows.filter((row) => row.pid !== process.pid && isOurs(row));
     const members = [...roots, ...descendants(rows, new Set(roots.map((row) => row.pid)))];
     known.clear();

@@ -3,6 +3,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import type { EnclosurePlan } from "./enclosure.ts";
+import { refusal } from "./errors.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
 
 /** An HTTP call to make after the job has been ended, e.g. the release of its grant. Any server may answer. */
@@ -36,16 +37,14 @@ export function entrust(charge: Charge): void {
   charges.set(charge.id, charge);
   if (guardian === undefined) startGuardian();
   else send({ kind: "take", charge });
+  // Out of processes or memory: better no job than one that nobody would end.
+  if (guardian?.pid === undefined)
+    throw refusal("start_failed", "The guardian could not be started.", "Free some memory.");
 }
 
 /** The charge is settled: nothing is to be done for it any more. */
 export function dismiss(id: string): void {
   if (charges.delete(id)) send({ kind: "drop", id });
-}
-
-/** For tests and for `berth doctor`. */
-export function guardianPid(): number | undefined {
-  return guardian?.pid;
 }
 
 function startGuardian(): void {

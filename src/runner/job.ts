@@ -16,7 +16,7 @@ import {
 } from "./checkpoint.ts";
 import { checkCommand } from "./command.ts";
 import { chooseLevel } from "./containment.ts";
-import { type ContainmentLevel, openEnclosure } from "./enclosure.ts";
+import { type ContainmentLevel, MARK_VARIABLE, openEnclosure } from "./enclosure.ts";
 import { prepareEnding, type TreeEnd } from "./ending.ts";
 import { type Charge, dismiss, entrust, type ReleaseHook } from "./guard.ts";
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
@@ -115,7 +115,6 @@ export async function startJob(options: JobOptions): Promise<Job> {
         env: jobEnvironment(options.env, { id, ...paths }),
         cwd,
         stdio: options.stdio ?? ["inherit", "inherit", "inherit"],
-        mark: `BERTH_JOB=${id}`,
         ownSession: !hasTerminal(),
         onPlan: (plan) => {
           charge.plan = plan;
@@ -195,10 +194,10 @@ function jobEnvironment(
   env: Record<string, string>,
   job: { id: string; preemptFile: string; checkpointDir: string; socketPath: string },
 ): Record<string, string> {
-  const { BERTH_API_TOKEN: _, ...passedOn } = env;
+  const { BERTH_API_TOKEN: _, [MARK_VARIABLE]: outer, ...passedOn } = env;
   return {
     ...passedOn,
-    BERTH_JOB: job.id,
+    [MARK_VARIABLE]: outer === undefined ? job.id : `${outer}:${job.id}`,
     BERTH_PREEMPT_FILE: job.preemptFile,
     BERTH_CHECKPOINT_DIR: job.checkpointDir,
     BERTH_SOCKET: job.socketPath,

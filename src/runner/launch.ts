@@ -3,13 +3,13 @@
 import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
-import { createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
+import { cgroupMembers, createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
 import { startRefusal } from "./command.ts";
 import { namespacePrefix, parentDeathPrefix } from "./containment.ts";
-import type { ContainmentLevel, EnclosurePlan } from "./enclosure.ts";
+import { type ContainmentLevel, type EnclosurePlan, MARK_VARIABLE } from "./enclosure.ts";
 import { refusal } from "./errors.ts";
 import { onLines } from "./lines.ts";
-import { identify, listProcesses } from "./processes.ts";
+import { identify, listProcesses, sendSignal } from "./processes.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
 
 export interface Exit {
@@ -23,11 +23,10 @@ export interface LaunchOptions {
   id: string;
   level: ContainmentLevel;
   command: readonly string[];
+  /** With the id in MARK_VARIABLE, by which a sweep finds the job's processes. */
   env: Record<string, string>;
   cwd: string;
   stdio: readonly [StdioChoice, StdioChoice, StdioChoice];
-  /** An entry of `env` by which a sweep finds the job's processes. */
-  mark: string;
   ownSession: boolean;
   /** Called before the command starts, and again when more is known. */
   onPlan(plan: EnclosurePlan): void;
@@ -65,13 +64,14 @@ async function launchInCgroup(options: LaunchOptions): Promise<Launched> {
   try {
     return await launchDirectly(options, plan, (start) => insideCgroup(directory, start));
   } catch (error) {
+    for (const pid of cgroupMembers(directory)) if (pid !== process.pid) sendSignal(pid, "SIGKILL");
     removeCgroup(directory);
     throw error;
   }
 }
 
 async function launchMarked(options: LaunchOptions): Promise<Launched> {
-  const plan: EnclosurePlan = { level: "sweep", mark: options.mark, ownSession: options.ownSession };
+  const plan: EnclosurePlan = { level: "sweep", mark: options.id, ownSession: options.ownSession };
   options.onPlan(plan);
   const launched = await launchDirectly(options, plan, (start) => start());
   const root = identify(launched.pid);
@@ -127,12 +127,11 @@ async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
     throw refusal("containment_unavailable", "No PID namespace can be made here.", hint);
   }
   // Until the namespace can be named, the mark leads to whatever is in it.
-  options.onPlan({ level: "sweep", mark: options.mark, ownSession });
-  const [name = "", value = ""] = options.mark.split("=");
+  options.onPlan({ level: "sweep", mark: options.id, ownSession });
   const { child, pid, exited } = await startProcess(
     [...prefix, process.execPath, ...programArguments("init")],
     {
-      env: { ...programEnvironment(), [name]: value },
+      env: { ...programEnvironment(), [MARK_VARIABLE]: options.id },
       cwd: "/",
       stdio: initStdio(stdio),
       detached: ownSession,

@@ -47,7 +47,8 @@ export function isAlive(row: ProcessRow): boolean {
 export function readProcess(pid: number): ProcessRow | undefined {
   if (!onLinux) return listProcesses().find((row) => row.pid === pid);
   try {
-    return parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+    const row = parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+    return isAlive(row) ? row : { ...row, state: stateOfThreads(row) };
   } catch (error) {
     if (hasCode(error, "ENOENT", "ESRCH")) return undefined; // It ended meanwhile.
     throw error; // Out of file descriptors, say: that must not look like an ended process.
@@ -84,13 +85,14 @@ export function descendants(rows: readonly ProcessRow[], roots: Iterable<number>
   return found;
 }
 
-/** Whether the process was started with this entry ("NAME=value"). What we may not read is not ours. */
-export function hasEnvironmentEntry(pid: number, entry: string): boolean {
-  if (!onLinux) return false;
+/** The value of a variable that the process was started with. What we may not read is not ours. */
+export function environmentValue(pid: number, name: string): string | undefined {
+  if (!onLinux) return undefined;
   try {
-    return `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`.includes(`\0${entry}\0`);
+    const entries = readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
+    return entries.find((entry) => entry.startsWith(`${name}=`))?.slice(name.length + 1);
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM")) return false;
+    if (hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM")) return undefined;
     throw error;
   }
 }
@@ -117,6 +119,19 @@ export function parseStat(stat: string): ProcessRow {
     foregroundGroupId: Number(fields[5]),
     startTime: fields[19] ?? "",
   };
+}
+
+/** The first thread may be a zombie while others run on: the process is then alive, whatever its row says. */
+function stateOfThreads(row: ProcessRow): string {
+  const others = readdirSync(`/proc/${row.pid}/task`).filter((thread) => Number(thread) !== row.pid);
+  for (const thread of others) {
+    try {
+      return parseStat(readFileSync(`/proc/${row.pid}/task/${thread}/stat`, "latin1")).state;
+    } catch (error) {
+      if (!hasCode(error, "ENOENT", "ESRCH")) throw error;
+    }
+  }
+  return row.state;
 }
 
 function listWithPs(): ProcessRow[] {

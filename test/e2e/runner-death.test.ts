@@ -16,6 +16,7 @@ import {
   processesNaming,
   readOrEmpty,
   runWrapper,
+  start,
   temporaryDirectory,
   uniqueSeconds,
   until,
@@ -35,15 +36,20 @@ let wrapper = "";
 const releases = new Map<string, Release[]>();
 /** Answers by path: how often a release is turned away before it is taken. */
 const turnedAway = new Map<string, number>();
-const server = createServer(async (request, response) => {
+const server = createServer((request, response) => {
   const path = request.url ?? "";
   const left = turnedAway.get(path) ?? 0;
   turnedAway.set(path, left - 1);
-  const body = await readBody(request);
-  const survivors = processesNaming(path.slice(1));
-  const release = { path, authorization: request.headers.authorization, body, survivors };
-  releases.set(path, [...(releases.get(path) ?? []), release]);
-  response.writeHead(left > 0 ? 503 : 200).end();
+  void readBody(request).then((body) => {
+    const release = {
+      path,
+      authorization: request.headers.authorization,
+      body,
+      survivors: processesNaming(path.slice(1)),
+    };
+    releases.set(path, [...(releases.get(path) ?? []), release]);
+    response.writeHead(left > 0 ? 503 : 200).end();
+  });
 });
 
 beforeAll(async () => {
@@ -132,6 +138,17 @@ test("the token is neither on a command line nor in an environment", async () =>
   }
   child.kill("SIGKILL");
   await until("it is released", () => releases.get(`/${seconds}`));
+});
+
+test.each(levels)("a job within a job ends with the outer one at level %s", async (containment) => {
+  const seconds = uniqueSeconds();
+  const inner = optionsFile({ command: escapingFamily(seconds), containment }, `inner-${seconds}`);
+  const { job } = await start({ command: [process.execPath, wrapper, inner], containment });
+  await familyOf(seconds);
+  expect(await job.kill()).toEqual({ kind: "gone" });
+  await until("nothing of the inner job is left", () => processesNaming(seconds).length === 0);
+  await job.gone;
+  await job.close();
 });
 
 test("a wrapper that ends in order dismisses its guardian, and nothing is released behind its back", async () => {

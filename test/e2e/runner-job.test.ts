@@ -128,6 +128,27 @@ describe.each(levels)("a job at level %s", (containment) => {
     await finish(job);
   });
 
+  test("a process whose first thread has ended is alive, and is killed", async () => {
+    const file = join(temporaryDirectory(), "go");
+    const program = `
+import ctypes, os, sys, threading, time
+threading.Thread(target=threading.Event().wait).start()
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+ctypes.CDLL(None).pthread_exit(None)`;
+    const { job, output } = await start({ command: ["python3", "-c", program, file], containment });
+    await until("it is ready", () => output().includes("ready"));
+    const [pid = 0] = processesNaming(file);
+    writeFileSync(file, "");
+    await until("its first thread has ended", () => stateOf(pid) === "Z");
+    const identity = identify(pid);
+    expect(identity && isRunning(identity)).toBe(true);
+    expect(await job.freeze()).toBe(true);
+    expect(await job.kill()).toEqual({ kind: "gone" });
+    expect(identity && isRunning(identity)).toBe(false);
+    await finish(job);
+  });
+
   test("the identity is that of a running process until the end", async () => {
     const { job } = await start({ command: ["sleep", uniqueSeconds()], containment });
     const identity = identify(job.pid);

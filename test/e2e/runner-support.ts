@@ -2,11 +2,12 @@
 // a family of processes that does its best to escape.
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { afterAll } from "vitest";
 import { detectContainment, type Job, type JobOptions, startJob } from "../../src/runner/index.ts";
 
 export const levels = detectContainment()
@@ -101,8 +102,15 @@ export async function start(
   return { job, output: () => Buffer.concat(chunks).toString(), outputEnded };
 }
 
+const temporaryDirectories: string[] = [];
+afterAll(() => {
+  for (const directory of temporaryDirectories) rmSync(directory, { recursive: true, force: true });
+});
+
 export function temporaryDirectory(): string {
-  return mkdtempSync(join(tmpdir(), "berth-test-"));
+  const directory = mkdtempSync(join(tmpdir(), "berth-test-"));
+  temporaryDirectories.push(directory);
+  return directory;
 }
 
 /** The wrapper program as it would be installed: plain JavaScript beside the runner's own programs. */
@@ -116,12 +124,10 @@ export async function buildWrapper(): Promise<string> {
       init: source("../../src/runner/init.ts"),
     },
     outdir: directory,
-    outExtension: { ".js": ".js" },
     bundle: true,
     format: "esm",
     platform: "node",
     logLevel: "error",
-    footer: {},
   });
   return join(directory, "wrapper.js");
 }

@@ -11,6 +11,8 @@ import {
 } from "../../src/runner/index.ts";
 
 const options = JSON.parse(readFileSync(process.argv[2] ?? "", "utf8")) as JobOptions;
+// Like any wrapper, it passes on what it was started with.
+if (process.env.BERTH_JOB !== undefined) options.env.BERTH_JOB = process.env.BERTH_JOB;
 
 try {
   const job = await startJob(options);
