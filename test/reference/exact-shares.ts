@@ -96,12 +96,14 @@ function present(elements: readonly Element[], keys: readonly string[]): Map<str
 
 function setGuarantees(root: Element, main: number, keys: readonly string[], total: Amounts): void {
   const givenBy = ({ source }: Element, index: number): Fraction | undefined => {
-    const units = source.reserved?.[keys[index]!];
+    const units = reservedBy(source)?.[keys[index]!];
     return units === undefined ? undefined : part(units, total[keys[index]!]!);
   };
   // A group that reserves nothing is looked through: its members stand in its place.
   const claimants = (element: Element): Element[] =>
-    dividers(element).flatMap((child) => (child.source.reserved === undefined ? claimants(child) : [child]));
+    dividers(element).flatMap((child) =>
+      reservedBy(child.source) === undefined ? claimants(child) : [child],
+    );
 
   const infer = (owner: Element, base: Vector, isRoot: boolean): void => {
     const below = claimants(owner);
@@ -132,7 +134,7 @@ function setGuarantees(root: Element, main: number, keys: readonly string[], tot
 
   const addUp = (element: Element): Vector => {
     const sums = dividers(element).map(addUp);
-    if (element.source.reserved === undefined) {
+    if (reservedBy(element.source) === undefined) {
       element.guarantee = element.limit.map((_, index) => sumOf(sums.map((sum) => sum[index]!)));
     }
     return element.guarantee;
@@ -140,7 +142,7 @@ function setGuarantees(root: Element, main: number, keys: readonly string[], tot
   addUp(root);
   root.guarantee = root.limit;
 
-  const fit = (owner: Element): void => {
+  const shrink = (owner: Element): void => {
     const below = dividers(owner);
     for (const child of below) {
       child.guarantee = child.guarantee.map((share, index) => least(share, child.limit[index]!));
@@ -152,9 +154,20 @@ function setGuarantees(root: Element, main: number, keys: readonly string[], tot
       })
       .reduce(least, ONE);
     for (const child of below) child.guarantee = child.guarantee.map((share) => times(share, factor));
-    below.forEach(fit);
+    below.forEach(shrink);
   };
-  fit(root);
+  shrink(root);
+}
+
+/** What an element reserves; a FIFO group that does not say, what the policies in it do. */
+function reservedBy(source: SnapshotElement): Amounts | undefined {
+  if (source.reserved !== undefined || source.mode !== "fifo") return source.reserved;
+  const policies = (source.children ?? []).filter(({ type }) => type === "group");
+  const given = policies.flatMap(({ reserved }) => (reserved === undefined ? [] : [reserved]));
+  if (given.length === 0) return undefined;
+  const sum: Record<string, number> = {};
+  for (const [key, units] of given.flatMap(Object.entries)) sum[key] = (sum[key] ?? 0) + units;
+  return sum;
 }
 
 /** The members that divide a group's guarantee and share by level; nobody does in a FIFO group. */
@@ -347,6 +360,10 @@ function assign(element: Element, level: Fraction, isBelow: boolean, world: Worl
       const portion = least(ONE, left);
       left = minus(left, portion);
       owner.share = owner.share.map((share, key) => plus(share, times(portion, step[key]!)));
+    }
+    for (const policy of element.children.filter(({ source }) => source.type === "group")) {
+      const operations = flatten(policy).filter(({ source }) => source.type === "operation");
+      policy.share = policy.share.map((_, key) => sumOf(operations.map(({ share }) => share[key]!)));
     }
     return;
   }

@@ -31,11 +31,21 @@ export function randomShareTree(random: Random): ShareSnapshot {
     };
   };
 
+  const policy = (children: SnapshotElement[]): SnapshotElement => ({
+    name: `policy-${names++}`,
+    type: "group",
+    ...(chance(50) && { reserved: amounts(60, (key) => Math.ceil(total[key]! * 0.2)) }),
+    ...(chance(30) && { limit: amounts(60, (key) => total[key]!) }),
+    children,
+  });
+
   const group = (depth: number): SnapshotElement => {
     const isFifo = chance(25);
-    const children = Array.from({ length: random.int(0, 4) }, () =>
+    const members = Array.from({ length: random.int(0, 4) }, () =>
       depth > 0 && !isFifo && chance(60) ? group(depth - 1) : operation(),
     );
+    // The operations of a FIFO group may stand below policies, whose own terms do not count there.
+    const children = isFifo && chance(30) ? [policy(members), policy([operation()])] : members;
     const reserved = amounts(40, (key) => Math.ceil(total[key]! * 0.4));
     return {
       name: `group-${names++}`,

@@ -18,7 +18,6 @@ export interface Curve {
   readonly isComplete: boolean;
 }
 
-const LEVEL = 0;
 const POSITION = 1;
 const WAITING = 2;
 const VALUE = 3;

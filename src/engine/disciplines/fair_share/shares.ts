@@ -112,7 +112,7 @@ function buildTree(element: ShareElement, pool: Pool): Node {
     claimants,
     line,
     weight: element.weight ?? 1,
-    reserved: element.reserved?.map((units, key) => fraction(units, pool.total[key]!)),
+    reserved: reservedOf(element)?.map((units, key) => fraction(units, pool.total[key]!)),
     limit: limitOf(element, pool),
     hasGangs: line?.some(({ operation }) => operation.isGang) ?? claimants.some(({ hasGangs }) => hasGangs),
     parent: undefined,
@@ -122,6 +122,19 @@ function buildTree(element: ShareElement, pool: Pool): Node {
   };
   for (const claimant of claimants) claimant.parent = node;
   return node;
+}
+
+/** A FIFO group promises the sum of what its policies do, like any other, but they do not divide it. */
+function reservedOf(element: ShareElement): readonly (number | undefined)[] | undefined {
+  if (element.reserved !== undefined || element.kind === "operation" || element.mode !== "fifo") {
+    return element.reserved;
+  }
+  let sum: (number | undefined)[] | undefined;
+  for (const { kind, reserved } of element.members) {
+    if (kind === "operation" || reserved === undefined) continue;
+    sum = reserved.map((units, key) => (units === undefined ? sum?.[key] : (sum?.[key] ?? 0) + units));
+  }
+  return sum;
 }
 
 function limitOf({ limit }: ShareElement, { total, everything }: Pool): readonly number[] {

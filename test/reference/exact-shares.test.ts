@@ -1,0 +1,107 @@
+// Random trees: the engine's shares against exact fractions, and what must hold for every tree.
+
+import { describe, expect, test } from "vitest";
+import { computeFairShares, type ElementShare } from "../../src/engine/disciplines/fair_share/shares.ts";
+import { exactShares } from "./exact-shares.ts";
+import { type Random, randomShareTree } from "./random-shares.ts";
+import { type ShareSnapshot, type SnapshotElement, toShareInput } from "./share-snapshot.ts";
+
+const TOLERANCE = 1e-9;
+const seeds = (count: number): number[] => Array.from({ length: count }, (_, seed) => seed + 1);
+
+describe("shares of random trees", () => {
+  test.each(seeds(150))("seed %i: agree with exact fractions", (seed) => {
+    const snapshot = randomShareTree(seededRandom(seed));
+    const exact = exactShares(snapshot);
+    for (const [name, { fairShare }] of sharesByName(snapshot)) {
+      const want = [...exact.get(name)!.values()];
+      expect(distance(fairShare, want), `${name}: ${fairShare} instead of ${want}`).toBeLessThan(TOLERANCE);
+    }
+  });
+
+  test.each(seeds(300))("seed %i: keep to demand, limits and guarantees", (seed) => {
+    const snapshot = randomShareTree(seededRandom(seed));
+    expect(violations(snapshot)).toEqual([]);
+  });
+
+  test.each(seeds(50))("seed %i: do not depend on names", (seed) => {
+    const snapshot = randomShareTree(seededRandom(seed));
+    const renamed = { ...snapshot, tree: renamedTree(snapshot.tree) };
+    const shares = (tree: ShareSnapshot) => [...sharesByName(tree).values()].map((share) => share.fairShare);
+    expect(shares(renamed)).toEqual(shares(snapshot));
+  });
+
+  test.each(seeds(50))("seed %i: are numbers even if the pool is empty", (seed) => {
+    const { total, ...snapshot } = randomShareTree(seededRandom(seed));
+    const nothing = Object.fromEntries(Object.keys(total).map((key) => [key, 0]));
+    for (const { fairShare } of sharesByName({ ...snapshot, total: nothing }).values()) {
+      expect(fairShare.every((share) => share === 0)).toBe(true);
+    }
+  });
+});
+
+function sharesByName(snapshot: ShareSnapshot): Map<string, ElementShare> {
+  const { shares } = computeFairShares(toShareInput(snapshot));
+  return new Map([...shares].map(([{ name }, share]) => [name, share]));
+}
+
+function distance(a: readonly number[], b: readonly number[]): number {
+  return Math.max(...a.map((value, index) => Math.abs(value - b[index]!)));
+}
+
+/** Sentences about what does not hold. */
+function violations(snapshot: ShareSnapshot): string[] {
+  const shares = sharesByName(snapshot);
+  const found: string[] = [];
+  const walk = (element: SnapshotElement, isInLine: boolean): number[] => {
+    const { fairShare, guarantee } = shares.get(element.name)!;
+    const children = element.children ?? [];
+    const isLine = element.mode === "fifo";
+    const demands = children.map((child) => walk(child, isInLine || isLine));
+    const demand = Object.entries(snapshot.total).map(([key, total], index) =>
+      element.type === "operation"
+        ? (element.demand?.[key] ?? 0) / total
+        : demands.reduce((sum, below) => sum + below[index]!, 0),
+    );
+    Object.entries(snapshot.total).forEach(([key, total], index) => {
+      const share = fairShare[index]!;
+      const say = (what: string): number => found.push(`${element.name} ${key}: ${what}`);
+      if (!(share >= 0)) say(`${share} is no share`);
+      if (share > demand[index]! + TOLERANCE) say(`${share} is more than the demand of ${demand[index]}`);
+      const limit = (element.limit?.[key] ?? total) / total;
+      // A policy in a line bounds grants only (9.11).
+      if (share > limit + TOLERANCE && !(isInLine && element.type === "group"))
+        say(`${share} > limit ${limit}`);
+      const below = children.reduce((sum, { name }) => sum + shares.get(name)!.fairShare[index]!, 0);
+      if (children.length > 0 && below > share + TOLERANCE) say(`members have ${below} of ${share}`);
+      const promised = children.reduce((sum, { name }) => sum + shares.get(name)!.guarantee[index]!, 0);
+      if (!isLine && promised > guarantee[index]! + TOLERANCE)
+        say(`${promised} promised of ${guarantee[index]}`);
+    });
+    // An operation that wants no more than its guarantee on any key has all of it, if no limit is in the way.
+    const wantsLess = demand.every((wanted, index) => wanted <= guarantee[index]!);
+    if (element.type === "operation" && wantsLess && distance(fairShare, demand) > TOLERANCE) {
+      found.push(`${element.name} has ${fairShare} of the guaranteed ${demand}`);
+    }
+    return demand;
+  };
+  walk(snapshot.tree, false);
+  return found;
+}
+
+function renamedTree(element: SnapshotElement): SnapshotElement {
+  const name = [...element.name].reverse().join("");
+  return { ...element, name, ...(element.children && { children: element.children.map(renamedTree) }) };
+}
+
+function seededRandom(seed: number): Random {
+  let state = seed;
+  return {
+    int(min, max) {
+      state = (state + 0x6d2b79f5) | 0;
+      let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+      mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+      return min + Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * (max - min + 1));
+    },
+  };
+}
