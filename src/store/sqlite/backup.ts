@@ -16,7 +16,7 @@ import {
 import { dirname } from "node:path";
 import { StoreError } from "../errors.ts";
 import { metaChecksum } from "../meta.ts";
-import type { Store } from "../store.ts";
+import type { StoreMeta } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
 import { loadSqlite, type Sqlite } from "./library.ts";
 import { openSqliteStore, syncDirectory } from "./sqlite.ts";
@@ -43,7 +43,7 @@ export async function restoreSqlite({ from, to }: Copy): Promise<void> {
     const draft = `${to}.draft`;
     try {
       copyFileSync(from, draft);
-      const { meta } = await verified(draft, from);
+      const meta = await verified(draft, from);
       const incarnation = randomUUID();
       const database = new sqlite.DatabaseSync(draft);
       try {
@@ -75,14 +75,18 @@ function copyDatabase({ DatabaseSync }: Sqlite, { from, to }: Copy): void {
 /** More restarts than happen between two backups. */
 const EPOCHS_PER_RESTORE = 1_000;
 
-async function verified(path: string, shownPath: string): Promise<Store> {
+async function verified(path: string, shownPath: string): Promise<StoreMeta> {
   const store = await openSqliteStore({ path });
-  const { damage } = await store.verify().finally(() => store.close());
-  const [first] = damage;
-  if (first === undefined) return store;
-  throw new StoreError("corrupt", `The backup ${shownPath} is damaged: ${first.where}: ${first.what}.`, {
-    hint: "Restore another backup.",
-  });
+  try {
+    const { damage } = await store.verify();
+    const [first] = damage;
+    if (first === undefined) return store.meta;
+    throw new StoreError("corrupt", `The backup ${shownPath} is damaged: ${first.where}: ${first.what}.`, {
+      hint: "Restore another backup.",
+    });
+  } finally {
+    await store.close();
+  }
 }
 
 /** Complete and on the disk before it has its name: a copy that was interrupted is never taken for one. */

@@ -154,7 +154,8 @@ function createSqliteDriver(
 
   try {
     database.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma busy_timeout = 5000;
-      pragma journal_size_limit = ${WAL_BYTES_KEPT}; pragma wal_checkpoint(truncate)`);
+      pragma journal_size_limit = ${WAL_BYTES_KEPT}`);
+    emptyLog(database);
     const meta = guarded(() => migrate(database, { name, kind: path === undefined ? "memory" : "sqlite" }));
     return {
       meta,
@@ -169,8 +170,7 @@ function createSqliteDriver(
       bytes: async () => (path === undefined ? 0 : fileBytes(path) + fileBytes(`${path}-wal`)),
       integrity: async () => integrityOf(query<{ integrity_check: string }>("pragma integrity_check(20)")),
       close: async () => {
-        // Not left to SQLite, which does it when the last prepared statement has been collected.
-        if (failure === undefined) database.exec("pragma wal_checkpoint(truncate)");
+        if (failure === undefined) emptyLog(database);
         prepared.clear();
         database.close();
         lock?.close();
@@ -179,6 +179,18 @@ function createSqliteDriver(
   } catch (error) {
     database.close();
     throw error;
+  }
+}
+
+/**
+ * Moves the log into the file. At the start, so that what an interrupted write has left there is gone; at
+ * the end, because SQLite itself does it only when the last prepared statement has been collected.
+ */
+function emptyLog(database: Database): void {
+  try {
+    database.exec("pragma wal_checkpoint(truncate)");
+  } catch {
+    // A disk that is full, for example: the log stays, and is as good as the file.
   }
 }
 
