@@ -29,8 +29,8 @@ interface Element {
   readonly limit: Vector;
   guarantee: Vector;
   share: Vector;
-  /** How far the water inside had risen when the element was last asked, and at which level. */
-  resume: { level: Fraction; inside: Fraction };
+  /** How far the water inside had risen when the element was last asked, what its members said, and at which level. */
+  resume: { level: Fraction; inside: Fraction; answers: readonly Answer[] | undefined };
 }
 
 /** What an element holds at a level, and how that goes on; `good` is undefined if for ever. */
@@ -71,7 +71,7 @@ function build(source: SnapshotElement, snapshot: ShareSnapshot): Element {
     limit,
     guarantee: zero,
     share: zero,
-    resume: { level: ZERO, inside: ZERO },
+    resume: { level: ZERO, inside: ZERO, answers: undefined },
   };
 }
 
@@ -213,10 +213,14 @@ function answerAt(element: Element, level: Fraction, world: World): Answer {
 }
 
 function answerOfGroup(element: Element, level: Fraction, bound: Vector, rise: Vector, world: World): Answer {
-  let inside = isLess(level, element.resume.level) ? ZERO : element.resume.inside;
+  const isHigher = !isLess(level, element.resume.level);
+  let inside = isHigher ? element.resume.inside : ZERO;
+  let known = isHigher ? element.resume.answers : undefined;
   let before: Vector = bound.map(() => ZERO);
   for (;;) {
-    const answers = element.children.map((child) => answerAt(child, times(child.weight, inside), world));
+    const answers: readonly Answer[] =
+      known ?? element.children.map((child) => answerAt(child, times(child.weight, inside), world));
+    known = undefined;
     const value = bound.map((_, key) => sumOf(answers.map((answer) => answer.value[key]!)));
     if (value.some((share, key) => isLess(bound[key]!, share))) {
       // The sum has jumped past what fits: what was just below counts until the whole jump fits (9.11).
@@ -224,7 +228,7 @@ function answerOfGroup(element: Element, level: Fraction, bound: Vector, rise: V
       const needed = value.map((share, key) => minus(share, element.guarantee[key]!)).reduce(greatest);
       return restingAnswer(before, inside, never ? undefined : minus(needed, level), true);
     }
-    element.resume = { level, inside };
+    element.resume = { level, inside, answers };
     const step = bound.map((_, key) =>
       sumOf(answers.map((answer, index) => times(answer.growth[key]!, element.children[index]!.weight))),
     );
