@@ -1,277 +1,554 @@
-// The leader: the only code that changes the state of a running cluster.
+// The leader loop: the only code that changes the state of a running cluster.
 //
 // It takes all waiting commands as one batch, decides them in order, commits their events in one
 // transaction, and only then answers the callers and tells the watchers.
+//
+// Invariants
+//   1. One batch at a time: nothing waits between the first `decide` and the commit.
+//   2. Nobody outside sees an event before it is durable: while a commit is in flight, memory is ahead of the
+//      disk, and whoever wants to read waits for it.
+//   3. After a failed commit memory is thrown away: it is loaded anew from the store, or the process ends.
+//   4. Time given to the engine never runs backwards.
 
-import type { Command, Decision, EngineState, Event, Refusal, RequestId } from "../engine/index.ts";
-import type { AuditEntry, Json, Retention, Store, TokenRecord } from "../store/index.ts";
+import { hostname } from "node:os";
+import { nextWakeMs, preview, type RequestId, requestIds } from "../engine/index.ts";
+import { type AuditEntry, type Head, isStoreError } from "../store/index.ts";
+import {
+  type Batch,
+  commitOf,
+  decideCall,
+  decideOwn,
+  isEmpty,
+  isEnded,
+  keyOf,
+  LEADER,
+  type Lookups,
+  openBatch,
+  type Surroundings,
+} from "./batch.ts";
+import { clusterTime, systemClock } from "./clock.ts";
+import {
+  type Answer,
+  type Call,
+  type CommittedEvent,
+  type Leader,
+  LeaderError,
+  type LeaderErrorCode,
+  type LeaderOptions,
+  type LeaderSettings,
+  type LeaderStatus,
+  type Log,
+  type View,
+} from "./interface.ts";
+import { createLeases } from "./leases.ts";
+import { touchedBy } from "./projections.ts";
+import { encodeSnapshot, fromStored, recover } from "./recovery.ts";
+import { leaseOf, renewalOf } from "./renewals.ts";
+import { grantSecretOf } from "./secret.ts";
+import { createEventStream } from "./stream.ts";
 
-export interface Leader {
-  /**
-   * Decides, commits, then answers: an answer is on disk. Rejects with a `LeaderError` when the store fails or
-   * the leader cannot take the command; the same call with the same idempotency key then tells what happened.
-   */
-  perform(command: LeaderCommand, context: CallContext): Promise<Answer>;
-  /** Many at once, in one batch where it fits; each stands for itself. */
-  performMany(calls: readonly Call[]): Promise<readonly Answer[]>;
-  /** What would happen (P10); nothing is kept. */
-  preview(command: Command): Promise<Decision>;
+const DAY_MS = 24 * 3_600_000;
 
-  /** Looks at the committed state, never at what a batch in flight has changed. `look` must not wait or write. */
-  read<T>(look: (view: View) => T): Promise<T>;
+export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
+  holder: `${hostname()}:${process.pid}`,
+  retention: {
+    journalMs: 30 * DAY_MS,
+    endedRequestsMs: 90 * DAY_MS,
+    idempotencyMs: DAY_MS,
+    auditMs: 365 * DAY_MS,
+  },
+  endedInMemoryMs: 30_000,
+  snapshotEveryEvents: 50_000,
+  snapshotEveryMs: 10 * 60_000,
+  pruneEveryMs: 3_600_000,
+  batchCommandsMax: 1_000,
+  waitingCommandsMax: 20_000,
+};
 
-  /** A sign of life of a holder (its token), or of the client that waits for an attended request (null). */
-  renew(requestId: RequestId, token: number | null): Promise<Renewal>;
+/** The loop turns at least this often, and so it notices when it did not. */
+const TURN_MS_MAX = 5_000;
+/** Frozen, starved or without a store for this long: the silence of the holders may have been our deafness. */
+const ABSENCE_MS = 15_000;
+/** After an engine error in a timer the same timer is not tried again at once. */
+const TICK_RETRY_MS = 60_000;
+const FORGET_EVERY_MS = 5_000;
+const PROBE_MS = 1_000;
+const WAITING_AUDIT_MAX = 10_000;
 
-  /** A denial, or something else worth remembering: goes to the audit log with the next commit, soon. */
-  audit(entry: AuditEntry): void;
+const silentLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
-  /** Called after every commit that brought events, in order. Returns the way to stop. */
-  onCommit(listener: (batch: CommittedBatch) => void): () => void;
-  /**
-   * The committed events from `fromSeq` on, for as long as somebody asks; never a gap, never one twice. Slow
-   * readers are served from the store. Ends when the signal is aborted or the leader closes.
-   */
-  events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
-
-  /** Of the last committed event. */
-  seq(): number;
-  /** The time of the cluster: never runs backwards, and wall-clock jumps do nothing to it. */
-  nowMs(): number;
-  status(): LeaderStatus;
-  /** For signing the grant tokens that holders see, hexadecimal; made once per store. */
-  readonly grantSecret: string;
-  /** Finishes the batch in flight, refuses what waits, saves a snapshot. Leaves the store open. */
-  close(): Promise<void>;
+interface WaitingCall extends Call {
+  answer(answer: Answer): void;
+  fail(error: LeaderError): void;
 }
 
-/** What the engine decides, and the changes that only the store needs to know. */
-export type LeaderCommand =
-  | Command
-  /** Made, changed or (with `revokedAtMs`) revoked. */
-  | { readonly kind: "putToken"; readonly token: TokenRecord }
-  | { readonly kind: "deleteToken"; readonly tokenId: string };
+/** Takes over, loads the state, and leads. Rejects when the store cannot be read or taken over. */
+export async function startLeader(options: LeaderOptions): Promise<Leader> {
+  const { store, clock = systemClock, log = silentLog, observer = {}, onFatal } = options;
+  const settings = { ...DEFAULT_LEADER_SETTINGS, ...options.settings };
 
-export interface Call {
-  readonly command: LeaderCommand;
-  readonly context: CallContext;
-}
+  const beganMs = clock.monotonicMs();
+  let head: Head = await store.takeOver({ holder: settings.holder });
+  const nowMs = clusterTime(clock, head.atMs);
+  const startedAtMs = nowMs();
+  const grantSecret = await grantSecretOf(store, head, startedAtMs);
+  const { memory: firstMemory, snapshotSeq: firstSnapshotSeq, replayedEvents } = await recover(store, head);
+  const recovery = { events: replayedEvents, ms: clock.monotonicMs() - beganMs };
 
-export interface CallContext {
-  /** Who asks, for the audit log: name or id of the token. */
-  readonly actor: string;
-  readonly idempotency?: { readonly scope: string; readonly key: string; readonly bodyHash: string };
-  /** Absent: made from the command. `false`: nothing is recorded. */
-  readonly audit?: { readonly action: string; readonly target: string; readonly detail?: Json } | false;
-  /** Looked at right before the decision, such as an If-Match: what it returns is the answer. */
-  readonly precondition?: (view: View) => LeaderRefusal | undefined;
-  /**
-   * Makes the body of the answer from the state right after the decision. Kept with the idempotency key, so
-   * that the same call gets the same answer. Only called for what was accepted; must not throw.
-   */
-  readonly present?: (view: View, events: readonly Event[]) => Json;
-}
+  let memory = firstMemory;
+  let condition: LeaderStatus["condition"] = "leading";
+  let trouble: { readonly code: LeaderErrorCode; readonly message: string } | null = null;
+  /** Memory holds what the disk does not have yet (invariant 2). */
+  let isAhead = false;
+  let isTurning = false;
+  let isTurnPlanned = false;
+  let isClosing = false;
+  let cancelTimer = () => {};
+  let lastTurnMs = startedAtMs;
+  let tickNotBeforeMs = 0;
+  let forgetNotBeforeMs = 0;
+  let commits = 0;
+  let engineErrors = 0;
+  let snapshotSeq = firstSnapshotSeq;
+  let snapshotAtMs = startedAtMs;
+  let prunedAtMs = startedAtMs;
+  /** What goes on beside the loop: a snapshot or a pruning, one at a time. */
+  let chore: Promise<void> | null = null;
 
-export type Answer =
-  | {
-      readonly outcome: "accepted";
-      /** What `present` made of it. */
-      readonly body: Json;
-      /** Of the last event of this command: whoever passes it on reads its own writes. */
-      readonly seq: number;
-      readonly atMs: number;
-      /** Empty for an answer that is given again. */
-      readonly events: readonly Event[];
-      /** The first answer to the same idempotency key. */
-      readonly replayed: boolean;
-    }
-  | { readonly outcome: "refused"; readonly refusal: LeaderRefusal; readonly replayed: boolean };
+  const waiting: WaitingCall[] = [];
+  let deciding: readonly WaitingCall[] = [];
+  const waitingAudit: AuditEntry[] = [];
+  const waitingReads: (() => void)[] = [];
+  const turnEnded: (() => void)[] = [];
+  const stream = createEventStream(store, log, head.seq);
+  const leases = createLeases(nowMs);
+  const around: Surroundings = {
+    get memory() {
+      return memory;
+    },
+    view,
+    log,
+    observer,
+    measureMs: () => clock.monotonicMs(),
+  };
 
-/** Codes of the engine, of the leader (`idempotency_conflict`), and of whoever gives a precondition. */
-export interface LeaderRefusal {
-  readonly code: Refusal["code"] | "idempotency_conflict" | "precondition_failed" | "forbidden";
-  readonly message: string;
-  readonly hint: string;
-}
+  restartLeases();
+  log.info({ epoch: head.epoch, seq: head.seq, ...recovery }, "leading");
+  planTimer();
 
-/** The committed state and what the leader keeps beside it. Valid only while `look` runs. */
-export interface View {
-  readonly state: EngineState;
-  readonly nowMs: number;
-  /** The state reflects the events up to this one. */
-  readonly seq: number;
-  /** The small number that people type; undefined for requests that are not in memory (see `store.getRequest`). */
-  numberOf(requestId: RequestId): number | undefined;
-  /** By small number, among the requests in memory. */
-  idOf(number: number): RequestId | undefined;
-  /** Attempts that have ended, oldest first. */
-  attemptsOf(requestId: RequestId): readonly EndedAttempt[];
-  /** When the holder (or the waiting client of an attended request) must have been heard of again. */
-  leaseExpiresAtMs(requestId: RequestId): number | undefined;
-}
+  // --- the loop ------------------------------------------------------------------------------------------
 
-/** `body` of a `RequestRecord`: the projection of a request, and all that is left of it when it has ended. */
-export interface RequestBody {
-  readonly number: number;
-  readonly spec: import("../engine/index.ts").RequestSpec;
-  readonly progress: Readonly<import("../engine/index.ts").RequestProgress>;
-  readonly attempts: readonly EndedAttempt[];
-}
-
-export interface EndedAttempt {
-  readonly attempt: number;
-  readonly pool: string | null;
-  readonly token: number;
-  readonly startedAtMs: number;
-  readonly endedAtMs: number;
-  readonly outcome: import("../engine/index.ts").AttemptOutcome;
-  readonly preemptedFor: RequestId | null;
-  readonly reason: import("../engine/index.ts").PreemptionReason | null;
-}
-
-/** `body` of a `DecisionRecord`, for the waiter and for each victim. */
-export interface DecisionBody {
-  readonly rules: number;
-  readonly role: "waiter" | "victim";
-  readonly decision: Extract<Event, { kind: "preemptionDecided" }>;
-}
-
-export interface CommittedEvent {
-  readonly seq: number;
-  readonly atMs: number;
-  readonly event: Event;
-}
-
-export interface CommittedBatch {
-  readonly events: readonly CommittedEvent[];
-  /** Every request that one of the events is about. */
-  readonly requestIds: ReadonlySet<RequestId>;
-}
-
-export type StreamMessage =
-  | { readonly kind: "events"; readonly events: readonly CommittedEvent[] }
-  /** History before this event is gone: read the state anew; the stream goes on after `seq`. */
-  | { readonly kind: "reset"; readonly seq: number };
-
-export type Renewal =
-  | {
-      readonly standing: "holding";
-      readonly instruction: Instruction;
-      readonly expiresAtMs: number;
-      readonly leaseMs: number;
-      readonly renewAfterMs: number;
-    }
-  /** An attended request that waits still; or it was granted just now, and the token tells. */
-  | {
-      readonly standing: "waiting";
-      readonly expiresAtMs: number;
-      readonly leaseMs: number;
-      readonly renewAfterMs: number;
-    }
-  /** The grant is over, or the request has ended: whoever asks must stop (L1). */
-  | { readonly standing: "stale" }
-  | { readonly standing: "unknown" };
-
-export type Instruction =
-  | { readonly do: "carry_on" }
-  | {
-      readonly do: "checkpoint";
-      readonly deadlineMs: number;
-      readonly stop: import("../engine/index.ts").Stop;
-    }
-  /** SIGTERM, and SIGKILL at the deadline; in phase `kill` at once. */
-  | { readonly do: "stop"; readonly deadlineMs: number; readonly stop: import("../engine/index.ts").Stop };
-
-export interface LeaderStatus {
-  /** `read_only`: the store cannot take anything now (see `trouble`); `stopped`: closed, or ended by a fatal error. */
-  readonly condition: "leading" | "read_only" | "stopped";
-  readonly trouble: string | null;
-  readonly epoch: number;
-  readonly seq: number;
-  readonly startedAtMs: number;
-  readonly waitingCommands: number;
-  readonly holders: number;
-  readonly engineErrors: number;
-  readonly snapshotSeq: number;
-  readonly recovery: { readonly events: number; readonly ms: number };
-  readonly commits: number;
-  /** Pools in which nothing expires, since too many holders fell silent at once (L3). */
-  readonly brakes: readonly {
-    readonly pool: string;
-    readonly silent: number;
-    readonly holders: number;
-    readonly untilMs: number;
-  }[];
-}
-
-export type LeaderErrorCode =
-  /** Nothing was written; works again when there is room. */
-  | "disk_full"
-  /** The store failed: nobody knows whether the command took effect, until it is sent again with its key. */
-  | "unavailable"
-  /** Too much waits already; nothing was done. */
-  | "overloaded"
-  /** The leader has stopped, or is about to. */
-  | "stopped";
-
-export class LeaderError extends Error {
-  readonly code: LeaderErrorCode;
-  constructor(code: LeaderErrorCode, message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = "LeaderError";
-    this.code = code;
+  function planTurn(): void {
+    if (isTurning || isTurnPlanned || condition !== "leading") return;
+    isTurnPlanned = true;
+    // Not at once, so that all calls that have arrived by now share one commit.
+    clock.soon(() => {
+      isTurnPlanned = false;
+      if (condition === "leading") void turn();
+    });
   }
-}
 
-/** Time as the leader needs it; tests bring their own. */
-export interface Clock {
-  /** Never runs backwards. */
-  monotonicMs(): number;
-  /** Only looked at once, at the start. */
-  wallMs(): number;
-  /** Returns the way to call it off. */
-  after(delayMs: number, run: () => void): () => void;
-  /** After everything that is ready now has had its turn. */
-  soon(run: () => void): void;
-}
+  async function turn(): Promise<void> {
+    isTurning = true;
+    cancelTimer();
+    try {
+      await runBatch();
+    } catch (error) {
+      die(error);
+    }
+    isTurning = false;
+    for (const proceed of turnEnded.splice(0)) proceed();
+    if (condition !== "leading") return;
+    doChores();
+    if (waiting.length > 0 || waitingAudit.length > 0) planTurn();
+    else planTimer();
+  }
 
-/** The part of pino that is used. */
-export interface Log {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
+  function planTimer(): void {
+    cancelTimer();
+    const { state } = memory;
+    const oldestEnded = state.ended.values().next().value;
+    const endedAtMs = oldestEnded?.progress.endedAtMs ?? Number.POSITIVE_INFINITY;
+    const dueMs = Math.min(
+      Math.max(nextWakeMs(state) ?? Number.POSITIVE_INFINITY, tickNotBeforeMs),
+      leases.nextCheckMs() ?? Number.POSITIVE_INFINITY,
+      Math.max(endedAtMs + settings.endedInMemoryMs, forgetNotBeforeMs),
+    );
+    // A moment that has passed already gets a little time, lest a mistake should turn the loop without end.
+    const delayMs = Math.min(Math.max(dueMs - nowMs(), 1), TURN_MS_MAX);
+    cancelTimer = clock.after(delayMs, planTurn);
+  }
 
-export interface LeaderSettings {
-  /** Names this process where leadership is recorded. */
-  readonly holder: string;
-  readonly retention: Retention;
-  /** Ended requests leave the memory after this time; the store keeps them. */
-  readonly endedInMemoryMs: number;
-  readonly snapshotEveryEvents: number;
-  readonly snapshotEveryMs: number;
-  readonly pruneEveryMs: number;
-  readonly batchCommandsMax: number;
-  readonly waitingCommandsMax: number;
-}
+  async function runBatch(): Promise<void> {
+    const calls = waiting.splice(0, settings.batchCommandsMax);
+    deciding = calls;
+    let lookups: Lookups;
+    try {
+      lookups = await lookUp(calls);
+    } catch (error) {
+      return survive(error);
+    }
 
-/** Told how long things took, for the metrics. */
-export interface Observer {
-  decided?(commandKind: string, ms: number): void;
-  committed?(commit: { readonly ms: number; readonly commands: number; readonly events: number }): void;
-}
+    const batch = openBatch(nowMs());
+    if (batch.nowMs - lastTurnMs > ABSENCE_MS) leases.amnesty();
+    lastTurnMs = batch.nowMs;
+    batch.audit.push(...waitingAudit.splice(0));
+    decideTime(batch);
+    const answers = calls.map((call) => decideCall(batch, around, lookups, call));
+    decideLosses(batch); // Last, because whoever has just called is not lost.
+    engineErrors += batch.engineErrors;
 
-export interface LeaderOptions {
-  readonly store: Store;
-  readonly clock?: Clock;
-  readonly log?: Log;
-  readonly settings?: Partial<LeaderSettings>;
-  readonly observer?: Observer;
-  /** Memory can no longer be trusted, or somebody else leads: the process must end. */
-  readonly onFatal: (error: unknown) => void;
-}
+    if (!isEmpty(batch)) {
+      const hasCommitted = await commit(batch, calls);
+      if (!hasCommitted) return;
+    }
+    const hasNewTerms = batch.events.some(({ event }) => event.kind === "poolSet");
+    for (const id of hasNewTerms ? requestIds(memory.state) : batch.touched) {
+      leases.keep(id, leaseOf(memory.state, id));
+    }
+    for (const [index, call] of calls.entries()) {
+      noteSignOfLife(call);
+      call.answer(answers[index] as Answer);
+    }
+    deciding = [];
+    if (batch.events.length > 0) stream.publish({ events: batch.events, requestIds: batch.touched });
+    serveReads();
+  }
 
-/** Takes over, loads the state, and leads. */
-export async function startLeader(_options: LeaderOptions): Promise<Leader> {
-  throw new Error("not implemented yet");
+  /** False if nothing was written: memory is as the store has it, and the calls were told. */
+  async function commit(batch: Batch, calls: readonly WaitingCall[]): Promise<boolean> {
+    const beganMs = clock.monotonicMs();
+    isAhead = true;
+    try {
+      head = await store.commit(commitOf(batch, memory, { epoch: head.epoch, expectedSeq: head.seq }));
+    } catch (error) {
+      await survive(error);
+      return false;
+    }
+    isAhead = false;
+    commits++;
+    const ms = clock.monotonicMs() - beganMs;
+    observer.committed?.({ ms, commands: calls.length, events: batch.events.length });
+    return true;
+  }
+
+  /** What must be known from the store before anything is decided. */
+  async function lookUp(calls: readonly Call[]): Promise<Lookups> {
+    const keys = calls.flatMap(({ context }) => context.idempotency ?? []);
+    const found = keys.length === 0 ? [] : await store.findAnswers(keys);
+    const answers = new Map(found.flatMap((record) => (record ? [[keyOf(record), record]] : [])));
+
+    const records: Map<string, Awaited<ReturnType<typeof store.getRequest>> & {}> = new Map();
+    for (const { command } of calls) {
+      if (command.kind !== "deleteRequest" || memory.numbers.has(command.requestId)) continue;
+      const record = await store.getRequest(command.requestId);
+      if (record !== undefined && isEnded(record)) records.set(record.id, record);
+    }
+    return { answers, records };
+  }
+
+  function decideTime(batch: Batch): void {
+    const { state } = memory;
+    const wakeMs = nextWakeMs(state);
+    if (wakeMs !== null && wakeMs <= batch.nowMs && batch.nowMs >= tickNotBeforeMs) {
+      const events = decideOwn(batch, around, { kind: "tick" });
+      if (events === undefined) tickNotBeforeMs = batch.nowMs + TICK_RETRY_MS;
+    }
+    const oldestEnded = state.ended.values().next().value;
+    const endedBeforeMs = batch.nowMs - settings.endedInMemoryMs;
+    if (
+      batch.nowMs >= forgetNotBeforeMs &&
+      (oldestEnded?.progress.endedAtMs ?? batch.nowMs) < endedBeforeMs
+    ) {
+      decideOwn(batch, around, { kind: "forgetEnded", endedBeforeMs });
+      forgetNotBeforeMs = batch.nowMs + FORGET_EVERY_MS;
+    }
+  }
+
+  function decideLosses(batch: Batch): void {
+    const { lost, alerts } = leases.expired();
+    for (const { requestId, token } of lost) {
+      const command = { kind: "loseHolder", requestId, ...(token !== null && { token }) } as const;
+      const events = decideOwn(batch, around, command);
+      // It has ended by itself, or the engine failed on it: either way not again before another lease.
+      if (events === undefined) leases.renew(requestId, token);
+    }
+    for (const { group, silent, holders, untilMs } of alerts) {
+      log.error({ group, silent, holders, untilMs }, "many holders fell silent at once: expiry is paused");
+      const body = { silent, holders, untilMs };
+      batch.audit.push({ actor: LEADER, action: "pause_expiry", target: group, outcome: "alert", body });
+    }
+  }
+
+  /** A report that carries the token shows that the holder is there. */
+  function noteSignOfLife({ command }: Call): void {
+    if (command.kind === "reportCheckpoint" && command.token !== undefined) {
+      leases.renew(command.requestId, command.token);
+    }
+  }
+
+  function restartLeases(): void {
+    const { state } = memory;
+    for (const id of requestIds(state)) leases.keep(id, leaseOf(state, id));
+    leases.amnesty();
+  }
+
+  // --- reading -------------------------------------------------------------------------------------------
+
+  function view(atMs: number): View {
+    const { state, numbers, ids, attempts } = memory;
+    return {
+      state,
+      nowMs: atMs,
+      seq: state.seq,
+      numberOf: (id) => numbers.get(id),
+      idOf: (number) => ids.get(number),
+      attemptsOf: (id) => attempts.get(id) ?? [],
+      leaseExpiresAtMs(id) {
+        const wanted = leaseOf(state, id);
+        if (wanted === null) return undefined;
+        return leases.expiresAtMs(id, wanted.token) ?? atMs + wanted.terms.leaseMs;
+      },
+    };
+  }
+
+  function read<T>(look: (view: View) => T): Promise<T> {
+    if (condition === "stopped") return Promise.reject(stoppedError());
+    return new Promise((resolve, reject) => {
+      const serve = () => {
+        if (condition === "stopped") return reject(stoppedError());
+        try {
+          resolve(look(view(nowMs())));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      if (isAhead) waitingReads.push(serve);
+      else serve();
+    });
+  }
+
+  function serveReads(): void {
+    for (const serve of waitingReads.splice(0)) serve();
+  }
+
+  // --- when the store fails ------------------------------------------------------------------------------
+
+  /** Nothing was acknowledged. Goes on from what the store has, where that can be known; throws where it cannot. */
+  async function survive(error: unknown): Promise<void> {
+    const isFull = isStoreError(error, "disk_full");
+    // A file that failed may hold anything: only a restart reads it anew. A database that is away comes back.
+    const isAway = isStoreError(error, "unavailable") && store.meta.kind === "postgres";
+    if (!isFull && !isAway) throw error;
+
+    trouble = { code: isFull ? "disk_full" : "unavailable", message: error.message };
+    condition = "read_only";
+    log.error({ err: error }, "the store takes nothing: read only until it does");
+    failCalls([...deciding, ...waiting.splice(0)], trouble.code, `${error.message} ${error.hint}`);
+    deciding = [];
+    if (isFull) {
+      memory = (await recover(store, head)).memory;
+      isAhead = false;
+      serveReads();
+    }
+    clock.after(PROBE_MS, () => void probe(isFull ? resumeAfterFull : resumeAfterAbsence));
+  }
+
+  async function probe(resume: () => Promise<void>): Promise<void> {
+    if (condition !== "read_only") return;
+    try {
+      await resume();
+    } catch (error) {
+      if (!isStoreError(error, "disk_full") && !isStoreError(error, "unavailable")) return die(error);
+      clock.after(PROBE_MS, () => void probe(resume));
+      return;
+    }
+    log.info({ seq: head.seq }, "the store works again");
+    isAhead = false;
+    trouble = null;
+    condition = "leading";
+    lastTurnMs = nowMs();
+    restartLeases();
+    serveReads();
+    planTurn();
+  }
+
+  /** Nothing was written, so we still lead; the proof that there is room is the note about it. */
+  async function resumeAfterFull(): Promise<void> {
+    const audit = [note("disk_full"), ...waitingAudit];
+    head = await store.commit({ epoch: head.epoch, expectedSeq: head.seq, atMs: nowMs(), audit });
+    waitingAudit.splice(0, audit.length - 1);
+  }
+
+  /**
+   * The last commit may have been made, or may even be under way still. A new epoch ends that doubt; then the
+   * journal says what happened.
+   */
+  async function resumeAfterAbsence(): Promise<void> {
+    const { epoch, seq } = head;
+    const found = await store.head();
+    const { holder } = await store.lease();
+    if (found.epoch !== epoch && holder !== settings.holder) {
+      throw new Error(`another server leads since epoch ${found.epoch}`);
+    }
+    const taken = await store.takeOver({ holder: settings.holder });
+    memory = (await recover(store, taken)).memory;
+    head = taken;
+    if (taken.seq === seq) return;
+    const stored = await store.readEvents(seq + 1, taken.seq - seq);
+    const events: CommittedEvent[] = stored.map(({ seq, atMs, event }) => ({
+      seq,
+      atMs,
+      event: fromStored(event),
+    }));
+    const touched = new Set<RequestId>(events.flatMap(({ event }) => touchedBy(event)));
+    stream.publish({ events, requestIds: touched });
+  }
+
+  function note(outcome: string): AuditEntry {
+    return { actor: LEADER, action: "resume_writing", target: "store", outcome, body: trouble };
+  }
+
+  /** Memory cannot be trusted any more, or somebody else leads (invariant 3). */
+  function die(error: unknown): void {
+    if (condition === "stopped") return;
+    stop(error instanceof Error ? error.message : String(error));
+    log.error({ err: error }, "the leader ends");
+    onFatal(error);
+  }
+
+  function stop(reason: string): void {
+    condition = "stopped";
+    trouble = { code: "stopped", message: reason };
+    cancelTimer();
+    failCalls([...deciding, ...waiting.splice(0)], "stopped", `The leader has stopped: ${reason}`);
+    deciding = [];
+    serveReads();
+    stream.close();
+  }
+
+  function failCalls(calls: readonly WaitingCall[], code: LeaderErrorCode, message: string): void {
+    for (const call of calls) call.fail(new LeaderError(code, message));
+  }
+
+  function stoppedError(): LeaderError {
+    return new LeaderError(
+      "stopped",
+      trouble === null ? "The leader is closing." : `The leader has stopped: ${trouble.message}`,
+    );
+  }
+
+  // --- chores --------------------------------------------------------------------------------------------
+
+  function doChores(): void {
+    if (chore !== null) return;
+    const sinceSnapshot = memory.state.seq - snapshotSeq;
+    const atMs = nowMs();
+    // The larger the state, the rarer the snapshots: their cost stays a small part of the whole.
+    const isBig = sinceSnapshot >= settings.snapshotEveryEvents + memory.state.requests.size;
+    const isOld = sinceSnapshot > 0 && atMs - snapshotAtMs >= settings.snapshotEveryMs;
+    if (isBig || isOld) beginChore("snapshot", saveSnapshot);
+    else if (atMs - prunedAtMs >= settings.pruneEveryMs) beginChore("pruning", prune);
+  }
+
+  function beginChore(what: string, work: () => Promise<void>): void {
+    const done = () => {
+      chore = null;
+    };
+    chore = work().then(done, (error: unknown) => {
+      done();
+      log.error({ err: error }, `the ${what} failed`); // The journal is whole without it.
+    });
+  }
+
+  /** Called between batches only, when memory is what the disk has. */
+  async function saveSnapshot(): Promise<void> {
+    const snapshot = encodeSnapshot(memory, head.atMs);
+    snapshotAtMs = nowMs();
+    snapshotSeq = snapshot.seq;
+    await store.saveSnapshot(snapshot);
+    log.info({ seq: snapshot.seq, bytes: snapshot.body.length }, "snapshot saved");
+  }
+
+  async function prune(): Promise<void> {
+    prunedAtMs = nowMs();
+    log.info(await store.prune(settings.retention, prunedAtMs), "old records removed");
+  }
+
+  /** Resolves when nothing is under way and nothing is about to be. */
+  async function rest(): Promise<void> {
+    while (isTurning || isTurnPlanned || chore !== null) {
+      if (isTurning) await new Promise<void>((resolve) => turnEnded.push(resolve));
+      else await (chore ?? new Promise<void>((resolve) => clock.soon(resolve)));
+    }
+  }
+
+  function enqueue(calls: readonly Call[]): Promise<readonly Answer[]> {
+    if (condition === "stopped" || isClosing) return Promise.reject(stoppedError());
+    if (trouble !== null) return Promise.reject(new LeaderError(trouble.code, trouble.message));
+    if (waiting.length + calls.length > settings.waitingCommandsMax) {
+      const message = `${waiting.length} commands wait already; try again in a moment.`;
+      return Promise.reject(new LeaderError("overloaded", message));
+    }
+    const answers = calls.map(
+      (call) =>
+        new Promise<Answer>((resolve, reject) => {
+          waiting.push({ ...call, answer: resolve, fail: reject });
+        }),
+    );
+    planTurn();
+    return Promise.all(answers);
+  }
+
+  return {
+    async perform(command, context) {
+      const [answer] = await enqueue([{ command, context }]);
+      return answer as Answer;
+    },
+    performMany: enqueue,
+    preview: (command) => read(({ state, nowMs }) => preview(state, command, nowMs)),
+    read,
+    renew(requestId, token) {
+      // Heard is heard, even while the answer has to wait for the disk.
+      leases.renew(requestId, token);
+      return read(({ state, leaseExpiresAtMs }) => renewalOf(state, { requestId, token, leaseExpiresAtMs }));
+    },
+    audit(entry) {
+      if (waitingAudit.length >= WAITING_AUDIT_MAX) {
+        log.error({ entry }, "an audit entry was lost: too many wait for the store");
+        return;
+      }
+      waitingAudit.push(entry);
+      planTurn();
+    },
+    onCommit: stream.onCommit,
+    events: stream.events,
+    seq: () => head.seq,
+    nowMs,
+    status: () => ({
+      condition,
+      trouble: trouble?.message ?? null,
+      epoch: head.epoch,
+      seq: head.seq,
+      startedAtMs,
+      waitingCommands: waiting.length,
+      holders: leases.count,
+      engineErrors,
+      snapshotSeq,
+      recovery,
+      commits,
+      brakes: leases.brakes(),
+    }),
+    grantSecret,
+    async close() {
+      if (condition === "stopped" || isClosing) return;
+      isClosing = true;
+      await rest();
+      const isWhole = condition === "leading";
+      stop("it was closed.");
+      if (!isWhole) return;
+      if (memory.state.seq > snapshotSeq) await saveSnapshot();
+      await store.releaseLease(head.epoch);
+    },
+  };
 }

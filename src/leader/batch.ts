@@ -1,0 +1,276 @@
+// One batch on its way to the store: commands are decided into it one after the other, and it collects all
+// that their commit must write. Nothing in here waits.
+
+import { type Command, decide, type Event, type RequestId, TERMINAL_STATUSES } from "../engine/index.ts";
+import type {
+  AuditEntry,
+  Commit,
+  DecisionRecord,
+  IdempotencyRecord,
+  RequestRecord,
+  TokenRecord,
+} from "../store/index.ts";
+import type {
+  Answer,
+  Call,
+  CallContext,
+  CommittedEvent,
+  LeaderCommand,
+  LeaderRefusal,
+  Log,
+  Observer,
+  View,
+} from "./interface.ts";
+import { type Memory, note } from "./memory.ts";
+import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
+import { toStored } from "./recovery.ts";
+
+export interface Batch {
+  readonly nowMs: number;
+  readonly events: CommittedEvent[];
+  readonly touched: Set<RequestId>;
+  readonly decisions: DecisionRecord[];
+  readonly audit: AuditEntry[];
+  /** Answers to remember, by scope and key. */
+  readonly answers: Map<string, IdempotencyRecord>;
+  readonly tokens: TokenRecord[];
+  readonly deletedTokenIds: string[];
+  readonly deletedRequestIds: Set<string>;
+  engineErrors: number;
+}
+
+/** What a batch is decided with. */
+export interface Surroundings {
+  readonly memory: Memory;
+  readonly view: (nowMs: number) => View;
+  readonly log: Log;
+  readonly observer: Observer;
+  readonly measureMs: () => number;
+}
+
+/** What had to be looked up in the store before anything was decided. */
+export interface Lookups {
+  /** First answers, by scope and key. */
+  readonly answers: ReadonlyMap<string, IdempotencyRecord>;
+  /** Records of ended requests that are no longer in memory. */
+  readonly records: ReadonlyMap<string, RequestRecord>;
+}
+
+export function openBatch(nowMs: number): Batch {
+  return {
+    nowMs,
+    events: [],
+    touched: new Set(),
+    decisions: [],
+    audit: [],
+    answers: new Map(),
+    tokens: [],
+    deletedTokenIds: [],
+    deletedRequestIds: new Set(),
+    engineErrors: 0,
+  };
+}
+
+export function isEmpty(batch: Batch): boolean {
+  const { events, audit, answers, tokens, deletedTokenIds, deletedRequestIds } = batch;
+  const rows = events.length + audit.length + answers.size + tokens.length + deletedTokenIds.length;
+  return rows + deletedRequestIds.size === 0;
+}
+
+export function commitOf(
+  batch: Batch,
+  memory: Memory,
+  { epoch, expectedSeq }: Pick<Commit, "epoch" | "expectedSeq">,
+): Commit {
+  const requests = [...batch.touched].flatMap((id) => recordOf(memory, id) ?? []);
+  return {
+    epoch,
+    expectedSeq,
+    atMs: batch.nowMs,
+    events: batch.events.map(({ event }) => toStored(event)),
+    audit: batch.audit,
+    idempotency: [...batch.answers.values()],
+    requests,
+    decisions: batch.decisions.filter(({ requestId }) => !batch.deletedRequestIds.has(requestId)),
+    tokens: batch.tokens,
+    deletedRequestIds: [...batch.deletedRequestIds],
+    deletedTokenIds: batch.deletedTokenIds,
+  };
+}
+
+/** Decides what somebody asked for, once: the same key gets the same answer (Q4). */
+export function decideCall(batch: Batch, around: Surroundings, lookups: Lookups, call: Call): Answer {
+  const { idempotency } = call.context;
+  if (idempotency === undefined) return decideAnew(batch, around, lookups, call);
+
+  const key = keyOf(idempotency);
+  const first = batch.answers.get(key) ?? lookups.answers.get(key);
+  if (first === undefined) {
+    const answer = decideAnew(batch, around, lookups, call);
+    const isFinal = answer.outcome === "accepted" || answer.refusal.code !== "engine_error";
+    if (isFinal) batch.answers.set(key, { ...idempotency, atMs: batch.nowMs, answer: toKeep(answer) });
+    return answer;
+  }
+  if (first.bodyHash === idempotency.bodyHash) return fromKept(first);
+  const answer = refused({
+    code: "idempotency_conflict",
+    message: `The idempotency key "${idempotency.key}" was used before with another body.`,
+    hint: "Use a new key for a new call.",
+  });
+  record(batch, call, answer);
+  return answer;
+}
+
+export function keyOf({ scope, key }: { readonly scope: string; readonly key: string }): string {
+  return `${scope}\0${key}`;
+}
+
+/** Decides what the leader itself wants. Undefined if the engine refused it. */
+export function decideOwn(
+  batch: Batch,
+  around: Surroundings,
+  command: Command,
+): readonly Event[] | undefined {
+  const answer = decideInEngine(batch, around, command, { actor: LEADER });
+  return answer.outcome === "accepted" ? answer.events : undefined;
+}
+
+export const LEADER = "berth";
+
+function decideAnew(batch: Batch, around: Surroundings, lookups: Lookups, call: Call): Answer {
+  const objection = call.context.precondition?.(around.view(batch.nowMs));
+  const answer = objection === undefined ? carryOut(batch, around, lookups, call) : refused(objection);
+  record(batch, call, answer);
+  return answer;
+}
+
+function carryOut(batch: Batch, around: Surroundings, lookups: Lookups, { command, context }: Call): Answer {
+  switch (command.kind) {
+    case "putToken":
+      batch.tokens.push(command.token);
+      return accepted(batch, around, context, []);
+    case "deleteToken":
+      batch.deletedTokenIds.push(command.tokenId);
+      return accepted(batch, around, context, []);
+    case "deleteRequest":
+      // Ended and no longer in memory: only its record is left to delete (Q6).
+      if (lookups.records.has(command.requestId) && !around.memory.numbers.has(command.requestId)) {
+        batch.deletedRequestIds.add(command.requestId);
+        return accepted(batch, around, context, []);
+      }
+      return decideInEngine(batch, around, command, context);
+    default:
+      return decideInEngine(batch, around, command, context);
+  }
+}
+
+function decideInEngine(batch: Batch, around: Surroundings, command: Command, context: CallContext): Answer {
+  const { memory, log, observer, measureMs } = around;
+  const startMs = measureMs();
+  const decision = decide(memory.state, command, batch.nowMs);
+  observer.decided?.(command.kind, measureMs() - startMs);
+  if (decision.outcome === "accepted") {
+    include(batch, memory, decision.events);
+    return accepted(batch, around, context, decision.events);
+  }
+  if ("bug" in decision) {
+    batch.engineErrors++;
+    log.error({ err: decision.bug, command, actor: context.actor }, decision.refusal.message);
+    batch.audit.push({
+      actor: context.actor,
+      action: "engine_error",
+      target: targetOf(command),
+      outcome: "engine_error",
+      body: { command, error: String(decision.bug) },
+    });
+  }
+  return refused(decision.refusal);
+}
+
+function include(batch: Batch, memory: Memory, events: readonly Event[]): void {
+  const firstSeq = memory.state.seq - events.length + 1;
+  for (const [index, event] of events.entries()) {
+    const seq = firstSeq + index;
+    note(memory, event, seq);
+    batch.events.push({ seq, atMs: batch.nowMs, event });
+    batch.decisions.push(...decisionsOf(event, seq));
+    for (const id of touchedBy(event)) batch.touched.add(id);
+    if (event.kind === "requestDeleted") batch.deletedRequestIds.add(event.requestId);
+  }
+}
+
+function accepted(
+  batch: Batch,
+  { memory, view, log }: Surroundings,
+  { present }: CallContext,
+  events: readonly Event[],
+): Answer {
+  let body: unknown = null;
+  try {
+    body = present?.(view(batch.nowMs), events) ?? null;
+  } catch (error) {
+    // The command stands, whatever became of the words about it.
+    log.error({ err: error }, "an answer could not be presented");
+  }
+  return { outcome: "accepted", body, seq: memory.state.seq, atMs: batch.nowMs, events, replayed: false };
+}
+
+function refused(refusal: LeaderRefusal): Answer {
+  return { outcome: "refused", refusal, replayed: false };
+}
+
+/** Every change and every refusal of one leaves a trace, in the same commit. */
+function record(batch: Batch, { command, context }: Call, answer: Answer): void {
+  if (context.audit === false) return;
+  const { action = command.kind, target = targetOf(command), detail = null } = context.audit ?? {};
+  const outcome = answer.outcome === "accepted" ? "accepted" : answer.refusal.code;
+  batch.audit.push({ actor: context.actor, action, target, outcome, body: detail });
+}
+
+function targetOf(command: LeaderCommand): string {
+  switch (command.kind) {
+    case "submitRequest":
+      return command.spec.id;
+    case "attachPolicy":
+    case "updatePolicy":
+      return `${command.policy.pool}/${command.policy.component}`;
+    case "detachPolicy":
+      return `${command.pool}/${command.component}`;
+    case "createGroup":
+    case "updateGroup":
+      return `${command.pool}/${command.group.name}`;
+    case "deleteGroup":
+      return `${command.pool}/${command.name}`;
+    case "putNode":
+      return command.node.name;
+    case "putToken":
+      return command.token.id;
+    case "deleteToken":
+      return command.tokenId;
+    default:
+      if ("requestId" in command) return command.requestId;
+      return "name" in command ? command.name : "";
+  }
+}
+
+// --- answers as they are kept with their key -----------------------------------------------------------
+
+type KeptAnswer =
+  | { readonly outcome: "accepted"; readonly body: unknown; readonly seq: number; readonly atMs: number }
+  | { readonly outcome: "refused"; readonly refusal: LeaderRefusal };
+
+function toKeep(answer: Answer): KeptAnswer {
+  if (answer.outcome === "refused") return { outcome: "refused", refusal: answer.refusal };
+  const { outcome, body, seq, atMs } = answer;
+  return { outcome, body, seq, atMs };
+}
+
+function fromKept({ answer }: IdempotencyRecord): Answer {
+  const kept = answer as KeptAnswer;
+  return kept.outcome === "accepted" ? { ...kept, events: [], replayed: true } : { ...kept, replayed: true };
+}
+
+/** Whether a record is that of a request which can be deleted from the store alone. */
+export function isEnded(record: RequestRecord): boolean {
+  return TERMINAL_STATUSES.has(record.status as never);
+}

@@ -1,0 +1,281 @@
+// What the leader offers to the rest of the server, and what it needs from the world.
+
+import type {
+  AttemptOutcome,
+  Command,
+  Decision,
+  EngineState,
+  Event,
+  PreemptionReason,
+  Refusal,
+  RequestId,
+  RequestProgress,
+  RequestSpec,
+  RequestStatus,
+  Stop,
+} from "../engine/index.ts";
+import type { AuditEntry, Json, Retention, Store, TokenRecord } from "../store/index.ts";
+
+export interface Leader {
+  /**
+   * Decides, commits, then answers: an answer is on disk. Rejects with a `LeaderError` when the store fails or
+   * the leader cannot take the command; the same call with the same idempotency key then tells what happened.
+   */
+  perform(command: LeaderCommand, context: CallContext): Promise<Answer>;
+  /** Many at once, in one batch where it fits; each stands for itself. */
+  performMany(calls: readonly Call[]): Promise<readonly Answer[]>;
+  /** What would happen (P10); nothing is kept. */
+  preview(command: Command): Promise<Decision>;
+
+  /** Looks at the committed state, never at what a batch in flight has changed. `look` must not wait or write. */
+  read<T>(look: (view: View) => T): Promise<T>;
+
+  /** A sign of life of a holder (its token), or of the client that waits for an attended request (null). */
+  renew(requestId: RequestId, token: number | null): Promise<Renewal>;
+
+  /** A denial, or something else worth remembering: goes to the audit log with the next commit, soon. */
+  audit(entry: AuditEntry): void;
+
+  /** Called after every commit that brought events, in order. Returns the way to stop. */
+  onCommit(listener: (batch: CommittedBatch) => void): () => void;
+  /**
+   * The committed events from `fromSeq` on, for as long as somebody asks; never a gap, never one twice. Slow
+   * readers are served from the store. Ends when the signal is aborted or the leader closes.
+   */
+  events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
+
+  /** Of the last committed event. */
+  seq(): number;
+  /** The time of the cluster: never runs backwards, and wall-clock jumps do nothing to it. */
+  nowMs(): number;
+  status(): LeaderStatus;
+  /** For signing the grant tokens that holders see, hexadecimal; made once per store. */
+  readonly grantSecret: string;
+  /** Takes nothing new, finishes what waits, saves a snapshot. Leaves the store open. */
+  close(): Promise<void>;
+}
+
+/** What the engine decides, and the changes that only the store needs to know. */
+export type LeaderCommand =
+  | Command
+  /** Made, changed or (with `revokedAtMs`) revoked. */
+  | { readonly kind: "putToken"; readonly token: TokenRecord }
+  | { readonly kind: "deleteToken"; readonly tokenId: string };
+
+export interface Call {
+  readonly command: LeaderCommand;
+  readonly context: CallContext;
+}
+
+export interface CallContext {
+  /** Who asks, for the audit log: name or id of the token. */
+  readonly actor: string;
+  readonly idempotency?: { readonly scope: string; readonly key: string; readonly bodyHash: string };
+  /** Absent: made from the command. `false`: nothing is recorded. */
+  readonly audit?: { readonly action: string; readonly target: string; readonly detail?: Json } | false;
+  /** Looked at right before the decision, such as an If-Match: what it returns is the answer. */
+  readonly precondition?: (view: View) => LeaderRefusal | undefined;
+  /**
+   * Makes the body of the answer from the state right after the decision. Kept with the idempotency key, so
+   * that the same call gets the same answer. Only called for what was accepted; must not throw.
+   */
+  readonly present?: (view: View, events: readonly Event[]) => Json;
+}
+
+export type Answer =
+  | {
+      readonly outcome: "accepted";
+      /** What `present` made of it. */
+      readonly body: Json;
+      /** Of the last event of this command: whoever passes it on reads its own writes. */
+      readonly seq: number;
+      readonly atMs: number;
+      /** Empty for an answer that is given again. */
+      readonly events: readonly Event[];
+      /** The first answer to the same idempotency key. */
+      readonly replayed: boolean;
+    }
+  | { readonly outcome: "refused"; readonly refusal: LeaderRefusal; readonly replayed: boolean };
+
+/** Codes of the engine, of the leader (`idempotency_conflict`), and of whoever gives a precondition. */
+export interface LeaderRefusal {
+  readonly code: Refusal["code"] | "idempotency_conflict" | "precondition_failed" | "forbidden";
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** The committed state and what the leader keeps beside it. Valid only while `look` runs. */
+export interface View {
+  readonly state: EngineState;
+  readonly nowMs: number;
+  /** The state reflects the events up to this one. */
+  readonly seq: number;
+  /** The small number that people type; undefined for requests that are not in memory (see `store.getRequest`). */
+  numberOf(requestId: RequestId): number | undefined;
+  /** By small number, among the requests in memory. */
+  idOf(number: number): RequestId | undefined;
+  /** Attempts that have ended, oldest first. */
+  attemptsOf(requestId: RequestId): readonly EndedAttempt[];
+  /** When the holder (or the waiting client of an attended request) must have been heard of again. */
+  leaseExpiresAtMs(requestId: RequestId): number | undefined;
+}
+
+/** `body` of a `RequestRecord`: the projection of a request, and all that is left of it when it has ended. */
+export interface RequestBody {
+  readonly number: number;
+  readonly spec: RequestSpec;
+  readonly progress: Readonly<RequestProgress>;
+  readonly attempts: readonly EndedAttempt[];
+}
+
+export interface EndedAttempt {
+  readonly attempt: number;
+  readonly pool: string | null;
+  readonly token: number;
+  readonly startedAtMs: number;
+  readonly endedAtMs: number;
+  readonly outcome: AttemptOutcome;
+  readonly preemptedFor: RequestId | null;
+  readonly reason: PreemptionReason | null;
+}
+
+/** `body` of a `DecisionRecord`, for the waiter and for each victim. */
+export interface DecisionBody {
+  readonly rules: number;
+  readonly role: "waiter" | "victim";
+  readonly decision: Extract<Event, { kind: "preemptionDecided" }>;
+}
+
+export interface CommittedEvent {
+  readonly seq: number;
+  readonly atMs: number;
+  readonly event: Event;
+}
+
+export interface CommittedBatch {
+  readonly events: readonly CommittedEvent[];
+  /** Every request that one of the events is about. */
+  readonly requestIds: ReadonlySet<RequestId>;
+}
+
+export type StreamMessage =
+  | { readonly kind: "events"; readonly events: readonly CommittedEvent[] }
+  /** History before this event is gone: read the state anew; the stream goes on after `seq`. */
+  | { readonly kind: "reset"; readonly seq: number };
+
+export type Renewal =
+  | {
+      readonly standing: "holding";
+      readonly status: RequestStatus;
+      readonly instruction: Instruction;
+      readonly expiresAtMs: number;
+      readonly leaseMs: number;
+      readonly renewAfterMs: number;
+    }
+  /** It waits still. Silence ends only requests that are attended (L2). */
+  | {
+      readonly standing: "waiting";
+      readonly status: "queued";
+      readonly expiresAtMs: number;
+      readonly leaseMs: number;
+      readonly renewAfterMs: number;
+    }
+  /** The grant is over, or the request has ended: whoever asks must stop (L1). */
+  | { readonly standing: "stale"; readonly status: RequestStatus }
+  /** Not in memory: ended a while ago (`store.getRequest` knows), or never there. */
+  | { readonly standing: "unknown" };
+
+/** `stop` is SIGTERM, and SIGKILL at the deadline; in phase `kill` at once (11). */
+export type Instruction =
+  | { readonly do: "carry_on" }
+  | { readonly do: "checkpoint" | "stop"; readonly deadlineMs: number; readonly stop: Stop };
+
+export interface LeaderStatus {
+  /** `read_only`: the store cannot take anything now (see `trouble`); `stopped`: closed, or ended by a fatal error. */
+  readonly condition: "leading" | "read_only" | "stopped";
+  readonly trouble: string | null;
+  readonly epoch: number;
+  readonly seq: number;
+  readonly startedAtMs: number;
+  readonly waitingCommands: number;
+  readonly holders: number;
+  readonly engineErrors: number;
+  readonly snapshotSeq: number;
+  readonly recovery: { readonly events: number; readonly ms: number };
+  readonly commits: number;
+  /** Pools in which nothing expires, since too many holders fell silent at once (L3). */
+  readonly brakes: readonly {
+    /** The pool, or those who wait. */
+    readonly group: string;
+    readonly silent: number;
+    readonly holders: number;
+    readonly untilMs: number;
+  }[];
+}
+
+export type LeaderErrorCode =
+  /** Nothing was written; works again when there is room. */
+  | "disk_full"
+  /** The store failed: nobody knows whether the command took effect, until it is sent again with its key. */
+  | "unavailable"
+  /** Too much waits already; nothing was done. */
+  | "overloaded"
+  /** The leader has stopped, or is about to. */
+  | "stopped";
+
+export class LeaderError extends Error {
+  readonly code: LeaderErrorCode;
+  constructor(code: LeaderErrorCode, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = "LeaderError";
+    this.code = code;
+  }
+}
+
+/** Time as the leader needs it; tests bring their own. */
+export interface Clock {
+  /** Never runs backwards. */
+  monotonicMs(): number;
+  /** Only looked at once, at the start. */
+  wallMs(): number;
+  /** Returns the way to call it off. */
+  after(delayMs: number, run: () => void): () => void;
+  /** After everything that is ready now has had its turn. */
+  soon(run: () => void): void;
+}
+
+/** The part of pino that is used. */
+export interface Log {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface LeaderSettings {
+  /** Names this process where leadership is recorded. */
+  readonly holder: string;
+  readonly retention: Retention;
+  /** Ended requests leave the memory after this time; the store keeps them. */
+  readonly endedInMemoryMs: number;
+  readonly snapshotEveryEvents: number;
+  readonly snapshotEveryMs: number;
+  readonly pruneEveryMs: number;
+  readonly batchCommandsMax: number;
+  readonly waitingCommandsMax: number;
+}
+
+/** Told how long things took, for the metrics. */
+export interface Observer {
+  decided?(commandKind: string, ms: number): void;
+  committed?(commit: { readonly ms: number; readonly commands: number; readonly events: number }): void;
+}
+
+export interface LeaderOptions {
+  readonly store: Store;
+  readonly clock?: Clock;
+  readonly log?: Log;
+  readonly settings?: Partial<LeaderSettings>;
+  readonly observer?: Observer;
+  /** Memory can no longer be trusted, or somebody else leads: the process must end. */
+  readonly onFatal: (error: unknown) => void;
+}

@@ -1,0 +1,115 @@
+// What the leader holds in memory: the engine's state, and beside it what people see of requests but no rule
+// depends on. Both are folds of the journal, so a restart gives back the same.
+
+import {
+  createState,
+  type EngineState,
+  type Event,
+  evolve,
+  type PreemptionReason,
+  type RequestId,
+  requestIds,
+  requestOf,
+} from "../engine/index.ts";
+import type { EndedAttempt } from "./interface.ts";
+
+export interface Memory {
+  readonly state: EngineState;
+  /** Requests submitted so far: the small number of the latest one. */
+  submitted: number;
+  readonly numbers: Map<RequestId, number>;
+  readonly ids: Map<number, RequestId>;
+  readonly attempts: Map<RequestId, readonly EndedAttempt[]>;
+  /** Attempts that run. */
+  readonly open: Map<RequestId, OpenAttempt>;
+}
+
+interface OpenAttempt {
+  readonly pool: string | null;
+  readonly token: number;
+  readonly startedAtMs: number;
+  readonly preemptedFor: RequestId | null;
+  readonly reason: PreemptionReason | null;
+}
+
+/** The history of a request that fails for ever must not grow for ever. */
+const ATTEMPTS_KEPT_MAX = 100;
+
+export function createMemory(state: EngineState = createState()): Memory {
+  const open = new Map<RequestId, OpenAttempt>();
+  for (const id of requestIds(state)) {
+    const allocation = requestOf(state, id)?.progress.allocation ?? null;
+    if (allocation === null) continue;
+    const { pool, token, startedAtMs, stop } = allocation;
+    const reason = stop?.reason ?? null;
+    open.set(id, { pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason });
+  }
+  return { state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open };
+}
+
+/** Folds an event of the journal into everything. */
+export function replay(memory: Memory, event: Event): void {
+  evolve(memory.state, event);
+  note(memory, event, memory.state.seq);
+}
+
+/** Folds an event that the engine knows already. */
+export function note(memory: Memory, event: Event, seq: number): void {
+  switch (event.kind) {
+    case "requestSubmitted":
+      memory.submitted++;
+      return numberRequest(memory, event.spec.id, memory.submitted);
+    case "requestAllocated": {
+      const { requestId, pool, atMs } = event;
+      memory.open.set(requestId, {
+        pool,
+        token: seq,
+        startedAtMs: atMs,
+        preemptedFor: null,
+        reason: null,
+      });
+      return;
+    }
+    case "preemptionDecided":
+      for (const { requestId, reason } of event.victims) {
+        const attempt = memory.open.get(requestId);
+        if (attempt !== undefined)
+          memory.open.set(requestId, { ...attempt, reason, preemptedFor: event.waiter });
+      }
+      return;
+    case "attemptEnded":
+      return endAttempt(memory, event);
+    case "requestDeleted":
+      return forget(memory, event.requestId);
+    case "endedForgotten":
+      for (const id of event.requestIds) forget(memory, id);
+      return;
+    default:
+      return;
+  }
+}
+
+export function numberRequest(memory: Memory, id: RequestId, number: number): void {
+  memory.numbers.set(id, number);
+  memory.ids.set(number, id);
+}
+
+function endAttempt(
+  memory: Memory,
+  { requestId, outcome, atMs }: Extract<Event, { kind: "attemptEnded" }>,
+): void {
+  const open = memory.open.get(requestId);
+  if (open === undefined) return;
+  memory.open.delete(requestId);
+  const before = memory.attempts.get(requestId) ?? [];
+  const attempt = (before.at(-1)?.attempt ?? 0) + 1;
+  const ended: EndedAttempt = { attempt, ...open, endedAtMs: atMs, outcome };
+  memory.attempts.set(requestId, [...before.slice(1 - ATTEMPTS_KEPT_MAX), ended]);
+}
+
+function forget(memory: Memory, id: RequestId): void {
+  const number = memory.numbers.get(id);
+  if (number !== undefined) memory.ids.delete(number);
+  memory.numbers.delete(id);
+  memory.attempts.delete(id);
+}

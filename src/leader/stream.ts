@@ -1,0 +1,104 @@
+// The stream of committed events. A reader is nothing but a position: what is recent comes from memory, what
+// is older from the store, so that a slow reader costs no memory and never misses anything.
+
+import { isStoreError, type Store } from "../store/index.ts";
+import type { CommittedBatch, CommittedEvent, Log, StreamMessage } from "./interface.ts";
+import { fromStored } from "./recovery.ts";
+
+export interface EventStream {
+  publish(batch: CommittedBatch): void;
+  onCommit(listener: (batch: CommittedBatch) => void): () => void;
+  events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
+  close(): void;
+}
+
+const RECENT_EVENTS_MAX = 10_000;
+const EVENTS_PER_MESSAGE = 500;
+
+export function createEventStream(store: Store, log: Log, startSeq: number): EventStream {
+  let seq = startSeq;
+  let isClosed = false;
+  /** The latest events, dense, ending with `seq`. */
+  let recent: CommittedEvent[] = [];
+  const listeners = new Set<(batch: CommittedBatch) => void>();
+  const sleepers = new Set<() => void>();
+
+  function wakeAll(): void {
+    const awakened = [...sleepers];
+    sleepers.clear();
+    for (const wake of awakened) wake();
+  }
+
+  function moreThan(seenSeq: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      if (seq > seenSeq || isClosed || signal?.aborted) return resolve();
+      const wake = () => {
+        sleepers.delete(wake);
+        signal?.removeEventListener("abort", wake);
+        resolve();
+      };
+      sleepers.add(wake);
+      signal?.addEventListener("abort", wake, { once: true });
+    });
+  }
+
+  /** What was committed stays committed, whatever a listener makes of it. */
+  function tell(listener: (batch: CommittedBatch) => void, batch: CommittedBatch): void {
+    try {
+      listener(batch);
+    } catch (error) {
+      log.error({ err: error }, "a listener failed");
+    }
+  }
+
+  async function read(fromSeq: number): Promise<StreamMessage> {
+    const firstRecent = seq - recent.length + 1;
+    if (fromSeq >= firstRecent) {
+      const start = fromSeq - firstRecent;
+      return { kind: "events", events: recent.slice(start, start + EVENTS_PER_MESSAGE) };
+    }
+    try {
+      const limit = Math.min(EVENTS_PER_MESSAGE, seq - fromSeq + 1);
+      const stored = await store.readEvents(fromSeq, limit);
+      const events = stored.map(({ seq, atMs, event }) => ({ seq, atMs, event: fromStored(event) }));
+      return { kind: "events", events };
+    } catch (error) {
+      if (isStoreError(error, "pruned")) return { kind: "reset", seq };
+      throw error;
+    }
+  }
+
+  return {
+    publish(batch) {
+      seq = batch.events.at(-1)?.seq ?? seq;
+      for (const event of batch.events) recent.push(event);
+      // In large steps, because every step copies what stays.
+      if (recent.length > 2 * RECENT_EVENTS_MAX) recent = recent.slice(-RECENT_EVENTS_MAX);
+      for (const listener of listeners) tell(listener, batch);
+      wakeAll();
+    },
+    onCommit(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    async *events(fromSeq, signal) {
+      let nextSeq = fromSeq;
+      // A position that we have never reached belongs to a history that we do not have.
+      if (nextSeq > seq + 1) {
+        nextSeq = seq + 1;
+        yield { kind: "reset", seq };
+      }
+      for (;;) {
+        await moreThan(nextSeq - 1, signal);
+        if (isClosed || signal?.aborted) return;
+        const message = await read(nextSeq);
+        nextSeq = message.kind === "reset" ? message.seq + 1 : (message.events.at(-1)?.seq ?? 0) + 1;
+        yield message;
+      }
+    },
+    close() {
+      isClosed = true;
+      wakeAll();
+    },
+  };
+}
