@@ -269,7 +269,7 @@ function observe(world: World): Observation {
   const seen: Observation = {
     status: {},
     pool: {},
-    preempted: [...world.preempted],
+    preempted: [...new Set(world.preempted)],
     reason: {},
     rejected: {},
     usage: {},

@@ -60,9 +60,15 @@ function mayBeVictim(world: World, pool: Pool, run: Request, waiter: Request, sh
     !isSensitive(world, pool, run) &&
     world.now - run.run!.startedAt >= settingsOf(pool).min_runtime_seconds &&
     short.some((key) => amountOf(pool, run, key) > 0) &&
-    !run.isProtected &&
+    !isProtected(world, pool, run) &&
     !hasDisplaced(world, run.id, waiter.id)
   );
+}
+
+/** Preempted often enough (V6): for good where a decision once reached the number of its pool. */
+function isProtected(world: World, pool: Pool, run: Request): boolean {
+  const recent = run.preemptedAt.filter((time) => time > world.now - 86_400);
+  return run.isProtected || recent.length >= settingsOf(pool).max_preemptions;
 }
 
 /** Whether one, or something it displaced, has displaced the other since the last new event (V6). */
