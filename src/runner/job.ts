@@ -20,7 +20,7 @@ import { type ContainmentLevel, MARK_VARIABLE, openEnclosure } from "./enclosure
 import { prepareEnding, type TreeEnd } from "./ending.ts";
 import { type Charge, dismiss, entrust, type ReleaseHook } from "./guard.ts";
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
-import { identify, type ProcessIdentity } from "./processes.ts";
+import type { ProcessIdentity } from "./processes.ts";
 import { exitCodeOf, hasTerminal } from "./terminal.ts";
 
 export interface JobOptions {
@@ -51,8 +51,9 @@ export interface JobOptions {
 }
 
 export interface Job {
+  /** The command, or at level "namespace" the process that carries it. */
   readonly pid: number;
-  readonly identity: ProcessIdentity | undefined;
+  readonly identity: ProcessIdentity;
   readonly containment: ContainmentLevel;
   readonly streams: Launched["streams"];
   /** The end of the command itself. What it left behind is being stopped then; see `gone`. */
@@ -152,8 +153,8 @@ function superviseJob({
   void launched.exited.then(() => ending.stop(options.graceMs));
 
   return {
-    pid: launched.pid,
-    identity: identify(launched.pid),
+    pid: launched.identity.pid,
+    identity: launched.identity,
     containment: launched.plan.level,
     streams: launched.streams,
     exited: launched.exited,

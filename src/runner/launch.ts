@@ -5,11 +5,11 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { cgroupMembers, createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
 import { startRefusal } from "./command.ts";
-import { namespacePrefix, parentDeathPrefix } from "./containment.ts";
+import { cgroupRefusal, namespacePrefix, namespaceRefusal, parentDeathPrefix } from "./containment.ts";
 import { type ContainmentLevel, type EnclosurePlan, MARK_VARIABLE } from "./enclosure.ts";
 import { refusal } from "./errors.ts";
 import { onLines } from "./lines.ts";
-import { identify, listProcesses, sendSignal } from "./processes.ts";
+import { identify, listProcesses, type ProcessIdentity, sendSignal } from "./processes.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
 
 export interface Exit {
@@ -34,7 +34,7 @@ export interface LaunchOptions {
 
 export interface Launched {
   /** The process that we started and whose death ends the job: the command, or what carries its namespace. */
-  pid: number;
+  identity: ProcessIdentity;
   plan: EnclosurePlan;
   exited: Promise<Exit>;
   streams: { stdin: Writable | null; stdout: Readable | null; stderr: Readable | null };
@@ -57,7 +57,16 @@ export function launch(options: LaunchOptions): Promise<Launched> {
   }
 }
 
+const seeDoctor = "Choose another level of containment; `berth doctor` shows which there are.";
+
 async function launchInCgroup(options: LaunchOptions): Promise<Launched> {
+  const unavailable = cgroupRefusal();
+  if (unavailable !== undefined)
+    throw refusal(
+      "containment_unavailable",
+      `This machine cannot contain the job so: ${unavailable}.`,
+      seeDoctor,
+    );
   const directory = createCgroup(`berth-${process.pid}-${options.id}`);
   const plan: EnclosurePlan = { level: "cgroup", directory };
   options.onPlan(plan);
@@ -74,8 +83,7 @@ async function launchMarked(options: LaunchOptions): Promise<Launched> {
   const plan: EnclosurePlan = { level: "sweep", mark: options.id, ownSession: options.ownSession };
   options.onPlan(plan);
   const launched = await launchDirectly(options, plan, (start) => start());
-  const root = identify(launched.pid);
-  const fullPlan = root === undefined ? plan : { ...plan, root };
+  const fullPlan = { ...plan, root: launched.identity };
   options.onPlan(fullPlan);
   return { ...launched, plan: fullPlan };
 }
@@ -92,9 +100,9 @@ async function launchDirectly(
       { env, cwd, stdio: [...stdio], detached: ownSession },
       within,
     );
-  const { child, pid, exited } = await start(command, stdio);
+  const { child, identity, exited } = await start(command, stdio);
   return {
-    pid,
+    identity,
     plan,
     exited,
     streams: { stdin: child.stdin, stdout: child.stdout, stderr: child.stderr },
@@ -121,15 +129,17 @@ export type InitReport =
 
 async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
   const { command, env, cwd, stdio, ownSession } = options;
-  const prefix = namespacePrefix();
-  if (prefix.length === 0) {
-    const hint = "Choose another level of containment; `berth doctor` shows which there are.";
-    throw refusal("containment_unavailable", "No PID namespace can be made here.", hint);
-  }
+  const unavailable = namespaceRefusal();
+  if (unavailable !== undefined)
+    throw refusal(
+      "containment_unavailable",
+      `This machine cannot contain the job so: ${unavailable}.`,
+      seeDoctor,
+    );
   // Until the namespace can be named, the mark leads to whatever is in it.
   options.onPlan({ level: "sweep", mark: options.id, ownSession });
-  const { child, pid, exited } = await startProcess(
-    [...prefix, process.execPath, ...programArguments("init")],
+  const { child, identity, exited } = await startProcess(
+    [...namespacePrefix(), process.execPath, ...programArguments("init")],
     {
       env: { ...programEnvironment(), [MARK_VARIABLE]: options.id },
       cwd: "/",
@@ -141,10 +151,10 @@ async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
   try {
     const init = connectInit(child, exited);
     const main = await init.start(command, { env, cwd, stdin: "inherit" });
-    const first = listProcesses().find((row) => row.parentPid === pid);
-    const identity = first && identify(first.pid);
-    if (identity === undefined) throw startRefusal(command[0] ?? "", "its namespace ended");
-    const plan: EnclosurePlan = { level: "namespace", init: identity };
+    const first = listProcesses().find((row) => row.parentPid === identity.pid);
+    const firstIdentity = first && identify(first.pid);
+    if (firstIdentity === undefined) throw startRefusal(command[0] ?? "", "its namespace ended");
+    const plan: EnclosurePlan = { level: "namespace", init: firstIdentity };
     const [stdin, stdout, stderr] = child.stdio.slice(4) as [
       Writable | null,
       Readable | null,
@@ -152,7 +162,7 @@ async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
     ];
     options.onPlan(plan);
     return {
-      pid,
+      identity,
       plan,
       exited: main.exited,
       streams: { stdin, stdout, stderr },
@@ -210,14 +220,16 @@ async function startProcess(
   [file = "", ...args]: readonly string[],
   options: SpawnOptions,
   within: (start: () => ChildProcess) => ChildProcess,
-): Promise<{ child: ChildProcess; pid: number; exited: Promise<Exit> }> {
+): Promise<{ child: ChildProcess; identity: ProcessIdentity; exited: Promise<Exit> }> {
   const child = within(() => spawnOrRefuse(file, args, options));
   const exited = new Promise<Exit>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
   });
   const failed = new Promise<NodeJS.ErrnoException>((resolve) => child.on("error", resolve));
   if (child.pid === undefined) throw startRefusal(file, (await failed).code ?? "unknown");
-  return { child, pid: child.pid, exited };
+  // Even if it has ended already, it is in the table until Node gets to run again and collects it.
+  const identity = identify(child.pid) ?? { bootId: "", pid: child.pid, startTime: "" };
+  return { child, identity, exited };
 }
 
 /** Node reports some failures by an event and throws others. */
