@@ -76,7 +76,8 @@ export function createSqlStore(driver: Driver): Store {
     saveSnapshot: (snapshot) => saveSnapshot(driver, snapshot),
     latestSnapshot: () => latestSnapshot(driver),
     getRequest: (id) => findRequest(driver, "id", cleanText(id)),
-    getRequestByNumber: (number) => findRequest(driver, "number", number),
+    getRequestByNumber: async (number) =>
+      Number.isSafeInteger(number) ? findRequest(driver, "number", number) : undefined,
     listRequests: (query) => listRequests(driver, query),
     async listDecisions(requestId) {
       const rows = await driver.query<DecisionRow>(
@@ -180,8 +181,11 @@ async function sizes(driver: Driver): Promise<Sizes> {
   };
 }
 
+/** Cursors come from outside: before one that we never gave, there is nothing. */
 function positionOf(cursor: string | undefined): number {
-  return cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
+  if (cursor === undefined) return Number.MAX_SAFE_INTEGER;
+  const position = Number(cursor);
+  return Number.isSafeInteger(position) ? position : 0;
 }
 
 /** One row more than the limit was asked for: its presence says that there is a next page. */

@@ -153,6 +153,7 @@ export type RequestQuery = {
   readonly cursor?: string;
 };
 
+/** A cursor that was never given out leads to an empty page. */
 export type Page<T> = { readonly items: readonly T[]; readonly nextCursor: string | null };
 
 /** How long things are kept. The journal is kept longer if no snapshot covers it. */

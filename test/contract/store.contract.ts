@@ -261,6 +261,20 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(third.nextCursor).toBeNull();
       });
 
+      test.each(["", "x", "-1", "1.5", "1e99", "NaN", "9".repeat(40)])(
+        "no page follows the cursor %j",
+        async (cursor) => {
+          await commitAfter(await lead(), { requests: [request(1)], audit: [auditEntry("ann")] });
+          expect(await store.listRequests({ limit: 2, cursor })).toEqual({ items: [], nextCursor: null });
+          expect(await store.listAudit({ limit: 2, cursor })).toEqual({ items: [], nextCursor: null });
+        },
+      );
+
+      test.each([0, -1, 1.5, 1e99, Number.NaN])("no request has the number %d", async (number) => {
+        await commitAfter(await lead(), { requests: [request(1)] });
+        expect(await store.getRequestByNumber(number)).toBeUndefined();
+      });
+
       test("decisions are listed by request, oldest first", async () => {
         const decisions = [decision("id-1", 10), decision("id-2", 3), decision("id-1", 9)];
         await commitAfter(await lead(), { decisions });
