@@ -445,7 +445,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     const sinceSnapshot = memory.state.seq - snapshotSeq;
     const atMs = nowMs();
     // The larger the state, the rarer the snapshots: their cost stays a small part of the whole.
-    const isBig = sinceSnapshot >= settings.snapshotEveryEvents + memory.state.requests.size;
+    const isBig = sinceSnapshot >= Math.max(settings.snapshotEveryEvents, memory.state.requests.size);
     const isOld = sinceSnapshot > 0 && atMs - snapshotAtMs >= settings.snapshotEveryMs;
     if (isBig || isOld) beginChore("snapshot", saveSnapshot);
     else if (atMs - prunedAtMs >= settings.pruneEveryMs) beginChore("pruning", prune);
