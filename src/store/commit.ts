@@ -1,14 +1,13 @@
 // From what the leader wants to commit to the rows that say it, chained to the head they follow.
 
+import { auditRow, journalRow } from "./chain.ts";
 import { StoreError } from "./errors.ts";
 import {
   type AuditRow,
-  auditRow,
   type CommitRows,
   cleanText,
   decisionRow,
   idempotencyRow,
-  journalRow,
   requestRow,
   tokenRow,
 } from "./rows.ts";

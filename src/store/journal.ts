@@ -1,16 +1,9 @@
 // The head, the lease beside it, and reading what lies behind the head.
 
+import { followJournal, positionAfter } from "./chain.ts";
 import type { Driver } from "./driver.ts";
 import { StoreError } from "./errors.ts";
-import {
-  cleanText,
-  type FloorRow,
-  followJournal,
-  type HeadRow,
-  headRecord,
-  type JournalRow,
-  positionAfter,
-} from "./rows.ts";
+import { cleanText, type FloorRow, type HeadRow, headRecord, type JournalRow } from "./rows.ts";
 import type { Head, JournalEvent, Lease, TakeOver } from "./store.ts";
 
 export async function readHead(driver: Driver): Promise<Head> {

@@ -2,8 +2,9 @@
 
 import { randomUUID } from "node:crypto";
 import { crc32 } from "node:zlib";
+import { GENESIS_HASH } from "./chain.ts";
 import { StoreError } from "./errors.ts";
-import { GENESIS_HASH, headChecksum, type Value } from "./rows.ts";
+import { headChecksum, type Value } from "./rows.ts";
 import type { StoreMeta } from "./store.ts";
 
 export type MetaRow = { key: string; value: string };

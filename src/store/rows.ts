@@ -1,18 +1,14 @@
 // How records become rows and rows become records again: the only place that knows the columns.
 // A row carries the names of its columns, so that both databases read and write it without translation.
 
-import { hash as digest } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { StoreError } from "./errors.ts";
 import type {
-  AuditEntry,
   AuditRecord,
-  Damage,
   DecisionRecord,
   Head,
   IdempotencyRecord,
   RequestRecord,
-  StoredEvent,
   TokenRecord,
 } from "./store.ts";
 
@@ -181,96 +177,7 @@ export type CommitRows = {
   deletedTokenIds: readonly string[];
 };
 
-// --- Chains
-
-/** The hash before the first row of a chain. */
-export const GENESIS_HASH = "0".repeat(64);
-
-export function journalRow(
-  previous: Head,
-  { epoch, atMs, events }: { epoch: number; atMs: number; events: readonly StoredEvent[] },
-): JournalRow {
-  const row = {
-    last_seq: previous.seq + events.length,
-    first_seq: previous.seq + 1,
-    epoch,
-    at_ms: atMs,
-    events: JSON.stringify(events),
-    hash: "",
-  };
-  row.hash = journalHash(previous.hash, row);
-  return row;
-}
-
-export function auditRow(
-  previous: { id: number; hash: string },
-  { entry, seq, atMs }: { entry: AuditEntry; seq: number; atMs: number },
-): AuditRow {
-  const row = {
-    id: previous.id + 1,
-    seq,
-    at_ms: atMs,
-    actor: cleanText(entry.actor),
-    action: cleanText(entry.action),
-    target: cleanText(entry.target),
-    outcome: cleanText(entry.outcome),
-    body: jsonText(entry.body),
-    hash: "",
-  };
-  row.hash = auditHash(previous.hash, row);
-  return row;
-}
-
-/** Where a reader of the journal stands: the row it has seen last. */
-export type JournalPosition = { seq: number; hash: string; epoch: number; atMs: number };
-
-/** The events of a row, or what is wrong with it as the successor of `previous`. */
-export function followJournal(
-  previous: JournalPosition,
-  row: JournalRow,
-): { events: readonly StoredEvent[]; damage?: undefined } | { events?: undefined; damage: Damage } {
-  const where = `journal, events ${row.first_seq} to ${row.last_seq}`;
-  if (row.first_seq !== previous.seq + 1) {
-    return { damage: { where, what: `the events after ${previous.seq} are missing or overlap` } };
-  }
-  if (row.hash !== journalHash(previous.hash, row)) {
-    return { damage: { where, what: "the hash does not match what is stored" } };
-  }
-  if (row.epoch < previous.epoch) return { damage: { where, what: "the epoch goes back" } };
-  const events = JSON.parse(row.events) as readonly StoredEvent[];
-  if (events.length !== row.last_seq - row.first_seq + 1) {
-    return { damage: { where, what: `the row holds ${events.length} events` } };
-  }
-  return { events };
-}
-
-export function positionAfter(row: JournalRow): JournalPosition {
-  return { seq: row.last_seq, hash: row.hash, epoch: row.epoch, atMs: row.at_ms };
-}
-
-export function followAudit(previous: { id: number; hash: string }, row: AuditRow): Damage | undefined {
-  const where = `audit, entry ${row.id}`;
-  if (row.id !== previous.id + 1) return { where, what: `the entries after ${previous.id} are missing` };
-  if (row.hash !== auditHash(previous.hash, row)) {
-    return { where, what: "the hash does not match what is stored" };
-  }
-  return undefined;
-}
-
-function journalHash(previousHash: string, row: JournalRow): string {
-  const { first_seq, last_seq, epoch, at_ms, events } = row;
-  return digest("sha256", `${previousHash}\n${first_seq} ${last_seq} ${epoch} ${at_ms}\n${events}`);
-}
-
-function auditHash(previousHash: string, row: AuditRow): string {
-  const { id, seq, at_ms, actor, action, target, outcome, body } = row;
-  return digest(
-    "sha256",
-    JSON.stringify([previousHash, id, seq, at_ms, actor, action, target, outcome, body]),
-  );
-}
-
-// --- Records outside the chains carry a checksum: a flipped byte must not become somebody's history.
+// Records outside the hash chains carry a checksum: a flipped byte must not become somebody's history.
 
 export function requestRow(record: RequestRecord): RequestRow {
   return sealed("requests", {
@@ -419,7 +326,7 @@ function cleanTextOrNull(text: string | null): string | null {
 }
 
 /** JSON escapes what `cleanText` would have to replace. A missing body is null. */
-function jsonText(value: unknown): string {
+export function jsonText(value: unknown): string {
   return JSON.stringify(value ?? null);
 }
 

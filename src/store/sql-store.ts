@@ -66,8 +66,8 @@ export function createSqlStore(driver: Driver): Store {
     },
     head: () => readHead(driver),
     async takeOver(takeOver) {
-      knownHead = undefined;
-      return raiseEpoch(driver, takeOver);
+      knownHead = await raiseEpoch(driver, takeOver);
+      return knownHead;
     },
     lease: () => readLease(driver),
     renewLease: (epoch) => renewLease(driver, epoch),

@@ -1,5 +1,6 @@
 // Reads the whole store and says, for everything that is not as it was written, exactly where.
 
+import { followAudit, followJournal, positionAfter } from "./chain.ts";
 import type { Driver } from "./driver.ts";
 import { isStoreError } from "./errors.ts";
 import { readFloor, readHead } from "./journal.ts";
@@ -8,12 +9,9 @@ import {
   type DecisionRow,
   decisionRecord,
   type FloorRow,
-  followAudit,
-  followJournal,
   type IdempotencyRow,
   idempotencyRecord,
   type JournalRow,
-  positionAfter,
   type RequestRow,
   requestRecord,
   type TokenRow,

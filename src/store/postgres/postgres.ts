@@ -248,7 +248,7 @@ async function migrate(
     ]);
     if (hasMeta.rowCount === 0) await run(createMeta);
     const version = storedVersion((await run(selectMeta)).rows as MetaRow[], migrations.length);
-    for (const sql of migrations.slice(version).flat()) await run(sql);
+    await run(migrations.slice(version).flat().join(";\n")); // One round trip; nothing if there is nothing to do.
     if (version === 0) for (const { sql, values } of firstRows()) await run(sql, values);
     if (version < migrations.length) {
       const rows = metaRowsOf((await run(selectMeta)).rows as MetaRow[], migrations.length);

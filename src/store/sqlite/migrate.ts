@@ -63,8 +63,17 @@ export function migrate(
     database.exec("commit");
     return meta;
   } catch (error) {
-    if (database.isTransaction) database.exec("rollback");
+    rollBack(database);
     throw error;
+  }
+}
+
+/** After an error, which may have rolled back by itself. */
+export function rollBack(database: Database): void {
+  try {
+    database.exec("rollback");
+  } catch {
+    // No transaction is open, which is what we want.
   }
 }
 

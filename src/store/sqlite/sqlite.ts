@@ -9,7 +9,7 @@ import { createSqlStore } from "../sql-store.ts";
 import type { Damage, Store } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
 import { type Database, loadSqlite, type PreparedStatement, type Sqlite } from "./library.ts";
-import { migrate } from "./migrate.ts";
+import { migrate, rollBack } from "./migrate.ts";
 import { commitStatements, toSqlite } from "./statements.ts";
 import { findWalDamage } from "./wal.ts";
 
@@ -124,7 +124,7 @@ function createSqliteDriver(
       statement(result === undefined ? "rollback" : "commit").run();
       return result;
     } catch (error) {
-      if (database.isTransaction) statement("rollback").run();
+      rollBack(database);
       throw error;
     }
   };
