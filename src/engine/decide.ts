@@ -52,12 +52,14 @@ export function preview(state: EngineState, command: Command, nowMs: number): De
 
 function attempt(state: EngineState, command: Command, nowMs: number, then: "keep" | "take back"): Decision {
   if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
-  const clockMs = state.clockMs;
+  const { clockMs } = state;
+  const unsettled = [...state.unsettled];
   const transaction: Transaction = { state, nowMs, events: [] };
   state.undo.begin();
   const takeBack = () => {
     state.undo.rollback();
     state.unsettled.clear();
+    for (const pool of unsettled) state.unsettled.add(pool);
     state.clockMs = clockMs;
   };
   try {

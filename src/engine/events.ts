@@ -43,6 +43,8 @@ export interface ConsideredKind {
   readonly permitted: number;
   /** The rule that permits them, or that forbids the others. */
   readonly rule: string;
+  /** What 10.4 says about the latest of them, in hundredths of a minute; only in discipline `class`. */
+  readonly cost?: number;
 }
 
 export interface ChosenVictim {
@@ -108,6 +110,8 @@ export type Event =
       readonly shortage: Resources;
       readonly victims: readonly ChosenVictim[];
       readonly considered: readonly ConsideredKind[];
+      /** What the waiter is worth (10.5), in hundredths of a minute; only in discipline `class`. */
+      readonly value?: number;
       readonly placement: readonly Placement[];
       readonly atMs: number;
     }

@@ -9,11 +9,13 @@ import {
   endRun,
   enqueue,
   ensureComponent,
+  keepOrderUntil,
   rebuildPool,
   refreshPool,
   releaseComponent,
   removePolicy,
   rewake,
+  sortRunAnew,
   startRun,
   stopRun,
   unsettleWaiter,
@@ -138,6 +140,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     ends: new SortedList<Run>(byEnd, { weigh: needOf }),
     runCount: 0,
     starvation: new Map(),
+    orderUntilMs: Number.POSITIVE_INFINITY,
     preemptiveStartAtMs: new Map(),
   };
   state.undo.run(
@@ -160,6 +163,7 @@ function evolvePoolDeleted(state: EngineState, { name }: EventOf<"poolDeleted">)
     () => state.pools.set(name, pool),
   );
   state.unsettled.delete(pool);
+  keepOrderUntil(state, pool, Number.POSITIVE_INFINITY);
 }
 
 function evolveGroupSet(state: EngineState, { group: record }: EventOf<"groupSet">): void {
@@ -286,7 +290,7 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
   const { progress, run } = requireRequest(state, event.requestId);
   state.undo.set(progress, "resume", true);
   state.undo.set(progress, "lastCheckpointAtMs", event.atMs);
-  if (run !== null) state.unsettled.add(run.poolLine.pool);
+  if (run !== null) sortRunAnew(state, run);
 }
 
 function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">): void {

@@ -35,10 +35,11 @@ export function enqueue(state: EngineState, request: Request): void {
   const { line, progress } = request;
   if (progress.delayed) return;
   if (progress.hold !== null) {
-    for (const poolLine of line.pools.values()) {
-      const { pool } = poolLine;
-      if (pool.record.name === progress.hold.pool) addTo(state, pool.holders, request);
-      else if (poolLine.verdict === null) addTo(state, pool.passers, request);
+    const holdPool = requirePool(state, progress.hold.pool);
+    addTo(state, holdPool.holders, request);
+    state.unsettled.add(holdPool);
+    for (const { pool, verdict } of line.pools.values()) {
+      if (pool !== holdPool && verdict === null) addTo(state, pool.passers, request);
     }
   } else {
     state.undo.run(
@@ -68,10 +69,10 @@ export function dequeue(state: EngineState, request: Request): void {
   if (progress.delayed) return;
   unsettleLine(state, line);
   if (progress.hold !== null) {
-    for (const { pool } of line.pools.values()) {
-      removeFrom(state, pool.holders, request);
-      removeFrom(state, pool.passers, request);
-    }
+    const holdPool = requirePool(state, progress.hold.pool);
+    removeFrom(state, holdPool.holders, request);
+    state.unsettled.add(holdPool); // Even if it does not admit the request any more.
+    for (const { pool } of line.pools.values()) removeFrom(state, pool.passers, request);
   } else {
     if (line.members.size === 1) hideLine(state, line);
     state.undo.run(
@@ -181,6 +182,16 @@ function indexRun(state: EngineState, run: Run): void {
   else addCandidate(state, run);
 }
 
+/** Something about a run changed that tells kinds apart. */
+export function sortRunAnew(state: EngineState, run: Run): void {
+  state.unsettled.add(run.poolLine.pool);
+  const kind = kindOf(run);
+  if (run.isStopping || kind === run.kind) return;
+  removeCandidate(state, run);
+  state.undo.set(run, "kind", kind);
+  addCandidate(state, run);
+}
+
 function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
   const { pool, policy, need } = poolLine;
   state.undo.add(pool.usage, need, sign);
@@ -228,10 +239,14 @@ function kindOf(run: Run): RunKind {
   const { poolLine, request } = run;
   const opportunistic = (request.progress.allocation as { opportunistic: boolean }).opportunistic;
   const shielded = isShielded(request, poolLine.pool, run.startedAtMs);
-  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}`;
+  const isClass = poolLine.pool.record.discipline === "class";
+  const hasWalltime = isClass && run.endMs < Number.POSITIVE_INFINITY;
+  const savedAtMs = request.progress.lastCheckpointAtMs ?? Number.NEGATIVE_INFINITY;
+  const hasCheckpoint = isClass && request.spec.checkpoint === "none" && savedAtMs > run.startedAtMs;
+  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
-    kind = { poolLine, opportunistic, shielded, runs: new SortedList(byGrant) };
+    kind = { poolLine, opportunistic, shielded, hasWalltime, hasCheckpoint, runs: new SortedList(byGrant) };
     poolLine.runKinds.set(key, kind);
   }
   return kind;
@@ -280,13 +295,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     undo.set(group, "usage", zeros());
   }
   for (const policy of pool.policies.values()) {
-    const { record } = policy;
-    // What is removed by force has no share and no group any more; only its last runs keep it alive (P8).
-    const isLeaving = record.closing || pool.record.closing;
-    const group = record.group === null || isLeaving ? null : (pool.groups.get(record.group) as Group);
-    undo.set(policy, "group", group);
-    undo.set(policy, "reserved", isLeaving ? zeros() : toVector(record.reserved, keys));
-    undo.set(policy, "limit", limitVector(record.limit, keys));
+    setQuotas(state, policy, keys);
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());
     undo.set(policy, "runs", new SortedList<Run>(byShareOrder, { weigh: needOf }));
@@ -315,13 +324,25 @@ export function refreshPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "capacity", capacity);
   for (const group of pool.groups.values()) undo.set(group, "limit", limitVector(group.record.limit, keys));
   for (const policy of pool.policies.values()) {
-    undo.set(policy, "reserved", toVector(policy.record.reserved, keys));
-    undo.set(policy, "limit", limitVector(policy.record.limit, keys));
+    setQuotas(state, policy, keys);
     for (const line of policyComponent(state, policy).lines) {
       redescribe(state, line.pools.get(pool.record.name) as PoolLine);
     }
   }
   state.unsettled.add(pool);
+}
+
+/** What is removed by force has no share and no group any more; only its last runs keep it alive (P8). */
+function setQuotas({ undo }: EngineState, policy: Policy, keys: readonly string[]): void {
+  const { record, pool } = policy;
+  const isLeaving = record.closing || pool.record.closing;
+  undo.set(
+    policy,
+    "group",
+    isLeaving || record.group === null ? null : (pool.groups.get(record.group) as Group),
+  );
+  undo.set(policy, "reserved", toVector(isLeaving ? {} : record.reserved, keys));
+  undo.set(policy, "limit", limitVector(record.limit, keys));
 }
 
 function limitVector(limit: Readonly<Record<string, number>>, keys: readonly string[]): number[] {
@@ -522,6 +543,29 @@ function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
   const pool = allocation.pool === null ? undefined : state.pools.get(allocation.pool);
   const matureAtMs = allocation.startedAtMs + (pool?.record.settings.minRuntimeMs ?? 0);
   return matureAtMs > state.clockMs ? Math.min(matureAtMs, walltimeEndMs) : walltimeEndMs;
+}
+
+/** Until when the order of a pool's queue holds as it was just seen (10.6). */
+export function keepOrderUntil(state: EngineState, pool: Pool, untilMs: number): void {
+  const before = pool.orderUntilMs;
+  if (untilMs === before) return;
+  const move = (fromMs: number, toMs: number) => {
+    if (fromMs < Number.POSITIVE_INFINITY) state.moving.remove(pool);
+    pool.orderUntilMs = toMs;
+    if (toMs < Number.POSITIVE_INFINITY) state.moving.insert(pool);
+  };
+  state.undo.run(
+    () => move(before, untilMs),
+    () => move(untilMs, before),
+  );
+}
+
+/** Pools whose order may have changed because time has passed are looked at again. */
+export function unsettleMoved(state: EngineState, nowMs: number): void {
+  for (const pool of state.moving) {
+    if (pool.orderUntilMs > nowMs) return;
+    state.unsettled.add(pool);
+  }
 }
 
 // --- sets --------------------------------------------------------------------------------------------

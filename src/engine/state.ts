@@ -20,6 +20,7 @@ import type {
   RequestProgress,
   RequestSpec,
 } from "./records.ts";
+import { compareIds } from "./resources.ts";
 import { SortedList } from "./sorted-list.ts";
 import { UndoLog } from "./undo.ts";
 
@@ -42,6 +43,8 @@ export interface EngineState {
   readonly displaced: Map<RequestId, Set<RequestId>>;
   /** Pools in which something changed since they were last scheduled. */
   readonly unsettled: Set<Pool>;
+  /** Pools whose order time moves (10.6), by when it next may; found by looking, so not part of the records. */
+  readonly moving: SortedList<Pool>;
   /** The latest time that `decide` was given: timers up to it have fired. Not part of the records. */
   clockMs: number;
   readonly undo: UndoLog;
@@ -80,6 +83,8 @@ export interface Pool {
   runCount: number;
   /** Fair-share elements that are not normal (9.3, 9.4). */
   readonly starvation: Map<string, StarvationChange>;
+  /** Until when time alone leaves the order of the queue as it was last seen; infinite: for ever. */
+  orderUntilMs: number;
   /** When a preemptive stage last started something, per node; "" in a pool without nodes (9.7). */
   readonly preemptiveStartAtMs: Map<string, number>;
 }
@@ -154,6 +159,10 @@ export interface RunKind {
   readonly poolLine: PoolLine;
   readonly opportunistic: boolean;
   readonly shielded: boolean;
+  /** Told apart in discipline `class` only, whose costs depend on them (10.4). */
+  readonly hasWalltime: boolean;
+  /** Has saved its work without being asked, though it says that it cannot. */
+  readonly hasCheckpoint: boolean;
   /** By grant, oldest first. Stopping runs are not in here. */
   readonly runs: SortedList<Run>;
 }
@@ -193,6 +202,7 @@ export function createState(): EngineState {
     timers: new SortedList(compareTimers),
     displaced: new Map(),
     unsettled: new Set(),
+    moving: new SortedList(compareMoving),
     clockMs: 0,
     undo: new UndoLog(),
   };
@@ -200,6 +210,10 @@ export function createState(): EngineState {
 
 export function compareTimers(a: Request, b: Request): number {
   return a.wakeAtMs - b.wakeAtMs || a.progress.seq - b.progress.seq;
+}
+
+function compareMoving(a: Pool, b: Pool): number {
+  return a.orderUntilMs - b.orderUntilMs || compareIds(a.record.name, b.record.name);
 }
 
 export function bySubmission(a: Request, b: Request): number {

@@ -6,6 +6,7 @@ import type { ConsideredKind } from "../events.ts";
 import type { PreemptionReason } from "../records.ts";
 import type { QueueWalk, Waiter } from "../scheduling/queue-walk.ts";
 import type { EngineState, Pool, PoolLine, Request, Run } from "../state.ts";
+import { classDiscipline } from "./class/class.ts";
 import { priorityDiscipline } from "./priority/priority.ts";
 
 export interface Discipline {
@@ -13,6 +14,8 @@ export interface Discipline {
   compareIn(pool: Pool): (a: Waiter, b: Waiter) => number;
   /** The moving part of the order, in whole millionths; 0 where time moves nothing. */
   scoreOf(poolLine: PoolLine, request: Request, nowMs: number): number;
+  /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
+  orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
   /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
   chooseVictims(search: VictimSearch): VictimChoice | null;
 }
@@ -34,6 +37,7 @@ export interface VictimChoice {
     readonly cost?: number;
   }[];
   readonly considered: readonly ConsideredKind[];
+  readonly value?: number;
 }
 
 export function disciplineOf(pool: Pool): Discipline {
@@ -41,6 +45,7 @@ export function disciplineOf(pool: Pool): Discipline {
     case "priority":
       return priorityDiscipline;
     case "class":
+      return classDiscipline;
     case "fair_share":
       return priorityDiscipline;
     default:

@@ -20,8 +20,8 @@ export function findBackfill(
   nowMs: number,
 ): Backfill | undefined {
   const { backfill } = pool.record.settings;
-  if (backfill === "none" || !pool.capacity.some((_, i) => freeOf(pool, i) > 0)) return undefined;
-  const walltimeMsMax = earliestStart(pool, head, shortage) - nowMs;
+  if (backfill === "none") return undefined;
+  const walltimeMsMax = earliestStart(pool, shortage) - nowMs;
   const promised = promisedUnits(pool);
 
   const delaysHead = (request: Request, poolLine: PoolLine) =>
@@ -74,11 +74,11 @@ function promisedUnits(pool: Pool): number[] {
 }
 
 /** When the head fits if every run ends at its walltime; minus infinity if it never does, so that nothing ends in time. */
-function earliestStart(pool: Pool, head: Waiter, shortage: readonly number[]): number {
+export function earliestStart(pool: Pool, shortage: readonly number[]): number {
   let startMs = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < shortage.length; i++) {
     const lacking = shortage[i] as number;
-    if ((head.poolLine.need[i] as number) === 0 || lacking <= 0) continue;
+    if (lacking <= 0) continue;
     const last = pool.ends.firstWhereSumExceeds(i, lacking - 1);
     if (last === undefined) return Number.NEGATIVE_INFINITY;
     startMs = Math.max(startMs, last.endMs);

@@ -46,6 +46,8 @@ export class QueueWalk {
   readonly #waiters: Waiter[];
   readonly #compare: (a: Waiter, b: Waiter) => number;
   #position = 0;
+  /** Whether a promise on the way has changed the places of those behind it. */
+  isReordered = false;
 
   /** `membersOf` says which members of a line are walked: the first, unless somebody wants others. */
   constructor(pool: Pool, nowMs: number, membersOf: (poolLine: PoolLine) => Iterable<Request> = firstMember) {
@@ -129,19 +131,18 @@ export class QueueWalk {
     return true;
   }
 
-  /** What is lacking per key even when all comes free that is stopping and that it may count on; negative: to spare (V1). */
+  /** What is lacking per key even when all comes free that is stopping and that it may count on; not positive: nothing (V1). */
   shortage({ request, poolLine }: Waiter): number[] {
     const claims = this.#claimsBefore(request);
-    return poolLine.need.map(
-      (amount, i) =>
-        amount - freeOf(this.pool, i) - (this.pool.stopping[i] as number) + (claims[i] as number),
+    const { stopping } = this.pool;
+    return poolLine.need.map((amount, i) =>
+      amount === 0 ? 0 : amount - freeOf(this.pool, i) - (stopping[i] as number) + (claims[i] as number),
     );
   }
 
   /** Whether free units and units that are coming free cover it (V1). */
   isCovered(waiter: Waiter): boolean {
-    const shortage = this.shortage(waiter);
-    return waiter.poolLine.need.every((amount, i) => amount === 0 || (shortage[i] as number) <= 0);
+    return this.shortage(waiter).every((lacking) => lacking <= 0);
   }
 
   /** Whether some of what it lacks now is coming free and not promised to those before it (G5). */
@@ -201,6 +202,7 @@ export class QueueWalk {
       changed ||= waiter.borrows;
     }
     if (!changed) return;
+    this.isReordered = true;
     const rest = this.#waiters.splice(this.#position).sort(this.#compare);
     this.#waiters.push(...rest);
   }

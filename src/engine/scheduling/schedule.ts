@@ -9,12 +9,13 @@
 
 import { disciplineOf, type VictimChoice } from "../disciplines/discipline.ts";
 import type { HoldEnd } from "../events.ts";
-import { isShielded, poolsByName } from "../indexes.ts";
+import { isShielded, keepOrderUntil, poolsByName, unsettleMoved } from "../indexes.ts";
 import { byPreference } from "../lines.ts";
 import { toResources } from "../resources.ts";
 import type { Pool, Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
 import { findBackfill } from "./backfill.ts";
+import { settledUntil } from "./moving-order.ts";
 import { QueueWalk, type Waiter } from "./queue-walk.ts";
 import { emit, type Transaction } from "./transaction.ts";
 
@@ -36,6 +37,8 @@ interface Head {
   readonly isHelped: boolean;
   /** Who would have to stop; null if nobody may or it would not be enough (V3). */
   readonly choice: VictimChoice | null;
+  /** Standing at the head. */
+  readonly walk: QueueWalk;
 }
 
 interface Named {
@@ -47,6 +50,7 @@ interface Named {
 
 export function schedule(transaction: Transaction): void {
   const { unsettled } = transaction.state;
+  unsettleMoved(transaction.state, transaction.nowMs);
   const surveys = new Map<Pool, Survey>();
   // Who last took units in a pool: if a hold is then no longer covered, that one displaced it (V6).
   const takers = new Map<Pool, Request>();
@@ -63,9 +67,12 @@ export function schedule(transaction: Transaction): void {
       serve(all, (found) => nameForGrant(transaction, found)) ??
       serve(all, (found) => nameCovered(transaction, found)) ??
       serve(all, (found) => nameForPreemption(transaction, found));
-    if (named === undefined) return;
+    if (named === undefined) break;
     takers.set(named.waiter.poolLine.pool, named.waiter.request);
     named.act();
+  }
+  for (const { pool, head } of surveys.values()) {
+    keepOrderUntil(transaction.state, pool, settledUntil(pool, head, transaction.nowMs));
   }
 }
 
@@ -139,7 +146,7 @@ function judgeHead({ state, nowMs }: Transaction, walk: QueueWalk, head: Waiter)
   const choice = canSearch
     ? disciplineOf(pool).chooseVictims({ state, nowMs, pool, walk, head, shortage })
     : null;
-  return { waiter: head, shortage, isCovered, isHelped: walk.isHelped(head), choice };
+  return { waiter: head, shortage, isCovered, isHelped: walk.isHelped(head), choice, walk };
 }
 
 /** Behind the head only a holder is granted in its turn: what it takes has long been promised to it. */
@@ -219,6 +226,7 @@ function preempt(
       ...(cost === undefined ? {} : { cost }),
     })),
     considered: choice.considered,
+    ...(choice.value === undefined ? {} : { value: choice.value }),
     placement: [],
     atMs: nowMs,
   });

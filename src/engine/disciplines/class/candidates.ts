@@ -1,0 +1,133 @@
+// Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
+
+import { isFirmOn } from "../../admission.ts";
+import type { PreemptionReason } from "../../records.ts";
+import { BorrowLines, isEligible, isMature } from "../../scheduling/victims.ts";
+import type { Run, RunKind } from "../../state.ts";
+import type { VictimSearch } from "../discipline.ts";
+import { rankOfClass } from "./score.ts";
+
+const NEVER = Number.POSITIVE_INFINITY;
+
+/** From which grant on the runs of a kind may be taken, and by which rule; infinite: none may. */
+export interface Permission {
+  readonly kind: RunKind;
+  /** What each of its runs holds of every short key. */
+  readonly held: readonly number[];
+  readonly sensitiveFrom: number;
+  readonly classFrom: number;
+  readonly reclaimFrom: number;
+  /** Runs that fill a gap may be taken by any head (G4). */
+  readonly from: number;
+  /** From which grant on value and number bound a run, or do not (10.5). */
+  readonly boundedFrom: number;
+  readonly unboundedFrom: number;
+  /** The rule that forbids the others. */
+  readonly forbiddenBy: string;
+}
+
+/** Why a run may be taken. */
+export interface Permit {
+  readonly reason: PreemptionReason;
+  /** Taken back rather than taken, so that neither value nor number bounds it (10.5). */
+  readonly isUnbounded: boolean;
+}
+
+/** A verdict on every kind that holds something short. */
+export function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
+  const { pool, head, walk } = search;
+  const waiter = head.poolLine;
+  const { classBands } = pool.record.settings;
+  const rank = rankOfClass(waiter.preemptionClass, classBands);
+  const fitsHeadroom = (i: number) => (waiter.need[i] as number) <= walk.headroom(waiter, i);
+  const mayReclaim = short.every(fitsHeadroom);
+  const mayReclaimOwn = short.some((i) => isFirmOn(waiter, i));
+  // Unlike in the order of the queue, a key that nobody reserves counts here (G1).
+  const mustBorrow = waiter.need.some((amount, i) => amount > 0 && !fitsHeadroom(i));
+  const lines = new BorrowLines();
+
+  const judge = (kind: RunKind): Permission => {
+    const { policy, line, preemptionClass, need } = kind.poolLine;
+    const forbidden = (forbiddenBy: string) => permission(kind, short, { forbiddenBy });
+    if (kind.shielded) return forbidden("V6");
+    if (!isEligible(kind, short)) return forbidden("V2");
+    if (preemptionClass === 10) return forbidden("10.1");
+
+    const borrowsFrom = short.filter((i) => (need[i] as number) > 0).map((i) => lines.borrowsFrom(kind, i));
+    const borrowsSomeFrom = Math.min(...borrowsFrom);
+    const serviceFrom = policy.record.kind === "service" ? borrowsSomeFrom : 0;
+    const gapFrom = kind.opportunistic ? 0 : NEVER;
+    if (waiter.sensitive) {
+      return permission(kind, short, { sensitiveFrom: serviceFrom, gapFrom, forbiddenBy: "10.3" });
+    }
+    const isOwn = policy === waiter.policy;
+    const isLower = rankOfClass(preemptionClass, classBands) < rank;
+    const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
+    const shareFrom = isOwn || !mustBorrow ? 0 : Math.max(...borrowsFrom);
+    return permission(kind, short, {
+      classFrom: isLower && !isDear ? Math.max(shareFrom, serviceFrom) : NEVER,
+      reclaimFrom: mayReclaim && (!isOwn || mayReclaimOwn) ? borrowsSomeFrom : NEVER,
+      gapFrom,
+      forbiddenBy: !isLower ? "10.1" : isDear ? "10.3" : "10.2",
+    });
+  };
+  const isConcerned = ({ poolLine }: RunKind) => short.some((i) => (poolLine.need[i] as number) > 0);
+  return [...pool.runKinds].filter(isConcerned).map(judge);
+}
+
+function permission(
+  kind: RunKind,
+  short: readonly number[],
+  {
+    sensitiveFrom = NEVER,
+    classFrom = NEVER,
+    reclaimFrom = NEVER,
+    gapFrom = NEVER,
+    forbiddenBy,
+  }: Partial<Permission> & { gapFrom?: number; forbiddenBy: string },
+): Permission {
+  const unboundedFrom = Math.min(sensitiveFrom, reclaimFrom, gapFrom);
+  return {
+    kind,
+    held: short.map((i) => kind.poolLine.need[i] as number),
+    sensitiveFrom,
+    classFrom,
+    reclaimFrom,
+    from: Math.min(classFrom, unboundedFrom),
+    boundedFrom: classFrom < reclaimFrom ? classFrom : NEVER,
+    unboundedFrom,
+    forbiddenBy,
+  };
+}
+
+/** Why this run may be taken, or null if it may not; its kind and its age have been looked at. */
+export function permitOf(run: Run, permission: Permission, nowMs: number): Permit | null {
+  const { kind, sensitiveFrom, classFrom, reclaimFrom } = permission;
+  const { token } = run;
+  if (!isNearCompletion(run, nowMs)) {
+    if (token >= sensitiveFrom) return { reason: "sensitive", isUnbounded: true };
+    if (token >= classFrom) return { reason: "class", isUnbounded: token >= reclaimFrom };
+    if (token >= reclaimFrom) return { reason: "reclaim", isUnbounded: true };
+  }
+  return kind.opportunistic ? { reason: "backfill", isUnbounded: true } : null;
+}
+
+/** So close to the end of a long walltime that it is left to finish (10.3). */
+function isNearCompletion({ poolLine, endMs, startedAtMs }: Run, nowMs: number): boolean {
+  const { nearCompletionMs } = poolLine.pool.record.settings;
+  return endMs < NEVER && endMs - nowMs <= nearCompletionMs && endMs - startedAtMs > 2 * nearCompletionMs;
+}
+
+/** How many runs of a kind are old enough (V2) and began with this grant or later. */
+export function countFrom(from: number, { kind }: Permission, { pool, nowMs }: VictimSearch): number {
+  if (from === NEVER) return 0;
+  const mature = kind.runs.countWhile((run) => isMature(run, pool, nowMs));
+  return Math.max(0, mature - kind.runs.countWhile((run) => run.token < from));
+}
+
+/** The rule by which runs of a kind are taken, or by which none is. */
+export function ruleOf({ from, sensitiveFrom, classFrom, reclaimFrom, forbiddenBy }: Permission): string {
+  if (from === NEVER) return forbiddenBy;
+  if (Math.min(sensitiveFrom, classFrom) < NEVER) return "10.2";
+  return reclaimFrom < NEVER ? "8.2" : "G4";
+}

@@ -1,0 +1,134 @@
+// Discipline `class`: higher classes go first and may stop lower ones, if that costs less than it is worth (10).
+
+import type { ConsideredKind } from "../../events.ts";
+import { hasDisplaced, isMature, shortKeys, spareRedundant } from "../../scheduling/victims.ts";
+import type { Run } from "../../state.ts";
+import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
+import { countFrom, type Permission, permissionsFor, permitOf, ruleOf } from "./candidates.ts";
+import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.ts";
+import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
+import { compareIn, orderHoldsUntil, scoreOf } from "./score.ts";
+
+export const classDiscipline: Discipline = { compareIn, scoreOf, orderHoldsUntil, chooseVictims };
+
+const VICTIMS_MAX = 3;
+
+/** What one search is about. */
+interface Field {
+  readonly search: VictimSearch;
+  readonly permissions: readonly Permission[];
+  readonly bounds: Bounds;
+}
+
+function chooseVictims(search: VictimSearch): VictimChoice | null {
+  const { pool, head, nowMs } = search;
+  const short = shortKeys(search.shortage);
+  const permissions = permissionsFor(search, short);
+  const bounds: Bounds = {
+    lacking: short.map((i) => search.shortage[i] as number),
+    victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
+    value: worthOf(head.poolLine, head.request),
+    nowMs,
+  };
+  const field: Field = { search, permissions, bounds };
+  if (!couldCover(field, ({ from }) => from)) return null;
+  const victims = bestSet(cheapest(field), bounds) ?? beyondVictimsMax(field);
+  if (victims === null) return null;
+  return {
+    victims: victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
+    considered: permissions.map((permission) => describe(permission, search)),
+    value: shown(product(bounds.value)),
+  };
+}
+
+/** All or nothing (V3): whether all that began with a certain grant or later would be enough together, by counting. */
+function couldCover(field: Field, from: (permission: Permission) => number): boolean {
+  const lacking = [...field.bounds.lacking];
+  for (const permission of field.permissions) {
+    const count = countFrom(from(permission), permission, field.search);
+    permission.held.forEach((amount, key) => {
+      lacking[key] = (lacking[key] as number) - count * amount;
+    });
+  }
+  return lacking.every((amount) => amount <= 0);
+}
+
+/** The cheapest candidates of every group. Newer runs of a kind rarely cost more, so that few are looked at. */
+function cheapest(field: Field): Groups {
+  const { nowMs } = field.bounds;
+  const groups = new Groups(field.bounds);
+  for (const permission of field.permissions) {
+    const bounded = groups.groupOf(permission, "bounded");
+    const unbounded = groups.groupOf(permission, "unbounded");
+    const isNeedless = (run: Run) => {
+      const leastMs = leastCostSince(run, nowMs);
+      return (
+        (run.token < permission.boundedFrom || groups.isBeyond(bounded, leastMs, run)) &&
+        (run.token < permission.unboundedFrom || groups.isBeyond(unbounded, leastMs, run))
+      );
+    };
+    for (const candidate of candidates(field, permission, isNeedless)) {
+      groups.add(candidate.isUnbounded ? unbounded : bounded, candidate);
+    }
+  }
+  return groups;
+}
+
+/** What is taken back is not bounded by number: by class, cost and start until it fits (10.5). */
+function beyondVictimsMax(field: Field): readonly Candidate[] | null {
+  if (!couldCover(field, ({ unboundedFrom }) => unboundedFrom)) return null;
+  const { nowMs } = field.bounds;
+  const all = field.permissions
+    .flatMap((permission) => [...candidates(field, permission, () => false)])
+    .filter(({ isUnbounded }) => isUnbounded)
+    .sort((a, b) => a.preemptionClass - b.preemptionClass || byCost(a, b, nowMs));
+  const lacking = [...field.bounds.lacking];
+  for (const [index, { held }] of all.entries()) {
+    held.forEach((amount, key) => (lacking[key] = (lacking[key] as number) - amount));
+    if (lacking.every((amount) => amount <= 0)) {
+      return spareRedundant(all.slice(0, index + 1), field.search.shortage);
+    }
+  }
+  return null;
+}
+
+/** The runs of a kind that may be taken, newest first, up to the first from which on none is of use. */
+function* candidates(
+  { search, bounds }: Field,
+  permission: Permission,
+  isNeedless: (run: Run) => boolean,
+): Generator<Candidate> {
+  const { state, pool, head, nowMs } = search;
+  const { kind, held } = permission;
+  const { preemptionClass } = kind.poolLine;
+  if (permission.from === Number.POSITIVE_INFINITY) return;
+  for (const run of kind.runs.backwards((each) => isMature(each, pool, nowMs))) {
+    if (run.token < permission.from || isNeedless(run)) return;
+    const permit = permitOf(run, permission, nowMs);
+    if (permit === null || hasDisplaced(state, run.request.spec.id, head.request.spec.id)) continue;
+    const { costMs, isExact } = costOf(run, bounds.nowMs);
+    const { reason, isUnbounded } = permit;
+    yield { run, costMs, isExact, reason, isUnbounded, held, preemptionClass };
+  }
+}
+
+/** A kind with its numbers, for people and for the journal (V7). */
+function describe(permission: Permission, search: VictimSearch): ConsideredKind {
+  const { poolLine, runs } = permission.kind;
+  const latest = runs.last();
+  return {
+    component: poolLine.policy.record.component,
+    priority: poolLine.policy.record.priority,
+    preemptionClass: poolLine.preemptionClass,
+    resources: poolLine.line.shape.resources,
+    count: runs.size,
+    permitted: countFrom(permission.from, permission, search),
+    rule: ruleOf(permission),
+    ...(latest === undefined ? {} : { cost: shown(costOf(latest, search.nowMs).costMs) }),
+  };
+}
+
+/** Costs and values are shown in hundredths of a minute. */
+function shown(ms: number): number {
+  return Math.round(ms / 600);
+}

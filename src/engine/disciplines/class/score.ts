@@ -1,0 +1,125 @@
+// The order of a pool's queue in discipline `class` (10.6), and how long it lasts.
+
+import type { PolicyKind } from "../../records.ts";
+import type { Waiter } from "../../scheduling/queue-walk.ts";
+import type { ScoreWeights } from "../../settings.ts";
+import type { Pool, PoolLine, Request } from "../../state.ts";
+import { checkpointMs } from "./cost.ts";
+import { ln } from "./ln.ts";
+
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+
+const WEIGHTS: Readonly<Record<PolicyKind, ScoreWeights>> = {
+  batch: { class: 0.15, wait: 0.2, share: 0.2, checkpoint: 0.05 },
+  training: { class: 0.1, wait: 0.1, share: 0.1, checkpoint: 0.15 },
+  service: { class: 0.15, wait: 0.05, share: 0.1, checkpoint: 0.1 },
+  sensitive: { class: 0.9, wait: 0, share: 0, checkpoint: 0 },
+  interactive: { class: 0.1, wait: 0.3, share: 0.1, checkpoint: 0 },
+};
+
+/** Sensitive claims, then who fits its headroom, then class or band, then score, then submission. */
+export function compareIn({ record }: Pool): (a: Waiter, b: Waiter) => number {
+  const { classBands } = record.settings;
+  return (a, b) =>
+    Number(b.poolLine.sensitive) - Number(a.poolLine.sensitive) ||
+    Number(a.borrows) - Number(b.borrows) ||
+    rankOfClass(b.poolLine.preemptionClass, classBands) -
+      rankOfClass(a.poolLine.preemptionClass, classBands) ||
+    b.score - a.score ||
+    a.request.progress.seq - b.request.progress.seq;
+}
+
+/** Classes 0 · 1–3 · 4–6 · 7–9 · 10 are one band each where a pool says so (10.1). */
+export function rankOfClass(preemptionClass: number, classBands: boolean): number {
+  return classBands ? Math.ceil(preemptionClass / 3) : preemptionClass;
+}
+
+/** In whole millionths, so that scores compare the same on every machine. */
+export function scoreOf(poolLine: PoolLine, { progress }: Request, nowMs: number): number {
+  const weights = weightsOf(poolLine);
+  const waited = weights.wait * ln(1 + (nowMs - progress.submittedAtMs) / HOUR_MS);
+  const { byClass, byShare, byCheckpoint } = standingParts(poolLine, weights);
+  return Math.round((byClass + waited + byShare + byCheckpoint) * 1e6);
+}
+
+function weightsOf({ pool, policy }: PoolLine): ScoreWeights {
+  return pool.record.settings.scoreWeights ?? WEIGHTS[policy.record.kind];
+}
+
+/** The parts of the score that time does not move. */
+function standingParts(poolLine: PoolLine, weights: ScoreWeights) {
+  const { policy, pool, line } = poolLine;
+  const main = mainKeyIndex(pool);
+  const target = main < 0 ? 0 : (policy.reserved[main] as number);
+  const missing = target === 0 ? 0 : Math.max(0, target - (policy.usage[main] as number)) / target;
+  const isQuick = line.shape.checkpoint !== "none";
+  return {
+    byClass: (weights.class * poolLine.preemptionClass) / 10,
+    byShare: weights.share * missing,
+    byCheckpoint: isQuick ? weights.checkpoint * (1 / (1 + checkpointMs(poolLine) / MINUTE_MS)) : 0,
+  };
+}
+
+function mainKeyIndex({ record, keys }: Pool): number {
+  const { mainKey } = record.settings;
+  if (mainKey !== null) return keys.indexOf(mainKey);
+  for (const key of ["gpu", "mcpu"]) if (keys.includes(key)) return keys.indexOf(key);
+  return keys.length === 0 ? -1 : 0;
+}
+
+/** Scores further apart than this, in millionths, differ however both are rounded. */
+const ROUNDING_MAX = 2;
+
+/**
+ * Until when time alone cannot put `behind` before `ahead`; a moment that is too early costs a look, no more.
+ *
+ * The distance of two scores is D + v·ln(1+a) − w·ln(1+b), with a and b the hours waited and v and w the weights
+ * of `ahead` and `behind`. It shrinks at no more than `rate` per hour from now on, so it takes at least
+ * distance ÷ rate until they meet.
+ */
+export function orderHoldsUntil(ahead: Waiter, behind: Waiter, nowMs: number): number {
+  const never = Number.POSITIVE_INFINITY;
+  if (!isSameRank(ahead, behind) || neverOvertakes(ahead, behind)) return never;
+  const distance = (ahead.score - behind.score - ROUNDING_MAX) / 1e6;
+  if (distance <= 0) return nowMs + 1;
+  const v = weightsOf(ahead.poolLine).wait;
+  const w = weightsOf(behind.poolLine).wait;
+  const a = 1 + hoursWaited(ahead, nowMs);
+  const b = 1 + hoursWaited(behind, nowMs);
+  const slope = (w * a - v * b) / (a * b);
+  const rate = w <= v ? slope : Math.min(w / b, Math.max(0, slope) + (w - v) / b);
+  return rate <= 0 ? never : Math.max(nowMs + 1, Math.floor(nowMs + (distance / rate) * HOUR_MS));
+}
+
+/** Only those whom nothing but the score tells apart can change places as time passes. */
+function isSameRank(a: Waiter, b: Waiter): boolean {
+  const { classBands } = a.poolLine.pool.record.settings;
+  return (
+    a.poolLine.sensitive === b.poolLine.sensitive &&
+    a.borrows === b.borrows &&
+    rankOfClass(a.poolLine.preemptionClass, classBands) ===
+      rankOfClass(b.poolLine.preemptionClass, classBands)
+  );
+}
+
+/** Whoever asked no later, with no less to its credit and the same weight of waiting, stays ahead for ever. */
+function neverOvertakes(ahead: Waiter, behind: Waiter): boolean {
+  const weights = weightsOf(ahead.poolLine);
+  const others = weightsOf(behind.poolLine);
+  const lead = standingScore(ahead.poolLine, weights) - standingScore(behind.poolLine, others);
+  return (
+    weights.wait === others.wait &&
+    ahead.request.progress.submittedAtMs <= behind.request.progress.submittedAtMs &&
+    (lead * 1e6 > ROUNDING_MAX || (lead >= 0 && ahead.request.progress.seq < behind.request.progress.seq))
+  );
+}
+
+function standingScore(poolLine: PoolLine, weights: ScoreWeights): number {
+  const { byClass, byShare, byCheckpoint } = standingParts(poolLine, weights);
+  return byClass + byShare + byCheckpoint;
+}
+
+function hoursWaited({ request }: Waiter, nowMs: number): number {
+  return (nowMs - request.progress.submittedAtMs) / HOUR_MS;
+}

@@ -1,0 +1,55 @@
+// How long the order of a queue lasts where time moves it (10.6; docs/decisions/keeping-class-order.md).
+//
+// A pool that has settled stays settled while nobody passes its head, and nobody passes a hold or is passed by
+// one: only they decide what those behind them may do. All other changes of place mean nothing yet.
+
+import { disciplineOf } from "../disciplines/discipline.ts";
+import type { Pool, PoolLine, Request } from "../state.ts";
+import { earliestStart } from "./backfill.ts";
+import { QueueWalk, type Waiter } from "./queue-walk.ts";
+
+/** The head of a settled pool, and the walk that stands at it. */
+interface Head {
+  readonly waiter: Waiter;
+  readonly shortage: readonly number[];
+  readonly walk: QueueWalk;
+}
+
+/** Until when time alone cannot let a settled pool do anything; infinite: for ever. */
+export function settledUntil(pool: Pool, head: Head | undefined, nowMs: number): number {
+  const holdsUntil = disciplineOf(pool).orderHoldsUntil;
+  let untilMs = Number.POSITIVE_INFINITY;
+  if (holdsUntil === undefined) return untilMs;
+  const compare = (ahead: Waiter, behind: Waiter) => {
+    untilMs = Math.min(untilMs, holdsUntil(ahead, behind, nowMs));
+  };
+  if (pool.holders.size === 0) {
+    if (head !== undefined) for (const behind of head.walk) compare(head.waiter, behind);
+    return untilMs;
+  }
+  const walk = new QueueWalk(pool, nowMs, membersThatCount(pool, head, nowMs));
+  const waiters = [...walk];
+  if (walk.isReordered) return nowMs + 1; // Rare, and not worth a proof.
+  for (const [place, pivot] of waiters.entries()) {
+    const isHead = pivot.request === head?.waiter.request;
+    if (!isHead && pivot.hold !== "here") continue;
+    for (const behind of waiters.slice(place + 1)) compare(pivot, behind);
+    if (!isHead) for (const ahead of waiters.slice(0, place)) compare(ahead, pivot);
+  }
+  return untilMs;
+}
+
+/** The first of each line, and the first whose walltime is short enough for backfill: it may matter where that one stands. */
+function membersThatCount(
+  pool: Pool,
+  head: Head | undefined,
+  nowMs: number,
+): (poolLine: PoolLine) => Iterable<Request> {
+  const mayPass = head !== undefined && pool.record.settings.backfill !== "none";
+  const walltimeMsMax = mayPass ? earliestStart(pool, head.shortage) - nowMs : Number.NEGATIVE_INFINITY;
+  return ({ line }) => {
+    const members = new Set([line.members.first() as Request]);
+    const short = line.members.firstRankedAtMost(walltimeMsMax);
+    return short === undefined ? members : members.add(short);
+  };
+}
