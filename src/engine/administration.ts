@@ -276,9 +276,18 @@ function checkUnused(what: string, queued: readonly Request[], runs: readonly Ru
 /** Cancels what waits here and nowhere else, and stops what runs, NP work included (P8). */
 function clear(transaction: Transaction, pool: Pool, queued: readonly Request[], runs: readonly Run[]): void {
   const { nowMs } = transaction;
-  for (const request of queued) {
-    if (admittingPools(request.line).length > 1) continue;
-    emit(transaction, { kind: "requestCancelled", requestId: request.spec.id, atMs: nowMs });
+  for (const { spec, progress, line } of queued) {
+    if (admittingPools(line).length === 1) {
+      emit(transaction, { kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
+    } else if (progress.hold?.pool === pool.record.name) {
+      emit(transaction, {
+        kind: "holdEnded",
+        requestId: spec.id,
+        why: "not_admitted",
+        by: null,
+        atMs: nowMs,
+      });
+    }
   }
   const stopped = runs.filter((run) => !run.isStopping);
   if (stopped.length === 0) return;
