@@ -5,11 +5,11 @@ import { describe, expect, test } from "vitest";
 import { loadScenarios, runScenario } from "../../src/simulator/index.ts";
 import { randomWorld } from "./random-world.ts";
 
-const WORLDS = 200;
+const WORLDS = 100;
 const first = Number(process.env.SEED ?? 1);
 const seeds = Array.from({ length: WORLDS }, (_, index) => first + index);
 
-describe.each(["priority"] as const)("discipline %s", (discipline) => {
+describe.each(["priority", "class"] as const)("discipline %s", (discipline) => {
   test.each(seeds)("world %i", (seed) => {
     const scenario = randomWorld(seed, discipline);
     const loaded = loadScenarios("random.json", JSON.stringify(scenario));
