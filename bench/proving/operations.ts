@@ -1,0 +1,34 @@
+// What the clients of a proof ask of a server, whatever way they talk to it, and what they are told.
+
+export type Operation =
+  | { readonly kind: "submit"; readonly key: string; readonly pool: string }
+  | { readonly kind: "release"; readonly key: string; readonly id: string; readonly token: string }
+  | { readonly kind: "cancel"; readonly key: string; readonly id: string };
+
+export interface Told {
+  /** The server refused; that is an answer too. */
+  readonly refusal: string | null;
+  readonly id: string;
+  readonly number: number;
+  readonly status: string;
+  /** Of the allocation, if there is one. */
+  readonly token: string | null;
+}
+
+/** A server that a proof may end at any moment. */
+export interface Server {
+  /** When it can take calls: how long that took since the start of the process. Rejects if it ends first. */
+  readonly ready: Promise<number>;
+  /** Rejects when the server goes away before it has answered. */
+  ask(operation: Operation): Promise<Told>;
+  /** kill -9; resolves when it is gone. */
+  kill(): Promise<void>;
+}
+
+export type ServerStarter = () => Server;
+
+/** How many pools there are, and how many requests fit each: one where all are granted, one where most wait. */
+export const POOLS = { wide: 10_000, tight: 4 } as const;
+
+/** What a server under proof may do wrong on purpose. */
+export type Canary = "answers early" | "forgets keys";
