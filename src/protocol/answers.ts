@@ -145,6 +145,8 @@ export const renewalAnswer = z
     status: requestStatus,
     instruction,
     lease_expires_at: timestamp,
+    lease_seconds: z.number(),
+    renew_after_seconds: z.number(),
   })
   .meta({ id: "RenewalAnswer" });
 export type WireRenewalAnswer = z.infer<typeof renewalAnswer>;

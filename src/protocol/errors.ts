@@ -91,6 +91,8 @@ export const ERRORS = {
   body_too_large: info(413, EXIT.usage, "The body is larger, deeper or has more entries than is allowed."),
   unsupported_media_type: info(415, EXIT.usage, "The body must be sent as application/json."),
   method_not_allowed: info(405, EXIT.usage, "This path does not know this method."),
+  url_too_long: info(414, EXIT.usage, "The address of the call is longer than is allowed."),
+  host_not_allowed: info(421, EXIT.usage, "The server does not answer to this host name or origin."),
   idempotency_conflict: info(422, EXIT.conflict, "The idempotency key was used before with another body."),
   precondition_failed: info(412, EXIT.conflict, "The thing has changed since the version named by If-Match."),
   ambiguous: info(409, EXIT.notFound, "Several things match this short name; the answer lists them."),

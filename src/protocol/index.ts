@@ -26,9 +26,11 @@ export {
   problem,
   toProblem,
 } from "./errors.ts";
+export { type EventName, eventName, streamEvent, type WireEvent } from "./events.ts";
 export { type Issue, issuesOf, toFieldName, toPointer } from "./issues.ts";
 export * from "./limits.ts";
 export { node, nodeUpdate, type WireNode, type WireNodeUpdate } from "./nodes.ts";
+export { errorCodes, type OpenApiDocument, openApiDocument } from "./openapi.ts";
 export { policy, policyKind, type WirePolicy } from "./policies.ts";
 export {
   discipline,

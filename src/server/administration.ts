@@ -1,0 +1,200 @@
+// What changes of pools, policies, groups and nodes have in common: plans, versions, and one way to show them.
+
+import { hash } from "node:crypto";
+import {
+  type Command,
+  capacityOf,
+  groupsOf,
+  nodesOf,
+  type PoolName,
+  policiesOf,
+  poolsOf,
+  usageOf,
+} from "../engine/index.ts";
+import type { LeaderRefusal, View } from "../leader/index.ts";
+import { PAGE_ITEMS_DEFAULT, type WirePoolAnswer } from "../protocol/index.ts";
+import { presentGroup, presentNode, presentPolicy, presentPool, toPoolName } from "../translation/index.ts";
+import { type Call, ok, perform, type Reply, type Services } from "./call.ts";
+import { reachesPool } from "./identity.ts";
+import { planOf } from "./plans.ts";
+import { hidden, notFound, ProblemError, problemError } from "./problems.ts";
+
+/** A thing as it is shown, and its version: a hash of what people set, not of what happens by itself. */
+export interface Shown {
+  readonly body: object;
+  readonly etag: string;
+}
+
+export function etagOf(settings: unknown): string {
+  return `"${hash("sha1", JSON.stringify(settings), "base64").slice(0, 22)}"`;
+}
+
+export function showPool(view: View, name: string): Shown | undefined {
+  const pool = view.state.pools.get(toPoolName(name));
+  if (pool === undefined) return undefined;
+  const { record } = pool;
+  const body: WirePoolAnswer = {
+    ...presentPool(record, capacityOf(view.state, record.name)),
+    usage: usageOf(view.state, record.name),
+    queued: pool.waiting.reduce((sum, { line }) => sum + line.members.size, pool.holders.size),
+    running: pool.runCount,
+  };
+  return { body, etag: etagOf(presentPool(record)) };
+}
+
+export function showPolicy(view: View, pool: string, component: string): Shown | undefined {
+  const policy = poliesIn(view, pool).find((record) => record.component === component);
+  return policy && shown(presentPolicy(policy));
+}
+
+export function showGroup(view: View, pool: string, name: string): Shown | undefined {
+  const group = hasPool(view, pool)
+    ? groupsOf(view.state, toPoolName(pool)).find((record) => record.name === name)
+    : undefined;
+  return group && shown(presentGroup(group));
+}
+
+export function showNode(view: View, name: string): Shown | undefined {
+  const node = nodesOf(view.state).find((record) => record.name === name);
+  return node && shown(presentNode(node));
+}
+
+export function shown(body: object): Shown {
+  return { body, etag: etagOf(body) };
+}
+
+function poliesIn(view: View, pool: string) {
+  return hasPool(view, pool) ? policiesOf(view.state, toPoolName(pool)) : [];
+}
+
+export function hasPool(view: View, name: string): boolean {
+  return view.state.pools.has(name as PoolName);
+}
+
+export function poolNames(view: View): string[] {
+  return poolsOf(view.state).map(({ name }) => name);
+}
+
+// --- Changing
+
+export interface Alteration {
+  readonly command: Command;
+  readonly target: string;
+  readonly status?: number;
+  /** What was asked for, for the audit log. */
+  readonly detail?: Readonly<Record<string, unknown>>;
+  /** The thing before and after the change. Absent: there is nothing to show. */
+  readonly show: (view: View) => Shown | undefined;
+  readonly warnings?: readonly string[];
+}
+
+/** Carries a change out, or makes its plan. Deleting answers with nothing. */
+export async function alter(call: Call, services: Services, change: Alteration): Promise<Reply> {
+  const query = call.query as { dry_run?: string } | undefined;
+  if (query?.dry_run === "true") {
+    if (call.ifMatch !== undefined) await services.leader.read((view) => checkVersion(view, call, change));
+    return ok(await planOf(call, services, change.command));
+  }
+  const { command, target, detail = {}, show, warnings = [] } = change;
+  const answer = await perform(call, services, {
+    command,
+    target,
+    detail,
+    guard: (view) => versionRefusal(view, call, change),
+    present: (view) => show(view) ?? null,
+  });
+  const after = answer.body as Shown | null;
+  const status = change.status ?? 200;
+  if (status === 204 || after === null) return { status: 204 };
+  const body = warnings.length > 0 ? { ...after.body, warnings } : after.body;
+  return { status, body, headers: { etag: after.etag } };
+}
+
+function checkVersion(view: View, call: Call, change: Alteration): void {
+  const refusal = versionRefusal(view, call, change);
+  if (refusal !== undefined)
+    throw problemError("precondition_failed", refusal.message, { hint: refusal.hint });
+}
+
+function versionRefusal(
+  view: View,
+  { ifMatch }: Call,
+  { show, target }: Alteration,
+): LeaderRefusal | undefined {
+  if (ifMatch === undefined) return undefined;
+  const current = show(view)?.etag;
+  const wanted = ifMatch.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
+  if (current !== undefined && (wanted.includes(current) || wanted.includes("*"))) return undefined;
+  return {
+    code: "precondition_failed",
+    message: `${target} is not in the version that If-Match names.`,
+    hint: "Read it again, and repeat the change on what is there now.",
+  };
+}
+
+/** Creates or changes, whichever is needed when the decision is made. */
+export async function createOrChange(
+  exists: () => Promise<boolean>,
+  run: (exists: boolean) => Promise<Reply>,
+): Promise<Reply> {
+  for (let tries = 1; ; tries++) {
+    const isThere = await exists();
+    try {
+      return await run(isThere);
+    } catch (error) {
+      const expected = isThere ? ["not_found"] : ["name_taken", "policy_exists"];
+      const hasJustChanged = error instanceof ProblemError && expected.includes(error.problem.code);
+      if (!hasJustChanged || tries >= CREATE_OR_CHANGE_TRIES) throw error;
+    }
+  }
+}
+
+const CREATE_OR_CHANGE_TRIES = 3;
+
+// --- Reach and pages
+
+/** The pool of the path, if the caller reaches it and it is there. */
+export async function reachedPool(call: Call, { leader }: Services): Promise<string> {
+  const pool = call.params.pool as string;
+  if (!reachesPool(call.identity, pool)) throw hidden("pool", pool);
+  if (!(await leader.read((view) => hasPool(view, pool)))) throw notFound("pool", pool);
+  return pool;
+}
+
+/** What the body says must be what the path says. */
+export function agreed<Body extends object>(
+  body: Body,
+  names: Readonly<Record<string, string>>,
+): Body & Record<string, string> {
+  for (const [field, name] of Object.entries(names)) {
+    const given = (body as Record<string, unknown>)[field];
+    if (given !== undefined && given !== name) {
+      throw problemError(
+        "invalid_request",
+        `The body says ${field} "${String(given)}", the path "${name}".`,
+        {
+          errors: [{ pointer: `/${field}`, message: "is not what the path says" }],
+          hint: "Leave it out of the body.",
+        },
+      );
+    }
+  }
+  return { ...body, ...names } as Body & Record<string, string>;
+}
+
+/** Lists of what is in memory: sorted by name, so that the name of the last one is the cursor. */
+export function pageOf<Item>(
+  items: readonly Item[],
+  nameOf: (item: Item) => string,
+  query: { limit?: number | undefined; cursor?: string | undefined } | undefined,
+): Reply {
+  const limit = query?.limit ?? PAGE_ITEMS_DEFAULT;
+  const after =
+    query?.cursor === undefined ? undefined : Buffer.from(query.cursor, "base64url").toString("utf8");
+  const start = after === undefined ? 0 : items.findIndex((item) => nameOf(item) > after);
+  const page = start < 0 ? [] : items.slice(start, start + limit);
+  const last = page.at(-1);
+  const isMore = start >= 0 && start + limit < items.length;
+  const next = isMore && last !== undefined ? Buffer.from(nameOf(last)).toString("base64url") : null;
+  return ok({ items: page, next_cursor: next });
+}

@@ -1,0 +1,152 @@
+// One call: what the pipeline hands to a route, what the route hands back, and how it speaks to the leader.
+
+import { hash } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { z } from "zod";
+import type {
+  Answer,
+  CallContext,
+  Leader,
+  LeaderCommand,
+  LeaderRefusal,
+  Log,
+  View,
+} from "../leader/index.ts";
+import type { ROUTES, RouteName } from "../protocol/index.ts";
+import type { Store } from "../store/index.ts";
+import type { Grants } from "./grants.ts";
+import type { Identity } from "./identity.ts";
+import type { Metrics } from "./metrics.ts";
+import { ProblemError, refusalProblem } from "./problems.ts";
+import type { Streams } from "./streams.ts";
+import type { TokenBook } from "./tokens.ts";
+import type { Waiting } from "./waiting.ts";
+
+/** What every route may use. */
+export interface Services {
+  readonly leader: Leader;
+  readonly store: Store;
+  readonly tokens: TokenBook;
+  readonly grants: Grants;
+  readonly waiting: Waiting;
+  readonly streams: Streams;
+  readonly metrics: Metrics;
+  readonly log: Log;
+  readonly version: string;
+}
+
+type Table = typeof ROUTES;
+type Parsed<R extends RouteName, Field extends string> =
+  Table[R] extends Record<Field, infer Schema extends z.ZodType> ? z.infer<Schema> : undefined;
+export type BodyOf<R extends RouteName> = Table[R] extends { envelope: infer Schema extends z.ZodType }
+  ? z.infer<Schema>
+  : Parsed<R, "body">;
+export type QueryOf<R extends RouteName> = Parsed<R, "query">;
+
+export interface Call {
+  readonly route: RouteName;
+  readonly identity: Identity;
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: unknown;
+  readonly body: unknown;
+  readonly ifMatch: string | undefined;
+  readonly idempotencyKey: string | undefined;
+  /** Of whoever called. */
+  readonly address: string;
+  readonly incoming: IncomingMessage;
+  readonly outgoing: ServerResponse;
+}
+
+/** A call of one route: its query and body have passed the schemas of its row in the table. */
+export interface CallOf<R extends RouteName> extends Call {
+  readonly route: R;
+  readonly query: QueryOf<R>;
+  readonly body: BodyOf<R>;
+}
+
+export type Reply =
+  | {
+      readonly status: number;
+      /** Becomes JSON; absent: no content. */
+      readonly body?: unknown;
+      readonly text?: string;
+      readonly contentType?: string;
+      readonly headers?: Readonly<Record<string, string>>;
+    }
+  /** The route has taken the connection over. */
+  | "sent";
+
+export type Handler<R extends RouteName> = (call: CallOf<R>, services: Services) => Promise<Reply> | Reply;
+export type Handlers = { readonly [R in RouteName]: Handler<R> };
+
+export function ok(body: unknown, headers?: Readonly<Record<string, string>>): Reply {
+  return headers === undefined ? { status: 200, body } : { status: 200, body, headers };
+}
+
+// --- Speaking to the leader
+
+/** A refusal because of who asks; it goes to the audit log. */
+export interface Denial extends LeaderRefusal {
+  readonly isDenial: true;
+}
+
+export function denial(code: "forbidden" | "not_found", message: string, hint: string): Denial {
+  return { code, message, hint, isDenial: true };
+}
+
+export interface Change {
+  readonly command: LeaderCommand;
+  readonly target: string;
+  readonly detail?: Readonly<Record<string, unknown>>;
+  /** Looked at right before the decision. */
+  readonly guard?: (view: View) => Denial | LeaderRefusal | undefined;
+  readonly present?: NonNullable<CallContext["present"]>;
+  /** Overrides what the header of the call says. */
+  readonly idempotency?: CallContext["idempotency"];
+}
+
+export type Accepted = Extract<Answer, { outcome: "accepted" }>;
+
+/** Changes something, or throws the problem that says why not. */
+export async function perform(call: Call, services: Services, change: Change): Promise<Accepted> {
+  const answer = await services.leader.perform(change.command, contextOf(call, change));
+  if (answer.outcome === "accepted") return answer;
+  throw new ProblemError(refusalProblem(answer.refusal)); // In the audit log already, with the same commit.
+}
+
+/** For refusals that the leader has not seen. */
+export function refused(refusal: LeaderRefusal | Denial): ProblemError {
+  return new ProblemError(refusalProblem(refusal), {}, "isDenial" in refusal);
+}
+
+export function contextOf(call: Call, change: Change): CallContext {
+  const { identity, address, route } = call;
+  const { target, detail, guard, present } = change;
+  const idempotency = change.idempotency ?? idempotencyOf(call);
+  return {
+    actor: identity.name,
+    audit: { action: route, target, detail: { token: identity.tokenId, from: address, ...detail } },
+    ...(idempotency && { idempotency }),
+    ...(guard && { precondition: guard }),
+    ...(present && { present }),
+  };
+}
+
+function idempotencyOf(call: Call): CallContext["idempotency"] {
+  const { idempotencyKey } = call;
+  return idempotencyKey === undefined ? undefined : idempotencyFor(call, idempotencyKey, call.body);
+}
+
+/** The same key of the same caller means the same call; the hash tells whether it is. */
+export function idempotencyFor(
+  call: Call,
+  key: string,
+  body: unknown,
+): NonNullable<CallContext["idempotency"]> {
+  const { identity, route, params, query } = call;
+  return {
+    scope: `${identity.name} ${route}`,
+    key,
+    bodyHash: hash("sha256", JSON.stringify([params, query, body]), "hex"),
+  };
+}

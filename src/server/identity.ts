@@ -1,0 +1,77 @@
+// Who calls, and how far the token reaches: role, components, pools and extra permissions.
+
+import { policiesOf } from "../engine/index.ts";
+import type { View } from "../leader/index.ts";
+import { type ExtraPermission, type Permission, ROLE_PERMISSIONS, type Role } from "../protocol/index.ts";
+import type { TokenRecord } from "../store/index.ts";
+
+export interface Identity {
+  readonly tokenId: string;
+  /** Also who a request was submitted by: a token that replaces another of the same name owns its work. */
+  readonly name: string;
+  readonly role: Role;
+  /** Null: all of them. */
+  readonly components: ReadonlySet<string> | null;
+  readonly pools: ReadonlySet<string> | null;
+  readonly permissions: ReadonlySet<Permission>;
+  readonly extra: ReadonlySet<ExtraPermission>;
+  readonly expiresAtMs: number | null;
+}
+
+export function identityOf(token: TokenRecord): Identity {
+  const role = token.role as Role;
+  return {
+    tokenId: token.id,
+    name: token.name,
+    role,
+    components: token.components && new Set(token.components),
+    pools: token.pools && new Set(token.pools),
+    permissions: new Set(ROLE_PERMISSIONS[role] ?? []),
+    extra: new Set(token.permissions as ExtraPermission[]),
+    expiresAtMs: token.expiresAtMs,
+  };
+}
+
+export function mayUse(identity: Identity, extra: ExtraPermission): boolean {
+  return identity.role === "admin" || identity.extra.has(extra);
+}
+
+export function reachesComponent(identity: Identity, component: string): boolean {
+  return identity.components === null || identity.components.has(component);
+}
+
+export function reachesPool(identity: Identity, pool: string): boolean {
+  return identity.pools === null || identity.pools.has(pool);
+}
+
+export function reachesAll(identity: Identity): boolean {
+  return identity.components === null && identity.pools === null;
+}
+
+export interface Owned {
+  readonly component: string;
+  readonly pool: string | null;
+  readonly submittedBy: string;
+}
+
+/** Which requests a token reaches. Waiting ones belong to every pool that their component may use. */
+export function requestReach(identity: Identity, view: View): (request: Owned) => boolean {
+  const { pools } = identity;
+  let poolComponents: ReadonlySet<string> | undefined;
+  const componentsOfPools = () =>
+    (poolComponents ??= new Set(
+      policiesOf(view.state)
+        .filter((policy) => pools?.has(policy.pool))
+        .map((policy) => policy.component),
+    ));
+  return ({ component, pool }) => {
+    if (!reachesComponent(identity, component)) return false;
+    if (pools === null) return true;
+    return pool === null ? componentsOfPools().has(component) : pools.has(pool);
+  };
+}
+
+/** Q5: whoever submitted it, an operator of its component, or an administrator. */
+export function mayEnd(identity: Identity, request: Owned): boolean {
+  return identity.role === "admin" || identity.role === "operator" || identity.name === request.submittedBy;
+}

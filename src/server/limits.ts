@@ -1,0 +1,48 @@
+// What callers may use up at most. Sizes of bodies and of what is in them are limits of the protocol.
+
+/** Request line and headers together. */
+export const HEADER_BYTES_MAX = 16 * 1024;
+export const URL_LENGTH_MAX = 8 * 1024;
+export const HEADERS_TIMEOUT_MS = 10_000;
+/** For the whole request to arrive; answers may take longer. */
+export const REQUEST_TIMEOUT_MS = 30_000;
+export const KEEP_ALIVE_MS = 65_000;
+export const CALLS_PER_CONNECTION_MAX = 1_000;
+export const CONNECTIONS_MAX = 10_000;
+
+/** Below this size the schemas alone bound what a body can contain, and no walk through it is needed. */
+export const SMALL_BODY_BYTES = 4 * 1024;
+
+export const STREAMS_PER_TOKEN_MAX = 10;
+export const STREAMS_MAX = 2_000;
+/** What a slow reader of a stream may leave unread before it is cut off; it resumes where it was. */
+export const STREAM_BUFFER_BYTES_MAX = 1024 * 1024;
+export const STREAM_HEARTBEAT_MS = 15_000;
+export const LONG_POLLS_MAX = 10_000;
+
+/** The event loop and open calls get this long to finish when the server closes. */
+export const CLOSE_GRACE_MS = 5_000;
+
+/** How often somebody may call. `burst` calls may come at once; then it is `perSecond`. */
+export interface Rate {
+  readonly perSecond: number;
+  readonly burst: number;
+}
+
+export interface Rates {
+  readonly perToken: Rate;
+  /** Calls without a token, by address. */
+  readonly perStranger: Rate;
+  /** Tokens that are not known, by address, per minute; then nothing more is looked at for a minute. */
+  readonly failedLoginsPerMinute: number;
+}
+
+export const DEFAULT_RATES: Rates = {
+  perToken: { perSecond: 50, burst: 100 },
+  perStranger: { perSecond: 10, burst: 20 },
+  failedLoginsPerMinute: 5,
+};
+
+/** Tokens that say nothing about their end. */
+export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;
+export const TOKENS_MAX = 10_000;

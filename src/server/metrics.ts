@@ -1,0 +1,199 @@
+// Metrics for Prometheus (16). Counters follow committed events; gauges are read off the state when asked for.
+
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { type RequestId, shareViewOf } from "../engine/index.ts";
+import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
+
+export interface Metrics {
+  /** To be given to the leader when it starts. */
+  readonly observer: Observer;
+  readonly contentType: string;
+  /** From here on counts what is committed. Returns the way to stop. */
+  follow(leader: Leader, streams: { count(): number }): () => void;
+  countCall(route: string, status: number): void;
+  text(): Promise<string>;
+}
+
+const SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+const WAITS = [0.01, 0.1, 1, 5, 15, 60, 300, 900, 3_600, 4 * 3_600, 24 * 3_600];
+
+export function createMetrics(): Metrics {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const meters = createMeters(registry);
+  let leader: Leader | undefined;
+  let streams = { count: () => 0 };
+
+  return {
+    observer: {
+      decided: (command, ms) => meters.decision.observe({ command }, ms / 1000),
+      committed: ({ ms }) => meters.commit.observe(ms / 1000),
+    },
+    contentType: registry.contentType,
+    follow(newLeader, newStreams) {
+      leader = newLeader;
+      streams = newStreams;
+      const stops: Stops = new Map();
+      return newLeader.onCommit((batch) => {
+        if (batch.events.some(({ event }) => isCounted(event.kind)))
+          void countBatch(newLeader, meters, stops, batch);
+      });
+    },
+    countCall: (route, status) => meters.calls.inc({ route, status: String(status) }),
+    async text() {
+      if (leader !== undefined) {
+        meters.leader.set(leader.status().condition === "leading" ? 1 : 0);
+        meters.streams.set(streams.count());
+        await leader.read((view) => gauge(view, meters));
+      }
+      return registry.metrics();
+    },
+  };
+}
+
+type Meters = ReturnType<typeof createMeters>;
+
+function createMeters(registry: Registry) {
+  const registers = [registry];
+  const counter = (name: string, help: string, labelNames: string[] = []) =>
+    new Counter({ name, help, labelNames, registers });
+  const newGauge = (name: string, help: string, labelNames: string[] = []) =>
+    new Gauge({ name, help, labelNames, registers });
+  const histogram = (name: string, help: string, labelNames: string[], buckets: number[]) =>
+    new Histogram({ name, help, labelNames, buckets, registers });
+  return {
+    requests: newGauge("berth_requests", "Requests in memory, by pool and status.", ["pool", "status"]),
+    capacity: newGauge("berth_pool_capacity", "Units of a pool.", ["pool", "key"]),
+    usage: newGauge("berth_pool_usage", "Units in use, in share or borrowed.", ["pool", "key", "share"]),
+    wait: histogram("berth_queue_wait_seconds", "From entering the queue to the grant.", ["pool"], WAITS),
+    decision: histogram(
+      "berth_decision_seconds",
+      "Time the engine takes for a decision.",
+      ["command"],
+      SECONDS,
+    ),
+    grants: counter("berth_grants_total", "Grants.", ["pool"]),
+    preemptions: counter("berth_preemptions_total", "Victims, by reason.", ["pool", "reason"]),
+    checkpoint: histogram(
+      "berth_preemption_checkpoint_duration_seconds",
+      "From being told to stop to a complete checkpoint.",
+      ["pool"],
+      WAITS,
+    ),
+    requeues: counter("berth_preemption_victim_requeue_total", "Victims queued again.", ["pool"]),
+    failedCheckpoints: counter(
+      "berth_preemption_failed_checkpoint_total",
+      "Victims that were asked for a checkpoint and ended without one.",
+      ["pool"],
+    ),
+    lostWork: counter(
+      "berth_lost_work_unit_seconds_total",
+      "Unit-seconds since start or last checkpoint, of attempts that were preempted or lost.",
+      ["pool", "key"],
+    ),
+    fairShare: newGauge("berth_fair_share", "Fair share on the dominant key.", ["pool", "element"]),
+    leader: newGauge("berth_leader", "1 while this server leads."),
+    commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
+    calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),
+    streams: newGauge("berth_event_streams", "Open event streams."),
+  };
+}
+
+// --- Counters
+
+/** Victims that are stopping, for what must be known at their end. */
+type Stops = Map<RequestId, { pool: string; toldAtMs: number; isAskedToSave: boolean; hasSaved: boolean }>;
+
+function isCounted(kind: string): boolean {
+  return ["requestAllocated", "preemptionDecided", "checkpointCompleted", "attemptEnded"].includes(kind);
+}
+
+async function countBatch(
+  leader: Leader,
+  meters: Meters,
+  stops: Stops,
+  { events }: CommittedBatch,
+): Promise<void> {
+  await leader
+    .read((view) => {
+      for (const event of events) countEvent(view, meters, stops, event);
+    })
+    .catch(() => undefined); // The leader is gone, and the counters with it.
+}
+
+function countEvent(view: View, meters: Meters, stops: Stops, { event, atMs }: CommittedEvent): void {
+  switch (event.kind) {
+    case "requestAllocated": {
+      const pool = event.pool ?? "";
+      meters.grants.inc({ pool });
+      const queuedAtMs = view.state.requests.get(event.requestId)?.progress.queuedAtMs ?? atMs;
+      // A later attempt may wait already: its entry says nothing about this grant.
+      if (queuedAtMs <= atMs) meters.wait.observe({ pool }, (atMs - queuedAtMs) / 1000);
+      return;
+    }
+    case "preemptionDecided":
+      for (const { requestId, reason, stop } of event.victims) {
+        meters.preemptions.inc({ pool: event.pool, reason });
+        const isAskedToSave = stop.phase === "checkpoint";
+        stops.set(requestId, { pool: event.pool, toldAtMs: atMs, isAskedToSave, hasSaved: false });
+      }
+      return;
+    case "checkpointCompleted": {
+      const stop = stops.get(event.requestId);
+      if (stop === undefined || stop.hasSaved) return;
+      stop.hasSaved = true;
+      meters.checkpoint.observe({ pool: stop.pool }, (atMs - stop.toldAtMs) / 1000);
+      return;
+    }
+    case "attemptEnded": {
+      const stop = stops.get(event.requestId);
+      stops.delete(event.requestId);
+      if (stop?.isAskedToSave && !stop.hasSaved) meters.failedCheckpoints.inc({ pool: stop.pool });
+      if (event.outcome === "preempted" && event.status === "queued") {
+        meters.requeues.inc({ pool: stop?.pool ?? "" });
+      }
+      if (event.outcome === "preempted" || event.outcome === "lost")
+        countLostWork(view, meters, event.requestId, atMs);
+    }
+  }
+}
+
+function countLostWork(view: View, meters: Meters, id: RequestId, atMs: number): void {
+  const request = view.state.requests.get(id);
+  const attempt = view.attemptsOf(id).findLast(({ endedAtMs }) => endedAtMs === atMs);
+  if (request === undefined || attempt === undefined) return;
+  const { spec, progress } = request;
+  const savedAtMs = Math.max(attempt.startedAtMs, progress.lastCheckpointAtMs ?? 0);
+  const seconds = Math.max(0, atMs - savedAtMs) / 1000;
+  for (const [key, amount] of Object.entries(spec.resources)) {
+    meters.lostWork.inc({ pool: attempt.pool ?? "", key }, seconds * amount * spec.nodes);
+  }
+}
+
+// --- Gauges
+
+function gauge(view: View, meters: Meters): void {
+  const { requests, capacity, usage, fairShare } = meters;
+  for (const meter of [requests, capacity, usage, fairShare]) meter.reset();
+  for (const { progress } of view.state.requests.values()) {
+    if (progress.status === "queued") continue; // Waiting is counted by pool below.
+    requests.inc({ pool: progress.allocation?.pool ?? "", status: progress.status });
+  }
+  for (const [pool, held] of view.state.pools) {
+    const queued = held.waiting.reduce((sum, { line }) => sum + line.members.size, held.holders.size);
+    requests.set({ pool, status: "queued" }, queued);
+    held.keys.forEach((key, index) => {
+      const used = held.usage[index] as number;
+      let borrowed = 0;
+      for (const policy of held.policies.values()) {
+        borrowed += Math.max(0, (policy.usage[index] as number) - (policy.reserved[index] as number));
+      }
+      capacity.set({ pool, key }, held.capacity[index] as number);
+      usage.set({ pool, key, share: "borrowed" }, borrowed);
+      usage.set({ pool, key, share: "reserved" }, Math.max(0, used - borrowed));
+    });
+    for (const [element, { fairShare: share }] of shareViewOf(view.state, pool, view.nowMs).elements) {
+      fairShare.set({ pool, element }, Math.max(0, ...Object.values(share)));
+    }
+  }
+}

@@ -1,0 +1,110 @@
+// Store, leader and server, started in this order and ended in the other one.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Leader, type LeaderSettings, startLeader } from "../leader/index.ts";
+import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../store/index.ts";
+import { createMetrics } from "./metrics.ts";
+import { type RunningServer, ServerError, type ServerOptions, startServer } from "./server.ts";
+import { makeAdminToken, makeFirstToken } from "./tokens.ts";
+
+export interface OpenServerOptions
+  extends Pick<ServerOptions, "listen" | "insecureBind" | "allowedHosts" | "rates" | "log" | "version"> {
+  /** Where the data is: a directory, a PostgreSQL database, or nowhere. */
+  readonly data:
+    | { readonly directory: string }
+    | { readonly databaseUrl: string; readonly acceptUnsafeDatabase?: boolean }
+    | "memory";
+  /** Files in PEM. */
+  readonly tls?: { readonly certFile: string; readonly keyFile: string };
+  readonly leaderSettings?: Partial<LeaderSettings>;
+  /** Name of the administrator that the first start makes. */
+  readonly firstTokenName?: string;
+  /** Memory can no longer be trusted, or somebody else leads: the process must end. */
+  readonly onFatal: (error: unknown) => void;
+}
+
+export interface OpenedServer extends RunningServer {
+  readonly leader: Leader;
+  readonly store: Store;
+  /** What the data is kept in, for people. */
+  readonly storeName: string;
+  /** Only after the first start of a store; shown once, or saved where only its owner can read it. */
+  readonly firstToken: { readonly id: string; readonly name: string; readonly secret: string } | undefined;
+  /** For whoever has the data and has lost the token. */
+  makeAdminToken(
+    name: string,
+  ): Promise<{ readonly id: string; readonly name: string; readonly secret: string }>;
+}
+
+export const STORE_FILE = "berth.db";
+
+export async function openServer(options: OpenServerOptions): Promise<OpenedServer> {
+  const { data, tls, leaderSettings, log, onFatal, firstTokenName, ...rest } = options;
+  const certificates = tls && readCertificates(tls);
+  const metrics = createMetrics();
+  const { store, storeName } = await openStore(data);
+  try {
+    const leader = await startLeader({
+      store,
+      onFatal,
+      observer: metrics.observer,
+      ...(log && { log }),
+      ...(leaderSettings && { settings: leaderSettings }),
+    });
+    try {
+      const firstToken = await makeFirstToken(leader, store, firstTokenName);
+      const server = await startServer({
+        ...rest,
+        leader,
+        store,
+        metrics,
+        ...(log && { log }),
+        ...(certificates && { tls: certificates }),
+      });
+      return {
+        url: server.url,
+        leader,
+        store,
+        storeName,
+        firstToken,
+        makeAdminToken: (name) => makeAdminToken(leader, name),
+        async close() {
+          await server.close();
+          await leader.close();
+          await store.close();
+        },
+      };
+    } catch (error) {
+      await leader.close();
+      throw error;
+    }
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+async function openStore(data: OpenServerOptions["data"]): Promise<{ store: Store; storeName: string }> {
+  if (data === "memory") return { store: await openMemoryStore(), storeName: "memory" };
+  if ("directory" in data) {
+    const path = join(data.directory, STORE_FILE);
+    return { store: await openSqliteStore({ path }), storeName: path };
+  }
+  const { databaseUrl: url, acceptUnsafeDatabase = false } = data;
+  const store = await openPostgresStore({ url, acceptUnsafeDatabase });
+  return { store, storeName: new URL(url).host };
+}
+
+function readCertificates({ certFile, keyFile }: { certFile: string; keyFile: string }) {
+  const read = (file: string) => {
+    try {
+      return readFileSync(file, "utf8");
+    } catch (error) {
+      throw new ServerError(`The file ${file} cannot be read.`, "Check the path and who may read it.", {
+        cause: error,
+      });
+    }
+  };
+  return { cert: read(certFile), key: read(keyFile) };
+}

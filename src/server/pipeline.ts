@@ -1,0 +1,268 @@
+// What happens to every call: host, rate, token, permission, query, body, route, answer. The order is the same
+// for all of them, and it is only written here.
+
+import { randomUUID } from "node:crypto";
+import type { HttpBindings } from "@hono/node-server";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
+import { type Context, Hono } from "hono";
+import { LeaderError } from "../leader/index.ts";
+import {
+  BATCH_BODY_BYTES_MAX,
+  BODY_BYTES_MAX,
+  idempotencyKey,
+  type Permission,
+  ROUTES,
+  type Route,
+  type RouteName,
+  toProblem,
+} from "../protocol/index.ts";
+import { readJson } from "./body.ts";
+import type { Call, Handlers, Reply, Services } from "./call.ts";
+import { SECURITY_HEADERS } from "./headers.ts";
+import type { HostCheck } from "./hosts.ts";
+import type { Identity } from "./identity.ts";
+import { URL_LENGTH_MAX } from "./limits.ts";
+import { forbidden, ProblemError, problemError, schemaProblem } from "./problems.ts";
+import type { RateLimits } from "./rates.ts";
+
+type Env = { Bindings: HttpBindings };
+
+export interface Pipeline {
+  readonly services: Services;
+  readonly handlers: Handlers;
+  readonly rates: RateLimits;
+  readonly checkHost: HostCheck;
+  readonly extraHeaders: Readonly<Record<string, string>>;
+}
+
+/** A route without a permission does not start. */
+export function createApp(pipeline: Pipeline): Hono<Env> {
+  const app = new Hono<Env>();
+  const headers = { ...SECURITY_HEADERS, ...pipeline.extraHeaders };
+  for (const [name, route] of Object.entries(ROUTES) as [RouteName, Route][]) {
+    if (route.permission === undefined || pipeline.handlers[name] === undefined) {
+      throw new Error(`the route ${name} has no permission or nobody who serves it`);
+    }
+    const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
+    app.on(route.method, path, (context) => serve(context, name, route));
+  }
+  app.notFound((context) => serve(context, undefined, unknownRoute(context)));
+  // Whatever escapes from the pipeline itself; a caller never sees more than an id.
+  app.onError((error) => send(failure(error, pipeline.services), "unknown"));
+  return app;
+
+  async function serve(context: Context<Env>, name: RouteName | undefined, route: Route): Promise<Response> {
+    const { incoming } = context.env;
+    const address = incoming.socket.remoteAddress ?? "";
+    let identity: Identity | undefined;
+    try {
+      pipeline.checkHost(incoming);
+      if (context.req.url.length > URL_LENGTH_MAX)
+        throw problemError("url_too_long", "The address is too long.");
+      identity = await identify(pipeline, route.permission, {
+        authorization: incoming.headers.authorization,
+        address,
+      });
+      if (name === undefined) throw notServed(context);
+      const call = await toCall(context, name, route, identity, address);
+      // The types of the call and of its handler come from the same row of the table.
+      const handle = pipeline.handlers[name] as (call: Call, services: Services) => Promise<Reply> | Reply;
+      const reply = await handle(call, pipeline.services);
+      return reply === "sent" ? RESPONSE_ALREADY_SENT : send(reply, name);
+    } catch (error) {
+      if (error instanceof ProblemError && error.isDenial) {
+        auditDenial(pipeline.services, error, { name, identity, address, target: context.req.path });
+      }
+      return send(failure(error, pipeline.services), name ?? "unknown");
+    }
+  }
+
+  function send(reply: Exclude<Reply, "sent">, route: string): Response {
+    pipeline.services.metrics.countCall(route, reply.status);
+    const { status, body, text, contentType = "application/json" } = reply;
+    const content = text ?? (body === undefined ? null : JSON.stringify(body));
+    const type = content === null ? {} : { "content-type": contentType };
+    return new Response(content, { status, headers: { ...headers, ...type, ...reply.headers } });
+  }
+}
+
+// --- Who calls
+
+/** For routes that are open to everybody. */
+const ANYBODY: Identity = {
+  tokenId: "",
+  name: "anybody",
+  role: "viewer",
+  components: new Set(),
+  pools: new Set(),
+  permissions: new Set(),
+  extra: new Set(),
+  expiresAtMs: null,
+};
+
+async function identify(
+  { services, rates }: Pipeline,
+  permission: Permission | "public",
+  { authorization, address }: { authorization: string | undefined; address: string },
+): Promise<Identity> {
+  if (permission === "public") {
+    await rates.checkStranger(address);
+    return ANYBODY;
+  }
+  const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
+  const identity =
+    secret === undefined ? undefined : services.tokens.authenticate(secret, services.leader.nowMs());
+  if (identity === undefined) {
+    await rates.checkGuesses(address);
+    await rates.checkStranger(address);
+    if (secret !== undefined) await rates.countGuess(address);
+    throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+  }
+  await rates.checkToken(identity.tokenId);
+  if (!identity.permissions.has(permission)) {
+    throw forbidden(
+      `The role ${identity.role} does not have the permission ${permission}.`,
+      "Use a token with another role; GET /v1/whoami shows what this one may do.",
+    );
+  }
+  return identity;
+}
+
+function unauthenticated(what: string): ProblemError {
+  const problem = toProblem("unauthenticated", `The token is ${what}.`, {
+    hint: "Send the header Authorization: Bearer berth_…; an administrator makes tokens.",
+  });
+  return new ProblemError(problem, { "www-authenticate": 'Bearer realm="berth"' }, true);
+}
+
+function auditDenial(
+  { leader }: Services,
+  { problem }: ProblemError,
+  who: { name: string | undefined; identity: Identity | undefined; address: string; target: string },
+): void {
+  leader.audit({
+    actor: who.identity?.name ?? "nobody",
+    action: who.name ?? "unknown route",
+    target: who.target.slice(0, 512),
+    outcome: "denied",
+    body: {
+      token: who.identity?.tokenId ?? null,
+      from: who.address,
+      code: problem.code,
+      detail: problem.detail,
+    },
+  });
+}
+
+// --- What is asked
+
+async function toCall(
+  context: Context<Env>,
+  name: RouteName,
+  route: Route,
+  identity: Identity,
+  address: string,
+): Promise<Call> {
+  const { incoming, outgoing } = context.env;
+  const { headers } = incoming;
+  return {
+    route: name,
+    identity,
+    address,
+    incoming,
+    outgoing: outgoing,
+    params: context.req.param() as Record<string, string>,
+    query: parseQuery(context, route),
+    body: await parseBody(incoming, route),
+    ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
+    idempotencyKey: route.isIdempotent === true ? keyOf(headers) : undefined,
+  };
+}
+
+function parseQuery(context: Context<Env>, { query }: Route): unknown {
+  // Fields of a query are optional everywhere, so an empty one needs no look.
+  if (!context.req.url.includes("?")) return {};
+  const given = context.req.query();
+  if (query === undefined) {
+    const unknown = Object.keys(given)[0];
+    if (unknown === undefined) return {};
+    throw problemError("invalid_request", `The parameter ${unknown.slice(0, 100)} is not known here.`);
+  }
+  const parsed = query.safeParse(given);
+  if (!parsed.success) throw schemaProblem(parsed.error, "query");
+  return parsed.data;
+}
+
+async function parseBody(incoming: HttpBindings["incoming"], route: Route): Promise<unknown> {
+  const schema = route.envelope ?? route.body;
+  if (schema === undefined) return undefined;
+  const bytesMax = route.isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
+  const given = (await readJson(incoming, bytesMax)) ?? (route.isBodyOptional === true ? {} : undefined);
+  if (given === undefined) throw problemError("malformed_body", "The call needs a body, and there is none.");
+  const parsed = schema.safeParse(given);
+  if (!parsed.success) throw schemaProblem(parsed.error, "body");
+  return parsed.data;
+}
+
+function keyOf(headers: HttpBindings["incoming"]["headers"]): string | undefined {
+  const key = textOf(headers["idempotency-key"] ?? headers["x-idempotency-key"]);
+  if (key === undefined || idempotencyKey.safeParse(key).success) return key;
+  throw problemError("invalid_request", "The idempotency key is empty, too long or not plain ASCII.");
+}
+
+function textOf(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header[0] : header;
+}
+
+// --- Paths that nobody serves
+
+const PATTERNS = Object.values(ROUTES).map(({ method, path }) => ({
+  method,
+  pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`),
+}));
+
+function methodsOf(path: string): string[] {
+  return PATTERNS.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+}
+
+/** Strangers learn nothing about which paths exist below /v1. */
+function unknownRoute({ req }: Context<Env>): Route {
+  const permission = req.path.startsWith("/v1/") ? "self.read" : "public";
+  return { method: "GET", path: req.path, tag: "", summary: "", permission, status: 404 };
+}
+
+function notServed({ req }: Context<Env>): ProblemError {
+  const allow = methodsOf(req.path);
+  if (allow.length === 0) {
+    return problemError("not_found", "Nothing is served at this address.", {
+      hint: "GET /docs lists what is.",
+    });
+  }
+  return problemError("method_not_allowed", `${req.method.slice(0, 20)} is not served here.`, {
+    hint: `Use ${allow.join(" or ")}.`,
+    headers: { allow: allow.join(", ") },
+  });
+}
+
+// --- What went wrong
+
+function failure(error: unknown, { log }: Services): Exclude<Reply, "sent"> {
+  if (error instanceof ProblemError) return problemReply(error);
+  if (error instanceof LeaderError) return problemReply(leaderProblem(error));
+  const id = randomUUID();
+  log.error({ err: error, id }, "a call failed");
+  const detail = `Something failed inside Berth; the log has more under ${id}.`;
+  return problemReply(problemError("internal_error", detail));
+}
+
+function problemReply({ problem, headers }: ProblemError): Exclude<Reply, "sent"> {
+  return { status: problem.status, body: problem, contentType: "application/problem+json", headers };
+}
+
+function leaderProblem({ code, message }: LeaderError): ProblemError {
+  const hint =
+    code === "unavailable"
+      ? "Send it again with the same Idempotency-Key: the answer tells whether it took effect."
+      : "Nothing was changed; try again soon.";
+  return problemError("unavailable", message, { hint, headers: { "retry-after": "1" } });
+}

@@ -1,0 +1,69 @@
+// How often somebody may call: token buckets per token and per address, and a brake on guessing.
+
+import { BurstyRateLimiter, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
+import type { Rate, Rates } from "./limits.ts";
+import { problemError } from "./problems.ts";
+
+export interface RateLimits {
+  /** Throws `rate_limited` when it is too much. */
+  checkToken(tokenId: string): Promise<void>;
+  checkStranger(address: string): Promise<void>;
+  /** Before a token is looked at. */
+  checkGuesses(address: string): Promise<void>;
+  countGuess(address: string): Promise<void>;
+}
+
+export function createRateLimits({ perToken, perStranger, failedLoginsPerMinute }: Rates): RateLimits {
+  const tokens = bucket("token", perToken);
+  const strangers = bucket("stranger", perStranger);
+  const guesses = new RateLimiterMemory({
+    keyPrefix: "guess",
+    points: failedLoginsPerMinute,
+    duration: 60,
+    blockDuration: 60,
+  });
+  return {
+    checkToken: (tokenId) => consume(tokens, tokenId),
+    checkStranger: (address) => consume(strangers, address),
+    async checkGuesses(address) {
+      const seen = await guesses.get(address);
+      if (seen !== null && seen.consumedPoints > failedLoginsPerMinute) throw tooMany(seen.msBeforeNext);
+    },
+    async countGuess(address) {
+      await guesses.consume(address).catch(() => undefined);
+    },
+  };
+}
+
+type Limiter = Pick<RateLimiterMemory, "consume"> | undefined;
+
+/** A steady rate, and on top of it what may come at once. */
+function bucket(keyPrefix: string, { perSecond, burst }: Rate): Limiter {
+  if (!Number.isFinite(perSecond)) return undefined;
+  const steady = new RateLimiterMemory({ keyPrefix, points: perSecond, duration: 1 });
+  if (burst <= perSecond) return steady;
+  const refillSeconds = Math.max(1, Math.ceil(burst / perSecond));
+  const extra = new RateLimiterMemory({
+    keyPrefix: `${keyPrefix}-burst`,
+    points: burst - perSecond,
+    duration: refillSeconds,
+  });
+  return new BurstyRateLimiter(steady, extra) as unknown as Limiter;
+}
+
+async function consume(limiter: Limiter, key: string): Promise<void> {
+  if (limiter === undefined) return;
+  try {
+    await limiter.consume(key);
+  } catch (error) {
+    throw error instanceof RateLimiterRes ? tooMany(error.msBeforeNext) : error;
+  }
+}
+
+function tooMany(msBeforeNext: number) {
+  const seconds = Math.max(1, Math.ceil(msBeforeNext / 1000));
+  return problemError("rate_limited", "Too many calls in a short time.", {
+    hint: `Try again in ${seconds} s; bulk calls do more at once.`,
+    headers: { "retry-after": String(seconds) },
+  });
+}

@@ -1,0 +1,177 @@
+// Pools, their queues and shares, and the settings of the server.
+
+import { likelyMeantKey, queueOf, shareViewOf } from "../../engine/index.ts";
+import type { WirePool, WirePoolUpdate, WireRequest, WireShares } from "../../protocol/index.ts";
+import { toCreatePool, toPoolName, toUpdatePool } from "../../translation/index.ts";
+import {
+  agreed,
+  alter,
+  createOrChange,
+  hasPool,
+  pageOf,
+  poolNames,
+  reachedPool,
+  showPool,
+} from "../administration.ts";
+import { type Call, type Handler, ok, perform, type Services } from "../call.ts";
+import { reachesPool, requestReach } from "../identity.ts";
+import { ownedOf, presentLive } from "../presentation.ts";
+import { forbidden, notFound, problemError } from "../problems.ts";
+
+export const listPools: Handler<"listPools"> = async (call, { leader }) => {
+  const pools = await leader.read((view) =>
+    poolNames(view)
+      .filter((name) => reachesPool(call.identity, name))
+      .map((name) => showPool(view, name)!.body as { name: string }),
+  );
+  return pageOf(pools, ({ name }) => name, call.query);
+};
+
+export const getPool: Handler<"getPool"> = async (call, services) => {
+  const name = await reachedPool(call, services);
+  const pool = await services.leader.read((view) => showPool(view, name));
+  if (pool === undefined) throw notFound("pool", name);
+  return ok(pool.body, { etag: pool.etag });
+};
+
+export const createPool: Handler<"createPool"> = (call, services) => create(call, services, call.body, 201);
+
+function create(call: Call, services: Services, pool: WirePool, status: number) {
+  checkReach(call, pool.name);
+  return alter(call, services, {
+    command: toCreatePool(pool),
+    target: `pool ${pool.name}`,
+    status,
+    detail: { pool },
+    show: (view) => showPool(view, pool.name),
+    warnings: warningsAbout(pool.capacity),
+  });
+}
+
+/** What does not exist yet cannot be hidden: a name outside the reach of the token is refused openly. */
+function checkReach({ identity }: Call, pool: string): void {
+  if (reachesPool(identity, pool)) return;
+  throw forbidden(`The token "${identity.name}" does not reach the pool "${pool}".`, "Use a pool of yours.");
+}
+
+/** R5: accepted, but probably another key was meant. */
+function warningsAbout(capacity: Readonly<Record<string, number>> | undefined): string[] {
+  return Object.keys(capacity ?? {}).flatMap((key) => {
+    const meant = likelyMeantKey(key);
+    return meant === undefined ? [] : [`The key "${key}" is a custom one; "${meant}" was probably meant.`];
+  });
+}
+
+export const putPool: Handler<"putPool"> = async (call, services) => {
+  const name = call.params.pool as string;
+  checkReach(call, name);
+  const body = agreed(call.body, { name }) as WirePool;
+  const exists = () => services.leader.read((view) => hasPool(view, name));
+  return createOrChange(exists, async (isThere) => {
+    if (!isThere) return create(call, services, body, 201);
+    const { discipline, ...update } = body;
+    if (discipline !== undefined) await checkDiscipline(services, name, discipline);
+    return change(call, services, update, call.query.force === "true");
+  });
+};
+
+async function checkDiscipline({ leader }: Services, name: string, discipline: string): Promise<void> {
+  const current = await leader.read((view) => view.state.pools.get(toPoolName(name))?.record.discipline);
+  if (current === undefined || current === discipline) return;
+  throw problemError(
+    "invalid_request",
+    `The discipline of pool "${name}" is ${current}, and cannot be changed.`,
+    {
+      errors: [{ pointer: "/discipline", message: "cannot be changed" }],
+      hint: "Make another pool, and move the policies there.",
+    },
+  );
+}
+
+export const updatePool: Handler<"updatePool"> = async (call, services) => {
+  const name = await reachedPool(call, services);
+  const update = agreed(call.body, { name }) as WirePoolUpdate;
+  return change(call, services, update, call.query.force === "true");
+};
+
+function change(call: Call, services: Services, pool: WirePoolUpdate, force: boolean) {
+  return alter(call, services, {
+    command: toUpdatePool({ ...pool, force }),
+    target: `pool ${pool.name}`,
+    detail: { pool, force },
+    show: (view) => showPool(view, pool.name),
+    warnings: warningsAbout(pool.capacity),
+  });
+}
+
+export const deletePool: Handler<"deletePool"> = async (call, services) => {
+  const name = await reachedPool(call, services);
+  const force = call.query.force === "true";
+  return alter(call, services, {
+    command: { kind: "deletePool", name: toPoolName(name), force },
+    target: `pool ${name}`,
+    status: 204,
+    detail: { force },
+    show: (view) => showPool(view, name),
+  });
+};
+
+export const listQueue: Handler<"listQueue"> = async (call, services) => {
+  const name = await reachedPool(call, services);
+  const { identity } = call;
+  const { limit = 100, cursor } = call.query;
+  const start = Number(cursor ?? 0);
+  if (!Number.isSafeInteger(start) || start < 0) {
+    throw problemError("invalid_request", "The cursor is not one of this list.");
+  }
+  const { items, total } = await services.leader.read((view) => {
+    const reaches = requestReach(identity, view);
+    const queue = hasPool(view, name) ? queueOf(view.state, toPoolName(name), view.nowMs) : [];
+    const shown = queue
+      .slice(start, start + limit)
+      .filter((id) => {
+        const request = view.state.requests.get(id);
+        return request !== undefined && reaches(ownedOf(request.spec, request.progress));
+      })
+      .map((id) => presentLive(view, id, { identity, grants: services.grants }) as WireRequest);
+    return { items: shown, total: queue.length };
+  });
+  return ok({ items, next_cursor: start + limit < total ? String(start + limit) : null });
+};
+
+export const getShares: Handler<"getShares"> = async (call, services) => {
+  const name = await reachedPool(call, services);
+  const shares = await services.leader.read((view): WireShares => {
+    const { elements, allocationGroups } = shareViewOf(view.state, toPoolName(name), view.nowMs);
+    const reaches = requestReach(call.identity, view);
+    return {
+      pool: name,
+      elements: [...elements].map(([element, { fairShare, ...rest }]) => ({
+        element,
+        fair_share: { ...fairShare },
+        ...rest,
+      })),
+      allocations: [...allocationGroups]
+        .filter(([id]) => {
+          const request = view.state.requests.get(id);
+          return request !== undefined && reaches(ownedOf(request.spec, request.progress));
+        })
+        .map(([request_id, group]) => ({ request_id, group })),
+    };
+  });
+  return ok(shares);
+};
+
+export const getSettings: Handler<"getSettings"> = async (_call, { leader }) =>
+  ok(await leader.read((view) => ({ unmanaged: view.state.unmanaged })));
+
+export const changeSettings: Handler<"changeSettings"> = async (call, services) => {
+  const { unmanaged } = call.body;
+  const answer = await perform(call, services, {
+    command: { kind: "changeServerSettings", unmanaged },
+    target: "settings",
+    detail: { unmanaged },
+    present: (view) => ({ unmanaged: view.state.unmanaged }),
+  });
+  return ok(answer.body);
+};

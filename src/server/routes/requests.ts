@@ -1,0 +1,477 @@
+// Requests: submit, look, wait, hold, release, cancel, delete, explain.
+
+import { v7 as uuid } from "uuid";
+import type { z } from "zod";
+import { type Command, type RequestId, TERMINAL_STATUSES } from "../../engine/index.ts";
+import type { Answer, RequestBody, View } from "../../leader/index.ts";
+import {
+  bulkReleaseItem,
+  bulkSubmissionItem,
+  PAGE_ITEMS_DEFAULT,
+  type Problem,
+  type WireRelease,
+  type WireRenewalAnswer,
+  type WireRequest,
+  type WireRequestSubmission,
+} from "../../protocol/index.ts";
+import type { RequestQuery } from "../../store/index.ts";
+import { toMs, toRequestSpec, toTimestamp } from "../../translation/index.ts";
+import {
+  type Call,
+  type CallOf,
+  type Change,
+  contextOf,
+  type Handler,
+  idempotencyFor,
+  ok,
+  perform,
+  type QueryOf,
+  type Reply,
+  refused,
+  type Services,
+} from "../call.ts";
+import { explain } from "../explanations.ts";
+import { type Identity, mayEnd, mayUse, reachesComponent, requestReach } from "../identity.ts";
+import { idOf, type Located, locate, reachGuard } from "../locate.ts";
+import { planOf } from "../plans.ts";
+import { ownedOfRecord, presentLive, presentRecord } from "../presentation.ts";
+import {
+  forbidden,
+  notFound,
+  ProblemError,
+  problemError,
+  refusalProblem,
+  schemaProblem,
+} from "../problems.ts";
+
+// --- Submitting
+
+export const submitRequest: Handler<"submitRequest"> = async (call, services) => {
+  const { id, change } = submission(call, services, call.body);
+  const answer = await perform(call, services, change);
+  const shown = answer.body as WireRequest;
+  const headers = { location: `/v1/resource-requests/${shown?.id ?? id}` };
+  return { status: 201, body: shown, headers: answer.replayed ? { ...headers, ...REPLAYED } : headers };
+};
+
+const REPLAYED = { "idempotency-replayed": "true" };
+
+function submission(
+  call: Call,
+  services: Services,
+  wanted: WireRequestSubmission,
+): { id: RequestId; change: Change } {
+  checkRights(call.identity, wanted);
+  const result = toRequestSpec(wanted, { id: uuid(), submittedBy: call.identity.name });
+  if (result.outcome === "refused") throw refused(result.refusal);
+  const { spec } = result;
+  const present = (view: View) =>
+    presentLive(view, spec.id, { identity: call.identity, grants: services.grants });
+  return {
+    id: spec.id,
+    change: {
+      command: { kind: "submitRequest", spec },
+      target: spec.id,
+      detail: { component: spec.component },
+      present,
+    },
+  };
+}
+
+function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
+  if (!reachesComponent(identity, wanted.component)) {
+    throw forbidden(
+      `The token "${identity.name}" does not reach the component "${wanted.component}".`,
+      "Ask for a component of yours; GET /v1/whoami lists them.",
+    );
+  }
+  if ((wanted.preemption_class ?? 0) >= 10 && !mayUse(identity, "class10")) {
+    throw forbidden(
+      "Class 10 needs the permission class10.",
+      "Use a class up to 9, or ask for the permission.",
+    );
+  }
+  if (wanted.sensitive === true && !mayUse(identity, "sensitive")) {
+    throw forbidden(
+      "Sensitive work needs the permission sensitive.",
+      "Leave it out, or ask for the permission.",
+    );
+  }
+}
+
+export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
+  return bulk(call, services, (item, index) => {
+    const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
+    const { change } = submission(call, services, wanted);
+    if (ownKey !== undefined) return { ...change, idempotency: idempotencyFor(call, ownKey, wanted) };
+    if (call.idempotencyKey === undefined) return change;
+    return { ...change, idempotency: idempotencyFor(call, `${call.idempotencyKey} ${index}`, call.body) };
+  });
+};
+
+export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {
+  // Small numbers are looked up first; ids are judged where the decision is made.
+  const ids = await Promise.all(
+    call.body.items.map(async (item) => {
+      const parsed = bulkReleaseItem.safeParse(item);
+      return parsed.success
+        ? idOf(call, services, parsed.data.id).catch((error: unknown) => error)
+        : undefined;
+    }),
+  );
+  return bulk(call, services, (item, index) => {
+    const wanted = parseItem(bulkReleaseItem, item);
+    const id = ids[index];
+    if (typeof id !== "string") throw id;
+    return releaseChange(call, services, id as RequestId, wanted);
+  });
+};
+
+function parseItem<Schema extends z.ZodType>(schema: Schema, item: unknown): z.infer<Schema> {
+  const parsed = schema.safeParse(item);
+  if (!parsed.success) throw schemaProblem(parsed.error, "body");
+  return parsed.data;
+}
+
+/** Each item stands for itself: what cannot be asked is answered at once, the rest is one batch. */
+async function bulk(
+  call: CallOf<"submitRequests" | "releaseRequests">,
+  services: Services,
+  toChange: (item: unknown, index: number) => Change,
+): Promise<Reply> {
+  const prepared = call.body.items.map((item, index): Change | ProblemError => {
+    try {
+      return toChange(item, index);
+    } catch (error) {
+      if (error instanceof ProblemError) return error;
+      throw error;
+    }
+  });
+  const changes = prepared.filter((one): one is Change => !(one instanceof ProblemError));
+  const answers = await services.leader.performMany(
+    changes.map((change) => ({ command: change.command, context: contextOf(call, change) })),
+  );
+  let next = 0;
+  const results = prepared.map((one) => {
+    if (!(one instanceof ProblemError)) return bulkResult(answers[next++] as Answer, call.route);
+    if (one.isDenial) auditDenial(call, services, one);
+    return problemResult(one.problem);
+  });
+  return ok({ results });
+}
+
+function bulkResult(answer: Answer, route: string) {
+  if (answer.outcome === "refused") return problemResult(refusalProblem(answer.refusal));
+  return { status: route === "submitRequests" ? 201 : 200, request: answer.body as WireRequest };
+}
+
+function problemResult(problem: Problem) {
+  return { status: problem.status, problem };
+}
+
+/** A denial that does not end the call is not seen by the pipeline. */
+function auditDenial(call: Call, { leader }: Services, { problem }: ProblemError): void {
+  leader.audit({
+    actor: call.identity.name,
+    action: call.route,
+    target: "",
+    outcome: "denied",
+    body: { token: call.identity.tokenId, from: call.address, code: problem.code, detail: problem.detail },
+  });
+}
+
+// --- Looking
+
+export const listRequests: Handler<"listRequests"> = async (call, services) => {
+  const { identity } = call;
+  const query = toRequestQuery(call.query, identity);
+  const empty = { items: [], next_cursor: null };
+  if (query.component !== undefined && !reachesComponent(identity, query.component)) return ok(empty);
+
+  // Filters of the token that the store does not know are applied here; a page may then be short, and an
+  // empty one is followed up for a while, so that few calls lead nowhere.
+  let cursor = query.cursor;
+  for (let pages = 1; ; pages++) {
+    const page = await services.store.listRequests({ ...query, ...(cursor !== undefined && { cursor }) });
+    const items = await services.leader.read((view) => {
+      const reaches = requestReach(identity, view);
+      return page.items
+        .filter((record) => reaches(ownedOfRecord(record)))
+        .map((record) => presentRecord(record));
+    });
+    if (items.length > 0 || page.nextCursor === null || pages >= SHORT_PAGES_MAX) {
+      return ok({ items, next_cursor: page.nextCursor });
+    }
+    cursor = page.nextCursor;
+  }
+};
+
+const SHORT_PAGES_MAX = 20;
+
+function toRequestQuery(query: QueryOf<"listRequests">, identity: Identity): RequestQuery {
+  const onlyComponent = identity.components?.size === 1 ? [...identity.components][0] : undefined;
+  const component = query.component ?? onlyComponent;
+  const [key, ...value] = query.label?.split("=") ?? [];
+  return {
+    limit: query.limit ?? PAGE_ITEMS_DEFAULT,
+    ...(query.cursor !== undefined && { cursor: query.cursor }),
+    ...(query.status !== undefined && { status: query.status.split(",") }),
+    ...(query.pool !== undefined && { pool: query.pool }),
+    ...(component !== undefined && { component }),
+    ...(query.operation !== undefined && { operation: query.operation }),
+    ...(key !== undefined && { label: { key, value: value.join("=") } }),
+    ...(query.id !== undefined && { idPrefix: query.id }),
+  };
+}
+
+export const getRequest: Handler<"getRequest"> = async (call, services) => {
+  const located = await locate(call, services);
+  const wait = waitOf(call);
+  if (wait === undefined || located.record !== undefined) return ok(await show(call, services, located));
+
+  const aborted = new AbortController();
+  call.outgoing.on("close", () => aborted.abort());
+  const deadlineMs = performance.now() + wait.ms;
+  // Listening starts before the first look, so that no change falls between the two.
+  for (let changes = 0; ; changes++) {
+    const leftMs = Math.max(0, deadlineMs - performance.now());
+    const stopListening = new AbortController();
+    const signal = AbortSignal.any([aborted.signal, stopListening.signal]);
+    const changed = services.waiting.nextChange(located.id, leftMs, signal);
+    const shown = await show(call, services, located);
+    // The client of an attended request that still waits has just been heard of (L2).
+    if (shown.attended && shown.status === "queued" && shown.submitted_by === call.identity.name) {
+      await services.leader.renew(located.id, null);
+    }
+    if (isReached(shown.status, wait.until, changes) || leftMs === 0 || aborted.signal.aborted) {
+      stopListening.abort();
+      return ok(shown, wait.headers);
+    }
+    await changed;
+  }
+};
+
+interface Wait {
+  readonly ms: number;
+  readonly until: NonNullable<QueryOf<"getRequest">["until"]>;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** `?wait=`, or RFC 7240's `Prefer: wait=`. */
+function waitOf({ query, incoming }: CallOf<"getRequest">): Wait | undefined {
+  const preferred = /(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])/.exec(String(incoming.headers.prefer ?? ""))?.[1];
+  const seconds = query.wait ?? (preferred === undefined ? undefined : Math.min(60, Number(preferred)));
+  if (seconds === undefined) return undefined;
+  const headers: Readonly<Record<string, string>> =
+    query.wait === undefined ? { "preference-applied": `wait=${seconds}` } : {};
+  return { ms: seconds * 1000, until: query.until ?? "change", headers };
+}
+
+function isReached(status: WireRequest["status"], until: Wait["until"], changes: number): boolean {
+  // What has ended will never change again, whatever was waited for.
+  if (TERMINAL_STATUSES.has(status)) return true;
+  if (until === "change") return changes > 0;
+  if (until === "settled") return status !== "queued";
+  return status === until;
+}
+
+async function show(call: Call, services: Services, { id, record }: Located): Promise<WireRequest> {
+  if (record !== undefined) return presentRecord(record);
+  const { identity } = call;
+  const live = await services.leader.read((view) =>
+    presentLive(view, id, { identity, grants: services.grants }),
+  );
+  if (live !== undefined) return live;
+  // It has left the memory since it was found.
+  const stored = await services.store.getRequest(id);
+  if (stored === undefined) throw notFound("request", id);
+  return presentRecord(stored);
+}
+
+export const explainRequest: Handler<"explainRequest"> = async (call, services) => {
+  const located = await locate(call, services);
+  return ok(await explain(call, services, located));
+};
+
+export const listDecisions: Handler<"listDecisions"> = async (call, services) => {
+  const { id } = await locate(call, services);
+  const decisions = await services.store.listDecisions(id);
+  return ok({
+    items: decisions.map(({ seq, atMs, body }) => ({ seq, at: toTimestamp(atMs), decision: body })),
+  });
+};
+
+// --- Holding
+
+export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
+  const { leader, grants } = services;
+  const { token } = call.body;
+  const id = await idOf(call, services);
+  if (call.identity.components !== null || call.identity.pools !== null) {
+    const denied = await leader.read(reachGuard(call.identity, id));
+    if (denied !== undefined) throw refused(denied);
+  }
+  const engineToken = token === undefined ? null : grants.verify(id, token);
+  if (engineToken === undefined) throw staleToken(id);
+
+  const renewal = await leader.renew(id, engineToken);
+  switch (renewal.standing) {
+    case "holding":
+      return ok({
+        status: renewal.status,
+        instruction: presentInstruction(renewal.instruction),
+        lease_expires_at: toTimestamp(renewal.expiresAtMs),
+        lease_seconds: renewal.leaseMs / 1000,
+        renew_after_seconds: renewal.renewAfterMs / 1000,
+      } satisfies WireRenewalAnswer);
+    case "waiting":
+      return ok({
+        status: renewal.status,
+        instruction: { do: "carry_on" },
+        lease_expires_at: toTimestamp(renewal.expiresAtMs),
+        lease_seconds: renewal.leaseMs / 1000,
+        renew_after_seconds: renewal.renewAfterMs / 1000,
+      } satisfies WireRenewalAnswer);
+    case "stale":
+      throw staleToken(id);
+    case "unknown":
+      await locate(call, services, id); // Says so if there is no such request.
+      throw staleToken(id);
+  }
+};
+
+type Holding = Extract<Awaited<ReturnType<Services["leader"]["renew"]>>, { standing: "holding" }>;
+
+function presentInstruction(instruction: Holding["instruction"]): WireRenewalAnswer["instruction"] {
+  if (instruction.do === "carry_on") return { do: "carry_on" };
+  const { deadlineMs, stop } = instruction;
+  return { do: instruction.do, reason: stop.reason ?? stop.cause, deadline: toTimestamp(deadlineMs) };
+}
+
+function staleToken(id: string): ProblemError {
+  return problemError("stale_token", `The token is not the current one of request "${id}".`, {
+    hint: "This holder has lost its allocation: stop the work, and do not report on it any more.",
+  });
+}
+
+export const releaseRequest: Handler<"releaseRequest"> = async (call, services) => {
+  const id = await idOf(call, services);
+  const change = releaseChange(call, services, id, call.body);
+  try {
+    const answer = await perform(call, services, change);
+    return ok(answer.body, answer.replayed ? REPLAYED : undefined);
+  } catch (error) {
+    const repeated = await repeatedRelease(call, services, { id, wanted: call.body, error });
+    if (repeated !== undefined) return ok(repeated);
+    throw error;
+  }
+};
+
+function releaseChange(call: Call, services: Services, id: RequestId, wanted: WireRelease): Change {
+  const token = services.grants.verify(id, wanted.token);
+  if (token === undefined) throw staleToken(id);
+  const { outcome, exit_code, message } = wanted;
+  return {
+    command: { kind: "reportEnd", requestId: id, token, outcome },
+    target: id,
+    detail: {
+      outcome,
+      ...(exit_code !== undefined && { exit_code }),
+      ...(message !== undefined && { message }),
+    },
+    guard: reachGuard(call.identity, id),
+    present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
+  };
+}
+
+const REPORTED_AS: Record<string, readonly string[]> = {
+  succeeded: ["succeeded"],
+  failed: ["failed"],
+  stopped: ["preempted", "cancelled", "walltime"],
+};
+
+/** The same report sent again has one effect and the same answer (L4); another one about a past grant is stale. */
+async function repeatedRelease(
+  call: Call,
+  services: Services,
+  { id, wanted, error }: { id: RequestId; wanted: WireRelease; error: unknown },
+): Promise<WireRequest | undefined> {
+  const code = error instanceof ProblemError ? error.problem.code : undefined;
+  if (code !== "stale_token" && code !== "not_found") return undefined;
+  const token = services.grants.verify(id, wanted.token);
+  const located = await locate(call, services, id);
+  const shown = await show(call, services, located);
+  const attempts =
+    (located.record?.body as RequestBody | undefined)?.attempts ??
+    (await services.leader.read((view) => view.attemptsOf(id)));
+  const reported = attempts.find((attempt) => attempt.token === token);
+  if (reported !== undefined && REPORTED_AS[wanted.outcome]?.includes(reported.outcome)) return shown;
+  if (code === "not_found") throw staleToken(id);
+  return undefined;
+}
+
+export const checkpointRequest: Handler<"checkpointRequest"> = async (call, services) => {
+  const { report, seconds } = call.body;
+  const id = await idOf(call, services);
+  const token = services.grants.verify(id, call.body.token);
+  if (token === undefined) throw staleToken(id);
+  if (report === "defer" && seconds === undefined) {
+    throw problemError("invalid_request", "A deferral needs seconds.", {
+      errors: [{ pointer: "/seconds", message: "is missing" }],
+    });
+  }
+  const checkpoint = report === "defer" ? { report, deferMs: toMs(seconds ?? 0) } : { report };
+  const answer = await perform(call, services, {
+    command: { kind: "reportCheckpoint", requestId: id, token, checkpoint },
+    target: id,
+    detail: { report },
+    guard: reachGuard(call.identity, id),
+    present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
+  });
+  return ok(answer.body);
+};
+
+// --- Ending
+
+export const cancelRequest: Handler<"cancelRequest"> = async (call, services) => {
+  const located = await locate(call, services);
+  const { id, owned } = located;
+  checkMayEnd(call, located);
+  const command: Command = { kind: "cancelRequest", requestId: id };
+  if (call.query.dry_run === "true") return ok(await planOf(call, services, command));
+  if (located.record !== undefined) throw alreadyEnded(id, located.record.status);
+  const answer = await perform(call, services, {
+    command,
+    target: id,
+    detail: { component: owned.component },
+    present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
+  });
+  return ok(answer.body);
+};
+
+export const deleteRequest: Handler<"deleteRequest"> = async (call, services) => {
+  const located = await locate(call, services);
+  const { id, owned } = located;
+  checkMayEnd(call, located);
+  const force = call.query.force === "true";
+  await perform(call, services, {
+    command: { kind: "deleteRequest", requestId: id, force },
+    target: id,
+    detail: { component: owned.component, force },
+  });
+  return { status: 204 };
+};
+
+function checkMayEnd(call: Call, { id, owned }: Located): void {
+  if (mayEnd(call.identity, owned)) return;
+  throw forbidden(
+    `The request "${id}" was submitted by "${owned.submittedBy}".`,
+    "Its submitter, an operator of its component or an administrator may end it.",
+  );
+}
+
+function alreadyEnded(id: string, status: string): ProblemError {
+  return problemError("invalid_request", `Request "${id}" has ended as ${status}.`, {
+    hint: "There is nothing left to cancel.",
+  });
+}

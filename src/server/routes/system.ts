@@ -1,0 +1,60 @@
+// The server itself: events, metrics, health, version, documents.
+
+import { openApiDocument } from "../../protocol/index.ts";
+import { type Handler, ok, type Reply, type Services } from "../call.ts";
+import { DOCS_CSP, docsPage } from "../docs.ts";
+import { SECURITY_HEADERS } from "../headers.ts";
+import { locate } from "../locate.ts";
+import { problemError } from "../problems.ts";
+
+export const streamEvents: Handler<"streamEvents"> = async (call, services) => {
+  const { identity, outgoing, query } = call;
+  const afterSeq = lastSeen(call.incoming.headers["last-event-id"]) ?? query.after;
+  if (call.incoming.method === "HEAD") return { status: 200, text: "", contentType: "text/event-stream" };
+  const requestId =
+    query.request === undefined ? undefined : (await locate(call, services, query.request)).id;
+  const filter = { ...query, ...(requestId !== undefined && { requestId }) };
+  services.streams.open({ identity, outgoing, filter, afterSeq, headers: SECURITY_HEADERS });
+  return "sent";
+};
+
+function lastSeen(header: string | string[] | undefined): number | undefined {
+  if (header === undefined || header === "") return undefined;
+  const seq = /^\d{1,15}$/.test(String(header)) ? Number(header) : Number.NaN;
+  if (Number.isSafeInteger(seq)) return seq;
+  throw problemError("invalid_request", "The header Last-Event-ID is not the id of an event.");
+}
+
+export const metrics: Handler<"metrics"> = async (_call, services) => ({
+  status: 200,
+  text: await services.metrics.text(),
+  contentType: services.metrics.contentType,
+});
+
+export const livez: Handler<"livez"> = () => ok({ status: "ok" });
+export const healthz: Handler<"healthz"> = (_call, services) => health(services, ["leading", "read_only"]);
+export const readyz: Handler<"readyz"> = (_call, services) => health(services, ["leading"]);
+
+function health({ leader }: Services, good: readonly string[]): Reply {
+  return good.includes(leader.status().condition)
+    ? ok({ status: "ok" })
+    : { status: 503, body: { status: "unavailable" }, headers: { "retry-after": "1" } };
+}
+
+export const version: Handler<"version"> = (_call, services) =>
+  ok({ name: "berth", version: services.version, api: "v1" });
+
+let documentText: string | undefined;
+
+export const openapi: Handler<"openapi"> = (_call, services) => {
+  documentText ??= JSON.stringify(openApiDocument(services.version));
+  return { status: 200, text: documentText, contentType: "application/json" };
+};
+
+let page: string | undefined;
+
+export const docs: Handler<"docs"> = (_call, services) => {
+  page ??= docsPage(services.version);
+  const headers = { "content-security-policy": DOCS_CSP };
+  return { status: 200, text: page, contentType: "text/html; charset=utf-8", headers };
+};

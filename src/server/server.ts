@@ -1,0 +1,175 @@
+// The HTTP server: listens, serves the table of routes, and ends in order.
+
+import { createServer, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import type { Leader, Log } from "../leader/index.ts";
+import type { Store } from "../store/index.ts";
+import type { Services } from "./call.ts";
+import { createGrants } from "./grants.ts";
+import { HANDLERS } from "./handlers.ts";
+import { createHostCheck, isLoopback } from "./hosts.ts";
+import {
+  CALLS_PER_CONNECTION_MAX,
+  CLOSE_GRACE_MS,
+  CONNECTIONS_MAX,
+  DEFAULT_RATES,
+  HEADER_BYTES_MAX,
+  HEADERS_TIMEOUT_MS,
+  KEEP_ALIVE_MS,
+  type Rates,
+  REQUEST_TIMEOUT_MS,
+} from "./limits.ts";
+import { createMetrics, type Metrics } from "./metrics.ts";
+import { createApp } from "./pipeline.ts";
+import { createRateLimits } from "./rates.ts";
+import { createStreams } from "./streams.ts";
+import { loadTokenBook } from "./tokens.ts";
+import { createWaiting } from "./waiting.ts";
+
+export interface ServerOptions {
+  readonly leader: Leader;
+  readonly store: Store;
+  /** `host:port`; port 0 takes any that is free. */
+  readonly listen?: string;
+  /** Certificate and key in PEM. */
+  readonly tls?: { readonly cert: string; readonly key: string };
+  /** Listens beyond this machine without TLS. Tokens can then be read on the way. */
+  readonly insecureBind?: boolean;
+  /** Further names that the server answers to. */
+  readonly allowedHosts?: readonly string[];
+  readonly rates?: Partial<Rates>;
+  /** The one whose observer the leader was given. */
+  readonly metrics?: Metrics;
+  readonly log?: Log;
+  readonly version?: string;
+}
+
+export interface RunningServer {
+  readonly url: string;
+  /** Ends streams and waiting calls, finishes the others. Leaves leader and store open. */
+  close(): Promise<void>;
+}
+
+export const DEFAULT_LISTEN = "127.0.0.1:7770";
+
+const silentLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };
+
+/** What the person who starts the server did wrong, with a way out. */
+export class ServerError extends Error {
+  readonly hint: string;
+  constructor(message: string, hint: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = "ServerError";
+    this.hint = hint;
+  }
+}
+
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { leader, store, tls, log = silentLog, version = "0.1.0" } = options;
+  const { host, port } = parseListen(options.listen ?? DEFAULT_LISTEN);
+  if (!isLoopback(host) && tls === undefined && options.insecureBind !== true) {
+    throw new ServerError(
+      `Listening on ${host} without TLS would send tokens in the clear.`,
+      "Give a certificate and a key, listen on 127.0.0.1, or say insecure-bind if you accept that.",
+    );
+  }
+
+  const tokens = await loadTokenBook(store);
+  const metrics = options.metrics ?? createMetrics();
+  const waiting = createWaiting(leader);
+  const streams = createStreams({ leader, store, tokens, log });
+  const stopMetrics = metrics.follow(leader, streams);
+  const grants = createGrants(leader.grantSecret);
+  const services: Services = { leader, store, tokens, grants, waiting, streams, metrics, log, version };
+  const app = createApp({
+    services,
+    handlers: HANDLERS,
+    rates: createRateLimits({ ...DEFAULT_RATES, ...options.rates }),
+    checkHost: createHostCheck(host, options.allowedHosts ?? []),
+    extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
+  });
+
+  const server = createHttpServer(app.fetch as Fetch, tls);
+  await listen(server, host, port);
+  const address = server.address() as AddressInfo;
+  const shownHost = address.family === "IPv6" ? `[${address.address}]` : address.address;
+  const url = `${tls === undefined ? "http" : "https"}://${shownHost}:${address.port}`;
+  log.info({ url }, "listening");
+
+  return {
+    url,
+    async close() {
+      stopMetrics();
+      streams.close();
+      waiting.close();
+      await closeServer(server);
+      log.info({ url }, "closed");
+    },
+  };
+}
+
+type Fetch = Parameters<typeof getRequestListener>[0];
+
+export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Server {
+  const limits = {
+    maxHeaderSize: HEADER_BYTES_MAX,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    noDelay: true,
+  };
+  const listener = getRequestListener(fetch);
+  // The listener settles its own errors; nobody waits for it.
+  const serve = (...[incoming, outgoing]: Parameters<typeof listener>) => void listener(incoming, outgoing);
+  const server =
+    tls === undefined
+      ? createServer(limits, serve)
+      : createTlsServer({ ...limits, cert: tls.cert, key: tls.key, minVersion: "TLSv1.2" }, serve);
+  server.maxRequestsPerSocket = CALLS_PER_CONNECTION_MAX;
+  server.maxConnections = CONNECTIONS_MAX;
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (!socket.writable || error.code === "ECONNRESET") return socket.destroy();
+    const status =
+      error.code === "HPE_HEADER_OVERFLOW" ? "431 Request Header Fields Too Large" : "400 Bad Request";
+    socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+  });
+  return server;
+}
+
+export function parseListen(listen: string): { host: string; port: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:]*)):(\d{1,5})$/.exec(listen.trim());
+  const port = Number(match?.[3]);
+  if (match === null || port > 65_535) {
+    throw new ServerError(
+      `"${listen}" is not an address to listen on.`,
+      "Write host:port, such as 127.0.0.1:7770.",
+    );
+  }
+  return { host: match[1] ?? (match[2] === "" ? "0.0.0.0" : (match[2] as string)), port };
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const busy = error.code === "EADDRINUSE";
+      const hint = busy
+        ? "Choose another port, or stop the server that uses this one."
+        : "Choose another address.";
+      reject(new ServerError(`Cannot listen on ${host}:${port}: ${error.message}.`, hint, { cause: error }));
+    });
+    server.listen(port, host, resolve);
+  });
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const force = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS);
+    server.close(() => {
+      clearTimeout(force);
+      resolve();
+    });
+    server.closeIdleConnections();
+  });
+}

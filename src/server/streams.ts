@@ -1,0 +1,297 @@
+// Event streams: server-sent events from the journal, resumable, filtered, and only what the token reaches.
+
+import type { ServerResponse } from "node:http";
+import { type RequestId, requestOf } from "../engine/index.ts";
+import type { CommittedEvent, Leader, Log, RequestBody, View } from "../leader/index.ts";
+import type { WireEvent } from "../protocol/index.ts";
+import type { Store } from "../store/index.ts";
+import type { QueryOf } from "./call.ts";
+import { type Identity, type Owned, reachesComponent, reachesPool } from "./identity.ts";
+import {
+  STREAM_BUFFER_BYTES_MAX,
+  STREAM_HEARTBEAT_MS,
+  STREAMS_MAX,
+  STREAMS_PER_TOKEN_MAX,
+} from "./limits.ts";
+import { problemError } from "./problems.ts";
+import { isOver, type TokenBook } from "./tokens.ts";
+import { type RequestFacts, toWireEvents } from "./wire-events.ts";
+
+export interface Streams {
+  /** Takes the connection over until the caller goes, the token ends or the server closes. */
+  open(stream: StreamOrder): void;
+  count(): number;
+  close(): void;
+}
+
+export interface StreamOrder {
+  readonly identity: Identity;
+  readonly outgoing: ServerResponse;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly filter: QueryOf<"streamEvents"> & { readonly requestId?: RequestId };
+  /** The last event that the caller has seen; undefined: only what comes. */
+  readonly afterSeq: number | undefined;
+}
+
+interface OpenStream {
+  readonly tokenId: string;
+  readonly abort: AbortController;
+}
+
+export function createStreams({
+  leader,
+  store,
+  tokens,
+  log,
+}: {
+  leader: Leader;
+  store: Store;
+  tokens: TokenBook;
+  log: Log;
+}): Streams {
+  const streams = new Set<OpenStream>();
+  const facts = createFacts(leader, store);
+  const stopListening = tokens.onRevoked((tokenId) => {
+    for (const stream of streams) if (stream.tokenId === tokenId) stream.abort.abort();
+  });
+
+  return {
+    open(order) {
+      const { identity, outgoing } = order;
+      checkRoom(streams, identity);
+      const stream = { tokenId: identity.tokenId, abort: new AbortController() };
+      streams.add(stream);
+      const { signal } = stream.abort;
+      outgoing.on("close", () => stream.abort.abort());
+      const heartbeat = setInterval(() => {
+        if (isOver(identity, leader.nowMs())) stream.abort.abort();
+        else if (outgoing.writableLength > STREAM_BUFFER_BYTES_MAX) outgoing.destroy();
+        else outgoing.write(": still here\n\n");
+      }, STREAM_HEARTBEAT_MS);
+      heartbeat.unref();
+
+      follow(order, { leader, facts, signal })
+        .catch((error: unknown) => {
+          if (!signal.aborted) log.warn({ err: error }, "an event stream ended early");
+        })
+        .finally(() => {
+          clearInterval(heartbeat);
+          streams.delete(stream);
+          outgoing.end();
+        });
+    },
+    count: () => streams.size,
+    close() {
+      stopListening();
+      for (const stream of streams) stream.abort.abort();
+    },
+  };
+}
+
+function checkRoom(streams: ReadonlySet<OpenStream>, { tokenId }: Identity): void {
+  const mine = [...streams].filter((stream) => stream.tokenId === tokenId).length;
+  if (mine < STREAMS_PER_TOKEN_MAX && streams.size < STREAMS_MAX) return;
+  throw problemError("rate_limited", `${mine} event streams of this token are open already.`, {
+    hint: `Close one first: a token may have ${STREAMS_PER_TOKEN_MAX}.`,
+    headers: { "retry-after": "5" },
+  });
+}
+
+async function follow(
+  { identity, outgoing, headers, filter, afterSeq }: StreamOrder,
+  { leader, facts, signal }: { leader: Leader; facts: Facts; signal: AbortSignal },
+): Promise<void> {
+  const headSeq = leader.seq();
+  // From a history that we do not have, such as that of a store before its backup was restored.
+  const isFromElsewhere = afterSeq !== undefined && afterSeq > headSeq;
+  const startSeq = afterSeq === undefined || isFromElsewhere ? headSeq : afterSeq;
+
+  outgoing.writeHead(200, {
+    ...headers,
+    "content-type": "text/event-stream; charset=utf-8",
+    "x-accel-buffering": "no",
+  });
+  const opening = { event: isFromElsewhere ? "stream.reset" : "stream.opened", seq: startSeq };
+  outgoing.write(`retry: 2000\n${message(opening.event, startSeq, opening)}`);
+
+  for await (const received of leader.events(startSeq + 1, signal)) {
+    if (received.kind === "reset") {
+      const data = { event: "stream.reset", seq: received.seq };
+      await send(outgoing, message("stream.reset", received.seq, data), signal);
+      continue;
+    }
+    const text = textOf(await facts.tell(received.events), { identity, filter });
+    if (text !== "") await send(outgoing, text, signal);
+    if (signal.aborted) return;
+  }
+}
+
+/** Waits for slow readers: what they have not read yet stays in the journal, not in memory. */
+async function send(outgoing: ServerResponse, text: string, signal: AbortSignal): Promise<void> {
+  if (outgoing.write(text) || signal.aborted) return;
+  await new Promise<void>((resolve) => {
+    const done = () => {
+      outgoing.off("drain", done);
+      outgoing.off("close", done);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    outgoing.on("drain", done);
+    outgoing.on("close", done);
+    signal.addEventListener("abort", done);
+  });
+}
+
+/** Data on one line: JSON has no line breaks of its own. The id comes last, when all of its event is told. */
+function message(event: string, seq: number, data: unknown): string {
+  return `event: ${event}\nid: ${seq}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+function textOf(
+  { events, known, componentPools }: Told,
+  { identity, filter }: { identity: Identity; filter: StreamOrder["filter"] },
+): string {
+  let text = "";
+  for (const event of events) {
+    const about = event.request_id === undefined ? undefined : known.get(event.request_id);
+    if (!reaches(identity, event, about, componentPools)) continue;
+    if (matches(event, about, filter, componentPools)) text += message(event.event, event.seq, event);
+  }
+  return text;
+}
+
+function matches(
+  event: WireEvent,
+  about: RequestFacts | undefined,
+  filter: StreamOrder["filter"],
+  componentPools: (component: string) => ReadonlySet<string>,
+): boolean {
+  if (filter.request !== undefined && event.request_id !== filter.requestId) return false;
+  if (filter.component !== undefined && event.component !== filter.component) return false;
+  if (filter.pool === undefined) return true;
+  if (event.pool !== undefined && event.pool !== null) return event.pool === filter.pool;
+  // A request that has not run yet belongs to every pool that its component may use.
+  return about !== undefined && componentPools(about.component).has(filter.pool);
+}
+
+// --- What is known about requests, from memory or from the store, and remembered for those that are deleted
+
+interface Facts {
+  /** The same for every stream, so it is worked out once. */
+  tell(events: readonly CommittedEvent[]): Promise<Told>;
+}
+
+interface Told {
+  readonly events: readonly WireEvent[];
+  readonly known: ReadonlyMap<string, RequestFacts>;
+  componentPools(component: string): ReadonlySet<string>;
+}
+
+const FACTS_MAX = 10_000;
+const NO_POOLS: ReadonlySet<string> = new Set();
+
+function createFacts(leader: Leader, store: Store): Facts {
+  const told = new WeakMap<readonly CommittedEvent[], Promise<Told>>();
+  const remembered = new Map<string, RequestFacts>();
+  const remember = (id: string, facts: RequestFacts) => {
+    remembered.delete(id);
+    remembered.set(id, facts);
+    if (remembered.size > FACTS_MAX) remembered.delete(remembered.keys().next().value as string);
+  };
+
+  const ofRecord = async (id: string): Promise<RequestFacts | undefined> => {
+    const record = await store.getRequest(id);
+    if (record === undefined) return remembered.get(id);
+    const { spec, number } = record.body as RequestBody;
+    const { name, component, submittedBy } = spec;
+    return { number, name, component, pool: record.pool, submittedBy };
+  };
+
+  const work = async (events: readonly CommittedEvent[]): Promise<Told> => {
+    const ids = new Set(events.flatMap(requestIdsOf));
+    const known = new Map<string, RequestFacts>();
+    const pools = await leader.read((view) => {
+      for (const id of ids) {
+        const facts = ofState(view, id);
+        if (facts !== undefined) known.set(id, facts);
+      }
+      return poolsByComponent(view);
+    });
+    for (const id of ids) {
+      const facts = known.get(id) ?? (await ofRecord(id));
+      if (facts === undefined) continue;
+      known.set(id, facts);
+      remember(id, facts);
+    }
+    return {
+      events: events.flatMap((committed) => toWireEvents(committed, (id) => known.get(id))),
+      known,
+      componentPools: (component) => pools.get(component) ?? NO_POOLS,
+    };
+  };
+
+  return {
+    tell(events) {
+      const known = told.get(events) ?? work(events);
+      told.set(events, known);
+      return known;
+    },
+  };
+}
+
+function poolsByComponent(view: View): ReadonlyMap<string, ReadonlySet<string>> {
+  const pools = new Map<string, Set<string>>();
+  for (const [pool, { policies }] of view.state.pools) {
+    for (const component of policies.keys()) {
+      pools.set(component, (pools.get(component) ?? new Set()).add(pool));
+    }
+  }
+  return pools;
+}
+
+function reaches(
+  identity: Identity,
+  event: WireEvent,
+  about: RequestFacts | undefined,
+  componentPools: (component: string) => ReadonlySet<string>,
+): boolean {
+  if (identity.components === null && identity.pools === null) return true;
+  if (event.request_id !== undefined)
+    return about !== undefined && reachesOwned(identity, about, componentPools);
+  if (typeof event.component === "string" && !reachesComponent(identity, event.component)) return false;
+  return typeof event.pool !== "string" || reachesPool(identity, event.pool);
+}
+
+function reachesOwned(
+  identity: Identity,
+  { component, pool }: Owned,
+  componentPools: (component: string) => ReadonlySet<string>,
+): boolean {
+  if (!reachesComponent(identity, component)) return false;
+  if (identity.pools === null) return true;
+  return pool === null
+    ? [...componentPools(component)].some((one) => reachesPool(identity, one))
+    : reachesPool(identity, pool);
+}
+
+function ofState(view: View, id: RequestId): RequestFacts | undefined {
+  const request = requestOf(view.state, id);
+  if (request === undefined) return undefined;
+  const { spec, progress } = request;
+  return {
+    number: view.numberOf(id) ?? 0,
+    name: spec.name,
+    component: spec.component,
+    pool: progress.allocation?.pool ?? view.attemptsOf(id).at(-1)?.pool ?? null,
+    submittedBy: spec.submittedBy,
+  };
+}
+
+function requestIdsOf({ event }: CommittedEvent): RequestId[] {
+  if (event.kind === "requestSubmitted") return [event.spec.id];
+  if (event.kind === "preemptionDecided") {
+    const ids = event.victims.map(({ requestId }) => requestId);
+    return event.waiter === null ? ids : [...ids, event.waiter];
+  }
+  return "requestId" in event ? [event.requestId] : [];
+}

@@ -1,0 +1,131 @@
+// The tokens that open the door: 256 random bits, of which only the SHA-256 is kept.
+
+import { hash, randomBytes } from "node:crypto";
+import { v7 as uuid } from "uuid";
+import type { Leader } from "../leader/index.ts";
+import type { Role } from "../protocol/index.ts";
+import type { Store, TokenRecord } from "../store/index.ts";
+import { type Identity, identityOf } from "./identity.ts";
+
+const PREFIX = "berth_";
+const SECRET_PATTERN = /^berth_[A-Za-z0-9_-]{43}$/;
+
+export interface NewToken {
+  readonly name: string;
+  readonly role: Role;
+  readonly components?: readonly string[] | null;
+  readonly pools?: readonly string[] | null;
+  readonly permissions?: readonly string[];
+  readonly expiresAtMs?: number | null;
+}
+
+/** A record to store, and the secret that only its owner will ever see. */
+export function makeToken(token: NewToken, nowMs: number): { record: TokenRecord; secret: string } {
+  const secret = PREFIX + randomBytes(32).toString("base64url");
+  return {
+    secret,
+    record: {
+      id: uuid(),
+      name: token.name,
+      hash: hashOf(secret),
+      role: token.role,
+      components: token.components ?? null,
+      pools: token.pools ?? null,
+      permissions: token.permissions ?? [],
+      createdAtMs: nowMs,
+      expiresAtMs: token.expiresAtMs ?? null,
+      revokedAtMs: null,
+    },
+  };
+}
+
+export function hashOf(secret: string): string {
+  return hash("sha256", secret, "hex");
+}
+
+/** All tokens in memory, so that a call need not ask the store, and a revocation is felt at once. */
+export interface TokenBook {
+  authenticate(secret: string, nowMs: number): Identity | undefined;
+  list(): readonly TokenRecord[];
+  find(idOrName: string): TokenRecord | undefined;
+  put(record: TokenRecord): void;
+  /** Keeps a name for a token that is being made; undefined if somebody else does. Returns the way to give it up. */
+  claim(name: string): (() => void) | undefined;
+  /** Told when a token can no longer be used. */
+  onRevoked(listener: (tokenId: string) => void): () => void;
+}
+
+export async function loadTokenBook(store: Store): Promise<TokenBook> {
+  const records = new Map<string, TokenRecord>();
+  const identities = new Map<string, Identity>();
+  const listeners = new Set<(tokenId: string) => void>();
+  const claimed = new Set<string>();
+
+  const put = (record: TokenRecord) => {
+    records.set(record.id, record);
+    if (record.revokedAtMs === null) {
+      identities.set(record.hash, identityOf(record));
+      return;
+    }
+    identities.delete(record.hash);
+    for (const listener of listeners) listener(record.id);
+  };
+  for (const record of await store.listTokens()) put(record);
+
+  return {
+    authenticate(secret, nowMs) {
+      if (!SECRET_PATTERN.test(secret)) return undefined;
+      // Looked up by a hash of 256 random bits: how long a failed look takes says nothing about any token.
+      const identity = identities.get(hashOf(secret));
+      if (identity === undefined) return undefined;
+      return isOver(identity, nowMs) ? undefined : identity;
+    },
+    list: () => [...records.values()],
+    find(idOrName) {
+      const byId = records.get(idOrName);
+      if (byId !== undefined) return byId;
+      return [...records.values()].find((record) => record.name === idOrName && record.revokedAtMs === null);
+    },
+    put,
+    claim(name) {
+      if (claimed.has(name)) return undefined;
+      claimed.add(name);
+      return () => claimed.delete(name);
+    },
+    onRevoked(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+export function isOver(identity: Identity, nowMs: number): boolean {
+  return identity.expiresAtMs !== null && identity.expiresAtMs <= nowMs;
+}
+
+/** The first start makes an administrator; undefined when there is a token already. */
+export async function makeFirstToken(
+  leader: Leader,
+  store: Store,
+  name = "admin",
+): Promise<{ readonly id: string; readonly name: string; readonly secret: string } | undefined> {
+  if ((await store.listTokens()).length > 0) return undefined;
+  return makeAdminToken(leader, name);
+}
+
+/** Also for whoever has the data and has lost the token. */
+export async function makeAdminToken(
+  leader: Leader,
+  name: string,
+): Promise<{ readonly id: string; readonly name: string; readonly secret: string }> {
+  const { record, secret } = makeToken({ name, role: "admin" }, leader.nowMs());
+  const answer = await leader.perform(
+    { kind: "putToken", token: record },
+    {
+      actor: "first start",
+      audit: { action: "createToken", target: record.name, detail: { role: "admin" } },
+    },
+  );
+  if (answer.outcome === "refused") throw new Error(answer.refusal.message);
+  return { id: record.id, name, secret };
+}
