@@ -1,7 +1,14 @@
 // Random trees: the engine's shares against exact fractions, and what must hold for every tree.
 
 import { describe, expect, test } from "vitest";
-import { computeFairShares, type ElementShare } from "../../src/engine/disciplines/fair_share/shares.ts";
+import {
+  computeFairShares,
+  type ElementShare,
+  newShareCache,
+  type ShareElement,
+  type ShareGroup,
+  type ShareInput,
+} from "../../src/engine/disciplines/fair_share/shares.ts";
 import { exactShares } from "./exact-shares.ts";
 import { type Random, randomShareTree } from "./random-shares.ts";
 import { type ShareSnapshot, type SnapshotElement, toShareInput } from "./share-snapshot.ts";
@@ -39,6 +46,37 @@ describe("shares of random trees", () => {
     }
   });
 });
+
+test.each(seeds(60))("seed %i: a cache makes no difference, whatever changes between two updates", (seed) => {
+  const random = seededRandom(seed);
+  const cache = newShareCache();
+  let input = toShareInput(randomShareTree(random));
+  for (let step = 0; step < 12; step++) {
+    input = changed(input, random);
+    const { shares, overcommitted } = computeFairShares(input, cache);
+    const fresh = computeFairShares(input);
+    expect([...shares.values()]).toEqual([...fresh.shares.values()]);
+    expect(overcommitted).toEqual(fresh.overcommitted);
+  }
+});
+
+/** Replaces one element, and the groups above it; now and then the pool itself changes. */
+function changed(input: ShareInput, random: Random): ShareInput {
+  if (random.int(1, 10) === 1) return { ...input, total: input.total.map(() => random.int(0, 20)) };
+  return { ...input, root: changedElement(input.root, random) as ShareGroup };
+}
+
+function changedElement(element: ShareElement, random: Random): ShareElement {
+  if (element.kind === "operation") {
+    const usage = element.demand.map((units) => random.int(0, units));
+    return random.int(0, 2) === 0 ? { ...element, isGang: !element.isGang } : { ...element, usage };
+  }
+  const { members } = element;
+  const chosen = random.int(0, members.length);
+  if (chosen === members.length) return { ...element, weight: random.int(1, 5) };
+  if (random.int(1, 6) === 1) return { ...element, members: members.toSpliced(chosen, 1) };
+  return { ...element, members: members.with(chosen, changedElement(members[chosen]!, random)) };
+}
 
 function sharesByName(snapshot: ShareSnapshot): Map<string, ElementShare> {
   const { shares } = computeFairShares(toShareInput(snapshot));

@@ -81,7 +81,7 @@ function addPathAt({ demand, usage, usageMax, reach }: Path, at: number, sum: nu
 
 /** The curve of a whole line. Position i + p is place p on the path of operation i. */
 export function lineCurve(
-  line: readonly { readonly path: Path }[],
+  line: readonly Path[],
   guarantee: readonly number[],
   limit: readonly number[],
 ): Curve {
@@ -90,7 +90,7 @@ export function lineCurve(
   const trace = beginTrace(start, guarantee, limit);
   let isComplete = true;
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
-    const { path } = line[index]!;
+    const path = line[index]!;
     for (const bend of path.bends) {
       for (let key = 0; key < start.length; key++) target[key] = start[key]!;
       addPathAt(path, bend, target);

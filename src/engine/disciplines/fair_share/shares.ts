@@ -58,25 +58,85 @@ export interface FairShares {
   readonly overcommitted: readonly ShareGroup[];
 }
 
-export function computeFairShares({ total, mainKey, root }: ShareInput): FairShares {
-  const pool = { total, nothing: total.map(() => 0), everything: total.map(() => 1) };
-  const tree = buildTree(root, pool);
+/**
+ * What was drawn for the last tree of a pool. The next one takes over every element that is the same object
+ * as before, so a caller that replaces only what has changed, and the groups above it, pays for little more.
+ * It never changes the outcome.
+ */
+export interface ShareCache {
+  pool: Pool | undefined;
+  nodes: Map<ShareElement, Node>;
+  /** Lines from which gangs were taken that had to give up. */
+  shortened: Node[];
+}
+
+export function newShareCache(): ShareCache {
+  return { pool: undefined, nodes: new Map(), shortened: [] };
+}
+
+/** An object may stand in a tree only once. */
+export function computeFairShares({ total, mainKey, root }: ShareInput, cache?: ShareCache): FairShares {
+  const pool = cache === undefined ? newPool(total) : prepareCache(cache, total);
+  const tree = buildTree(root, pool, cache);
   setGuarantees(tree, mainKey);
-  for (const claimant of tree.claimants) drawAll(claimant);
-  if (tree.hasGangs) settleGangs(tree);
+  for (const claimant of tree.claimants) drawStale(claimant);
+  if (tree.hasGangs) settleGangs(tree, cache);
 
   const shares = new Map<ShareElement, ElementShare>();
   assignShares(tree, placeOfRoot(tree), { nothing: pool.nothing, shares });
+  if (cache !== undefined && cache.nodes.size > 2 * shares.size) forgetOthers(cache, shares);
   const overcommitted: ShareGroup[] = [];
   collectOvercommitted(tree, overcommitted);
   return { shares, overcommitted };
 }
 
+function newPool(total: Units): Pool {
+  return { total: [...total], nothing: total.map(() => 0), everything: total.map(() => 1) };
+}
+
+/** Forgets what no longer holds: everything if the pool has changed, and every gang that gave up. */
+function prepareCache(cache: ShareCache, total: Units): Pool {
+  if (cache.pool === undefined || !isSameVector(cache.pool.total, total)) {
+    cache.pool = newPool(total);
+    cache.nodes.clear();
+  }
+  for (const shortened of cache.shortened) {
+    shortened.line = shortened.fullLine;
+    let node: Node | undefined = shortened;
+    for (; node !== undefined; node = node.parent) node.curve = NOT_DRAWN;
+    if (!mayClaim(shortened)) draw(shortened);
+  }
+  cache.shortened = [];
+  return cache.pool;
+}
+
+/** Once most of what is kept has left the tree, only what is still there stays. */
+function forgetOthers({ nodes }: ShareCache, present: ReadonlyMap<ShareElement, unknown>): void {
+  for (const element of nodes.keys()) {
+    if (!present.has(element)) nodes.delete(element);
+  }
+}
+
+function isSameVector(a: readonly number[], b: readonly number[]): boolean {
+  return a === b || (a.length === b.length && a.every((value, index) => value === b[index]));
+}
+
+/** What all elements of a pool have in common. */
+interface Pool {
+  readonly total: Units;
+  readonly nothing: readonly number[];
+  readonly everything: readonly number[];
+}
+
 interface Node {
   readonly element: ShareElement;
-  /** The members among whom it divides its share by level and weight. */
+  /** Those among whom it divides its share by level and weight. */
+  readonly members: readonly Node[];
+  /** Those members that may have a guarantee: all but operations that reserve nothing. */
   readonly claimants: readonly Node[];
-  /** Instead, the operations that it serves one after another: those of a FIFO group, or itself alone. */
+  /** Instead of members, the operations that it serves one after another: of a FIFO group, or itself alone. */
+  readonly fullLine: readonly Leaf[] | undefined;
+  /** The same without gangs that gave up. */
   line: readonly Leaf[] | undefined;
   readonly weight: number;
   readonly reserved: readonly (number | undefined)[] | undefined;
@@ -86,42 +146,49 @@ interface Node {
   guarantee: readonly number[];
   isOvercommitted: boolean;
   curve: Curve;
+  /** The guarantee with which the curve was drawn. */
+  drawnGuarantee: readonly number[];
 }
 
-interface Leaf {
+interface Leaf extends Path {
   readonly operation: ShareOperation;
-  readonly path: Path;
 }
 
 const NO_MEMBERS: readonly Node[] = [];
 const NOT_DRAWN: Curve = { data: [], pointCount: 0, isComplete: true };
 
-/** What all elements of a pool have in common. */
-interface Pool {
-  readonly total: Units;
-  readonly nothing: readonly number[];
-  readonly everything: readonly number[];
-}
+function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefined): Node {
+  const known = cache?.nodes.get(element);
+  if (known !== undefined) return known;
 
-function buildTree(element: ShareElement, pool: Pool): Node {
   const isLine = element.kind === "operation" || element.mode === "fifo";
-  const claimants = isLine ? NO_MEMBERS : element.members.map((member) => buildTree(member, pool));
+  const members = isLine ? NO_MEMBERS : element.members.map((member) => buildTree(member, pool, cache));
   const line = isLine ? lineOf(element, pool) : undefined;
   const node: Node = {
     element,
-    claimants,
+    members,
+    claimants: isLine ? NO_MEMBERS : members.filter(mayClaim),
+    fullLine: line,
     line,
     weight: element.weight ?? 1,
     reserved: reservedOf(element)?.map((units, key) => fraction(units, pool.total[key]!)),
     limit: limitOf(element, pool),
-    hasGangs: line?.some(({ operation }) => operation.isGang) ?? claimants.some(({ hasGangs }) => hasGangs),
+    hasGangs: line?.some(({ operation }) => operation.isGang) ?? members.some(({ hasGangs }) => hasGangs),
     parent: undefined,
     guarantee: pool.nothing,
     isOvercommitted: false,
     curve: NOT_DRAWN,
+    drawnGuarantee: pool.nothing,
   };
-  for (const claimant of claimants) claimant.parent = node;
+  for (const member of members) member.parent = node;
+  cache?.nodes.set(element, node);
+  // Nothing but itself can change the curve of an operation without a guarantee.
+  if (!mayClaim(node)) draw(node);
   return node;
+}
+
+function mayClaim({ element }: Node): boolean {
+  return element.kind === "group" || element.reserved !== undefined;
 }
 
 /** A FIFO group promises the sum of what its policies do, like any other, but they do not divide it. */
@@ -157,7 +224,7 @@ function lineOf(element: ShareElement, pool: Pool): Leaf[] {
       .sort((a, b) => a.order - b.order)
       .map((operation) => leafOf(operation, pool, operation.limit))
       // A gang whose own limit is below its demand can never be whole.
-      .filter(({ operation, path }) => !operation.isGang || path.reach === 1)
+      .filter(({ operation, reach }) => !operation.isGang || reach === 1)
   );
 }
 
@@ -172,26 +239,33 @@ function collectOperations(group: ShareGroup, operations: ShareOperation[]): voi
 function leafOf(operation: ShareOperation, { total, nothing }: Pool, limit?: ShareOperation["limit"]): Leaf {
   const demand = operation.demand.map((units, key) => fraction(units, total[key]!));
   // Gangs grow straight to their demand (9.11).
-  const usage = operation.isGang
+  const isStraight = operation.isGang || operation.usage.every((units) => units === 0);
+  const usage = isStraight
     ? nothing
     : operation.usage.map((units, key) => Math.min(fraction(units, total[key]!), demand[key]!));
-  const limitShare = limit?.map((units, key) => fraction(units, total[key]!));
-  return { operation, path: pathOf({ demand, usage, limit: limitShare }) };
+  const bounds = limit?.map((units, key) => fraction(units, total[key]!));
+  return { operation, ...pathOf({ demand, usage, limit: bounds }) };
 }
 
-function drawAll(node: Node): void {
-  for (const claimant of node.claimants) drawAll(claimant);
-  draw(node);
+/** Draws what is new, has another guarantee than before, or stands above such; says whether it did. */
+function drawStale(node: Node): boolean {
+  let isStale = node.curve === NOT_DRAWN || !isSameVector(node.guarantee, node.drawnGuarantee);
+  for (const claimant of node.claimants) {
+    if (drawStale(claimant)) isStale = true;
+  }
+  if (isStale) draw(node);
+  return isStale;
 }
 
 function draw(node: Node): void {
-  const { claimants, line, guarantee, limit } = node;
-  node.curve = line ? lineCurve(line, guarantee, limit) : sumCurve(claimants, guarantee, limit);
+  const { members, line, guarantee, limit } = node;
+  node.curve = line ? lineCurve(line, guarantee, limit) : sumCurve(members, guarantee, limit);
+  node.drawnGuarantee = guarantee;
 }
 
 /** The root may fill the whole pool; no level of its own decides where it stands. */
-function placeOfRoot({ claimants, line, limit }: Node): Place {
-  if (line === undefined) return highestPlace(claimants, limit);
+function placeOfRoot({ members, line, limit }: Node): Place {
+  if (line === undefined) return highestPlace(members, limit);
   return endOf(lineCurve(line, limit, limit));
 }
 
@@ -202,11 +276,12 @@ interface PartialGang {
 }
 
 /** While a gang has a part of its demand, the one with the smallest gives up, and the water flows anew. */
-function settleGangs(tree: Node): void {
+function settleGangs(tree: Node, cache: ShareCache | undefined): void {
   for (;;) {
     const partial = smallestPart(tree, placeOfRoot(tree), undefined);
     if (partial === undefined) return;
     partial.node.line = partial.node.line!.filter((leaf) => leaf !== partial.leaf);
+    cache?.shortened.push(partial.node);
     for (let node = partial.node; node.parent !== undefined; node = node.parent) draw(node);
   }
 }
@@ -221,11 +296,11 @@ function smallestPart(node: Node, place: Place, found: PartialGang | undefined):
     return found === undefined || givesUpBefore(leaf, part, found) ? { leaf, node, part } : found;
   }
   let smallest = found;
-  for (const claimant of node.claimants) {
-    const { curve, hasGangs, weight } = claimant;
+  for (const member of node.members) {
+    const { curve, hasGangs, weight } = member;
     const level = weight * place.position;
     if (!hasGangs || isSatisfiedAt(curve, level)) continue;
-    smallest = smallestPart(claimant, placeAt(curve, level, place.isBelow), smallest);
+    smallest = smallestPart(member, placeAt(curve, level, place.isBelow), smallest);
   }
   return smallest;
 }
@@ -243,23 +318,24 @@ interface Assigned {
 
 /** Hands the level down and sums the shares up. */
 function assignShares(node: Node, place: Place, assigned: Assigned): readonly number[] {
-  const { element, claimants, line, guarantee } = node;
+  const { element, members, line, guarantee } = node;
   const { nothing, shares } = assigned;
   if (line !== undefined) {
-    for (const [index, { operation, path }] of line.entries()) {
+    for (let index = 0; index < line.length && index < place.position; index++) {
+      const leaf = line[index]!;
+      const { operation } = leaf;
       const part = Math.min(1, place.position - index);
-      if (part <= 0) break;
       shares.set(operation, {
-        fairShare: pathAt(path, operation.isGang ? Math.round(part) : part),
+        fairShare: pathAt(leaf, operation.isGang ? Math.round(part) : part),
         guarantee: operation === element ? guarantee : nothing,
       });
     }
     return assignBelowLine(element, guarantee, assigned);
   }
   const fairShare = [...nothing];
-  for (const claimant of claimants) {
-    const below = placeAt(claimant.curve, claimant.weight * place.position, place.isBelow);
-    const share = assignShares(claimant, below, assigned);
+  for (const member of members) {
+    const below = placeAt(member.curve, member.weight * place.position, place.isBelow);
+    const share = assignShares(member, below, assigned);
     for (let key = 0; key < share.length; key++) fairShare[key]! += share[key]!;
   }
   shares.set(element, { fairShare, guarantee });
