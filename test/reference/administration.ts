@@ -1,7 +1,7 @@
 // Changes of pools, groups and policies (3): what is refused, and what a change does.
 
-import type { GroupSpec, PolicySpec, PoolSpec } from "./scenario.ts";
-import { newEvent, tellToStop, terminate } from "./stopping.ts";
+import type { GroupSpec, NodeSpec, PolicySpec, PoolSpec } from "./scenario.ts";
+import { endAttempt, newEvent, tellToStop, terminate } from "./stopping.ts";
 import {
   admittingPools,
   isStopping,
@@ -24,10 +24,10 @@ export function poolNamed(world: World, name: string): Pool {
   return world.pools.find((pool) => pool.name === name && !pool.closing) ?? refuse("not_found");
 }
 
-export function createPool(world: World, spec: PoolSpec): void {
+export function createPool(world: World, spec: PoolSpec, nodes?: NodeSpec[]): void {
   if (world.pools.some((pool) => pool.name === spec.name)) refuse("name_taken");
   const capacity = spec.capacity ?? {};
-  if (Object.keys(capacity).length === 0) refuse("empty_capacity");
+  if (Object.keys(capacity).length === 0 && nodes === undefined) refuse("empty_capacity");
   if (Object.values(capacity).some((amount) => !isAmount(amount) || amount === 0)) refuse("invalid_amount");
   change(world, spec.force, () => {
     world.pools.push({
@@ -37,8 +37,44 @@ export function createPool(world: World, spec: PoolSpec): void {
       settings: { ...spec.settings },
       groups: structuredClone(spec.groups ?? []),
       closing: false,
+      ...(nodes && { nodes: nodes.map((node) => ({ ...node, state: "ready" as const })) }),
     });
+    sumNodes(world.pools.at(-1)!);
   });
+}
+
+/** The capacity of a node-backed pool is what its ready nodes have; known keys stay metered (P2, R4). */
+function sumNodes(pool: Pool): void {
+  if (pool.nodes === undefined) return;
+  pool.capacity = {};
+  for (const { capacity, state } of pool.nodes) {
+    for (const [key, amount] of Object.entries(capacity)) {
+      pool.capacity[key] = (pool.capacity[key] ?? 0) + (state === "ready" ? amount : 0);
+    }
+  }
+}
+
+/** A new node, or a known one that is back with what it has now. */
+export function nodeUp(world: World, spec: NodeSpec): void {
+  const pool = poolNamed(world, spec.pool);
+  if (pool.nodes === undefined) return refuse("invalid_request");
+  pool.nodes = [...pool.nodes.filter((node) => node.name !== spec.name), { ...spec, state: "ready" }];
+  sumNodes(pool);
+  newEvent(world);
+}
+
+/** What ran there is lost at once; a draining node only takes nothing new (N4). */
+export function nodeAway(world: World, name: string, state: "down" | "draining"): void {
+  const pool = world.pools.find((other) => other.nodes?.some((node) => node.name === name));
+  const node = pool?.nodes?.find((other) => other.name === name);
+  if (pool === undefined || node === undefined) return refuse("not_found");
+  node.state = state;
+  sumNodes(pool);
+  newEvent(world);
+  if (state === "draining") return;
+  for (const request of runsIn(world, pool)) {
+    if (request.run!.placed!.includes(name)) endAttempt(world, request, "lost");
+  }
 }
 
 export function updatePool(world: World, spec: PoolSpec): void {

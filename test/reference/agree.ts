@@ -12,7 +12,15 @@ export function differences(expected: Expectation, seen: Observation): string[] 
     }
   };
   check("error", expected.error, seen.error);
-  for (const field of ["status", "pool", "reason", "attempt", "preempted_count", "resume"] as const) {
+  for (const field of [
+    "status",
+    "pool",
+    "reason",
+    "attempt",
+    "preempted_count",
+    "resume",
+    "placed",
+  ] as const) {
     for (const [id, value] of Object.entries(expected[field] ?? {})) {
       check(`${field} of ${id}`, value, seen[field][id]);
     }

@@ -1,22 +1,19 @@
 // Scheduling to a fixed point: one grant, hold or decision at a time, everything recomputed in between.
 
 import { queueOf } from "./order.ts";
+import { placementOf, type Room, roomIn } from "./room.ts";
 import { start, tellToStop } from "./stopping.ts";
 import { chooseVictims, type Place, type Victim } from "./victims.ts";
 import {
   admittingPools,
-  amountOf,
   compare,
   demandOf,
-  freeUnits,
   isBlockedByQuota,
   isStopping,
   type Pool,
   type Request,
   runsIn,
   settingsOf,
-  stoppingUnits,
-  sum,
   type World,
 } from "./world.ts";
 
@@ -34,9 +31,8 @@ export function schedule(world: World): void {
 /** Looked at anew in every stage: a request, and what its place in this queue means for it. */
 interface Standing extends Place {
   pool: Pool;
-  /** Free units per key that are left to it; `reach` adds what is coming free. */
-  claimable: Map<string, number>;
-  fits: boolean;
+  /** Where it would go now, if there is room for it. */
+  placement: string[] | undefined;
   isCovered: boolean;
   isBlocked: boolean;
 }
@@ -52,24 +48,32 @@ function standings(world: World, pool: Pool): Standing[] {
         other.hold === pool.name &&
         (preceding.includes(other) || request.preemptedFor === other.id),
     );
-    const demand = demandOf(pool, request);
-    const claimable = new Map(
-      demand.map(([key]) => [key, freeUnits(world, pool, key) - sum(pool, claims, key)]),
-    );
-    const reach = new Map(
-      demand.map(([key]) => [key, claimable.get(key)! + stoppingUnits(world, pool, key)]),
-    );
+    const stopping = runsIn(world, pool).filter(isStopping);
+    const roomAfter = (ended: Request[]) => roomIn(world, pool, [...stopping, ...ended], claims);
+    const isCoveredBy = (ended: Request[]) => placementOf(pool, roomAfter(ended), request) !== undefined;
+    const isCovered = isCoveredBy([]);
     return {
       pool,
       request,
       holders: preceding,
-      claimable,
-      reach,
-      fits: demand.every(([key, amount]) => amount <= claimable.get(key)!),
-      isCovered: demand.every(([key, amount]) => amount <= reach.get(key)!),
+      placement: placementOf(pool, roomIn(world, pool, [], claims), request),
+      short: isCovered ? [] : shortKeys(pool, request, roomAfter([])),
+      isCovered,
+      isCoveredBy,
       isBlocked: isBlockedByQuota(world, pool, request, preceding),
     };
   });
+}
+
+/** On nodes, what cannot be placed is short of all that it asks for (N2). */
+function shortKeys(pool: Pool, request: Request, room: Room[]): string[] {
+  return demandOf(pool, request)
+    .filter(([key, amount]) => pool.nodes !== undefined || amount > room[0]!.left[key]!)
+    .map(([key]) => key);
+}
+
+function fits(standing: Standing): boolean {
+  return standing.placement !== undefined;
 }
 
 /** Ends holds that nothing covers any more, or that a limit or reserve blocks, in the order of the queue (V5). */
@@ -99,7 +103,9 @@ function openPools(world: World): Pool[] {
 
 /** The first request that waits for units and is promised none: nobody passes it but by backfill (G4, V1). */
 function headOf(all: Standing[]): Standing | undefined {
-  return all.find((standing) => !standing.isBlocked && !standing.fits && standing.request.hold === undefined);
+  return all.find(
+    (standing) => !standing.isBlocked && !fits(standing) && standing.request.hold === undefined,
+  );
 }
 
 /**
@@ -128,11 +134,11 @@ function grantWhatIsFree(world: World): boolean {
   const standing = serve(world, (pool) => {
     const all = standings(world, pool);
     const head = headOf(all);
-    const inTurn = all.find((one) => one.fits && !one.isBlocked && isInTurn(one, head, all));
+    const inTurn = all.find((one) => fits(one) && !one.isBlocked && isInTurn(one, head, all));
     if (inTurn !== undefined || head === undefined) return inTurn;
     const isStuck = !head.isCovered && chooseVictims(world, pool, head) === undefined;
     return isStuck
-      ? all.find((one) => one.fits && !one.isBlocked && mayPass(world, one, head, all))
+      ? all.find((one) => fits(one) && !one.isBlocked && mayPass(world, one, head, all))
       : undefined;
   });
   if (standing === undefined) return false;
@@ -141,6 +147,7 @@ function grantWhatIsFree(world: World): boolean {
   const isOpportunistic =
     head !== undefined && !isInTurn(standing, head, all) && delays(world, standing, head, all);
   start(world, standing.request, standing.pool.name, isOpportunistic);
+  if (standing.pool.nodes !== undefined) standing.request.run!.placed = standing.placement!;
   endHolds(world, standing.request);
   return true;
 }
@@ -183,7 +190,7 @@ function preempt(world: World): boolean {
       if (victims !== undefined) decisions.set(pool, victims);
       return victims === undefined ? undefined : head;
     },
-    isPartlyComing,
+    (one) => isPartlyComing(world, one),
   );
   if (standing === undefined) return false;
   const { pool, request } = standing;
@@ -201,22 +208,25 @@ function preempt(world: World): boolean {
 }
 
 /** Whether some of what it lacks here is coming free already (G5). */
-function isPartlyComing({ pool, request, reach, claimable }: Standing): boolean {
+function isPartlyComing(world: World, { pool, request, holders }: Standing): boolean {
+  const left = (ended: Request[], key: string) =>
+    roomIn(world, pool, ended, holders).reduce((total, room) => total + Math.max(0, room.left[key] ?? 0), 0);
+  const stopping = runsIn(world, pool).filter(isStopping);
   return demandOf(pool, request).some(
-    ([key, amount]) => amount > claimable.get(key)! && reach.get(key)! > Math.max(0, claimable.get(key)!),
+    ([key, amount]) => amount > left([], key) && left(stopping, key) > left([], key),
   );
 }
 
 /** Enough is left for the head on every key that both ask for, of free units that no hold sets aside (G4). */
 function leavesEnough(world: World, one: Standing, head: Standing, all: Standing[]): boolean {
-  const { pool } = one;
+  const { pool, request } = one;
   const holders = all
     .map((standing) => standing.request)
-    .filter((request) => request !== one.request && request.hold === pool.name);
-  return demandOf(pool, one.request).every(([key, amount]) => {
-    const wanted = amountOf(pool, head.request, key);
-    return wanted === 0 || freeUnits(world, pool, key) - sum(pool, holders, key) - amount >= wanted;
-  });
+    .filter((other) => other !== request && other.hold === pool.name);
+  const room = roomIn(world, pool, [], [...holders, request]);
+  const shared = Object.entries(head.request.resources).filter(([key]) => key in request.resources);
+  const wanted = { ...head.request, resources: Object.fromEntries(shared) };
+  return placementOf(pool, room, wanted) !== undefined;
 }
 
 function endsInTime(world: World, one: Standing, head: Standing): boolean {
@@ -230,12 +240,8 @@ function earliestStart(world: World, head: Standing): number {
   const ending = runsIn(world, pool)
     .filter((request) => !isStopping(request) && request.walltime !== undefined)
     .map((request) => ({ request, at: request.run!.startedAt + request.walltime! }));
-  const fitsAt = (moment: number) => {
-    const ended = ending.filter((end) => end.at <= moment).map((end) => end.request);
-    return demandOf(pool, head.request).every(
-      ([key, amount]) => amount <= head.reach.get(key)! + sum(pool, ended, key),
-    );
-  };
+  const fitsAt = (moment: number) =>
+    head.isCoveredBy(ending.filter((end) => end.at <= moment).map((end) => end.request));
   const moments = ending.map((end) => end.at).filter(fitsAt);
   return moments.length === 0 ? Number.NEGATIVE_INFINITY : Math.min(...moments);
 }

@@ -3,11 +3,11 @@
 import {
   admittingPools,
   classOf,
-  compare,
   demandOf,
   headroom,
   isSensitive,
   isWaiting,
+  mainKey,
   type Pool,
   policyOf,
   priorityOf,
@@ -104,11 +104,6 @@ function scoreOf(world: World, pool: Pool, request: Request): number {
     byShare! * missing +
     byCheckpoint! * quick;
   return Math.round(score * 1e6);
-}
-
-function mainKey(pool: Pool): string {
-  const keys = Object.keys(pool.capacity).sort(compare);
-  return pool.settings.main_key ?? ["gpu", "mcpu"].find((key) => keys.includes(key)) ?? keys[0] ?? "gpu";
 }
 
 /** How long a checkpoint takes, as far as anyone can tell (10.4). */

@@ -6,15 +6,14 @@ import { differences } from "./agree.ts";
 import type { Scenario } from "./scenario.ts";
 import { playReference } from "./scheduler.ts";
 
-const files = ["priority", "stopping", "random-priority", "class", "random-class"];
+const files = ["priority", "stopping", "random-priority", "class", "random-class", "nodes"];
 
 for (const file of files) {
   const url = new URL(`../../scenarios/${file}.json`, import.meta.url);
   const scenarios: Scenario[] = JSON.parse(readFileSync(url, "utf8"));
 
   describe(`the reference scheduler plays ${file}.json`, () => {
-    // Placement on nodes is not part of the reference.
-    test.each(scenarios.filter((scenario) => scenario.nodes === undefined))("$name", (scenario) => {
+    test.each(scenarios)("$name", (scenario) => {
       const seen = playReference(scenario);
       const wrong = scenario.script.flatMap((step, index) =>
         differences(step.expect ?? {}, seen[index]!).map((line) => `step ${index + 1}: ${line}`),

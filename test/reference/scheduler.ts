@@ -8,6 +8,8 @@ import {
   deletePool,
   detachPolicy,
   isAmount,
+  nodeAway,
+  nodeUp,
   Refused,
   refuse,
   updateGroup,
@@ -38,6 +40,7 @@ export interface Observation {
   usage: Record<string, Amounts>;
   queue: Record<string, string[]>;
   borrowed: Record<string, Amounts>;
+  placed: Record<string, string[]>;
   attempt: Record<string, number>;
   preempted_count: Record<string, number>;
   resume: Record<string, boolean>;
@@ -62,7 +65,10 @@ export function beginReference(scenario: Omit<Scenario, "script">): (step: Step)
     displaced: [],
     preempted: [],
   };
-  for (const pool of scenario.pools) createPool(world, pool);
+  for (const pool of scenario.pools) {
+    const nodes = scenario.nodes?.filter((node) => node.pool === pool.name);
+    createPool(world, pool, pool.capacity === undefined ? nodes : undefined);
+  }
   for (const policy of scenario.policies) attachPolicy(world, policy);
   return (step) => play(world, step);
 }
@@ -118,6 +124,9 @@ function administer(world: World, step: Step): void {
   if (step.attach_policy) attachPolicy(world, step.attach_policy);
   if (step.update_policy) updatePolicy(world, step.update_policy);
   if (step.detach_policy) detachPolicy(world, step.detach_policy);
+  if (step.node_up) nodeUp(world, step.node_up);
+  if (step.node_down !== undefined) nodeAway(world, step.node_down, "down");
+  if (step.drain !== undefined) nodeAway(world, step.drain, "draining");
   if (step.update_group) updateGroup(world, step.update_group);
   if (step.delete_request !== undefined) deleteRequest(world, step.delete_request);
   // (P9) What no pool admits any more is rejected.
@@ -275,6 +284,7 @@ function observe(world: World): Observation {
     usage: {},
     queue: {},
     borrowed: {},
+    placed: {},
     attempt: {},
     preempted_count: {},
     resume: {},
@@ -290,6 +300,7 @@ function observe(world: World): Observation {
     const pool = world.pools.find((other) => other.name === request.run?.pool);
     if (pool === undefined) continue;
     seen.pool[id] = pool.name;
+    if (request.run!.placed !== undefined) seen.placed[id] = request.run!.placed;
     if (pool.closing) continue;
     seen.borrowed[id] = Object.fromEntries(
       demandOf(pool, request).map(([key]) => [key, borrowed(world, pool, request, key)]),

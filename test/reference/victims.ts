@@ -21,12 +21,15 @@ import {
   type World,
 } from "./world.ts";
 
-/** A waiter at its place in the queue: whose holds come before it, and what it may count on per key. */
+/** A waiter at its place in the queue. */
 export interface Place {
   request: Request;
+  /** Whose holds come before it. */
   holders: Request[];
-  /** Free units and units coming free that are left to it. */
-  reach: Map<string, number>;
+  /** The keys on which free units and units coming free that it may count on are not enough (V1). */
+  short: string[];
+  /** Whether these would be enough, if some runs ended as well. */
+  isCoveredBy: (ended: Request[]) => boolean;
 }
 
 export interface Victim {
@@ -40,9 +43,7 @@ interface Candidate extends Victim {
 }
 
 export function chooseVictims(world: World, pool: Pool, place: Place): Victim[] | undefined {
-  const short = demandOf(pool, place.request)
-    .filter(([key, amount]) => amount > place.reach.get(key)!)
-    .map(([key]) => key);
+  const { short } = place;
   const candidates = runsIn(world, pool)
     .filter((run) => mayBeVictim(world, pool, run, place.request, short))
     .map((run) => permit(world, pool, run, place, short))
@@ -128,25 +129,22 @@ function chooseByPriority(world: World, pool: Pool, place: Place, candidates: Ca
       b.request.run!.position - a.request.run!.position ||
       compare(a.request.id, b.request.id),
   );
-  return prefixThatCovers(pool, place, ordered);
+  return prefixThatCovers(place, ordered);
 }
 
-function prefixThatCovers(pool: Pool, place: Place, ordered: Candidate[]): Victim[] | undefined {
-  const length = ordered.findIndex((_, index) => covers(pool, place, ordered.slice(0, index + 1)));
+function prefixThatCovers(place: Place, ordered: Candidate[]): Victim[] | undefined {
+  const length = ordered.findIndex((_, index) => covers(place, ordered.slice(0, index + 1)));
   if (length < 0) return undefined;
   let chosen = ordered.slice(0, length + 1);
   for (const candidate of chosen.toReversed()) {
     const without = chosen.filter((other) => other !== candidate);
-    if (covers(pool, place, without)) chosen = without;
+    if (covers(place, without)) chosen = without;
   }
   return chosen;
 }
 
-function covers(pool: Pool, place: Place, victims: Victim[]): boolean {
-  return demandOf(pool, place.request).every(([key, amount]) => {
-    const freed = victims.reduce((total, victim) => total + amountOf(pool, victim.request, key), 0);
-    return amount <= place.reach.get(key)! + freed;
-  });
+function covers(place: Place, victims: Victim[]): boolean {
+  return place.isCoveredBy(victims.map((victim) => victim.request));
 }
 
 function permitByClass(world: World, pool: Pool, run: Request, place: Place, short: string[]) {
@@ -191,11 +189,10 @@ function chooseByClass(
   const units = classOf(world, pool, waiter) * waiter.nodes * Math.max(1, waiter.resources.gpu ?? 0);
   const value = times(fractionOf(units), minutes(waiter.walltime ?? 3600));
   const sets = subsets(candidates, settingsOf(pool).max_victims).filter((set) => {
-    if (!covers(pool, place, set)) return false;
+    if (!covers(place, set)) return false;
     if (
       set.some((one) =>
         covers(
-          pool,
           place,
           set.filter((other) => other !== one),
         ),
@@ -209,7 +206,7 @@ function chooseByClass(
   const ordered = candidates
     .filter((candidate) => candidate.isUnbounded)
     .sort((a, b) => compareSets(world, pool, [a], [b]));
-  return prefixThatCovers(pool, place, ordered);
+  return prefixThatCovers(place, ordered);
 }
 
 function compareSets(world: World, pool: Pool, a: Victim[], b: Victim[]): number {

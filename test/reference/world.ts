@@ -1,11 +1,17 @@
 // The records of the reference scheduler, and every number that the rules speak of, computed from
 // them anew each time it is asked for. Nothing is kept but what happened.
 
-import type { Amounts, GroupSpec, PolicySpec, PoolSettings } from "./scenario.ts";
+import type { Amounts, GroupSpec, NodeSpec, PolicySpec, PoolSettings } from "./scenario.ts";
+
+export interface Node extends NodeSpec {
+  state: "ready" | "draining" | "down";
+}
 
 export interface Pool {
   name: string;
+  /** In a node-backed pool the sum of its ready nodes (P2). */
   capacity: Amounts;
+  nodes?: Node[];
   discipline: "priority" | "fair_share" | "class";
   settings: PoolSettings;
   groups: GroupSpec[];
@@ -23,6 +29,8 @@ export interface Policy extends PolicySpec {
 /** One attempt that holds units. */
 export interface Run {
   pool: string | undefined;
+  /** Names of its nodes, in a node-backed pool. */
+  placed?: string[];
   startedAt: number;
   /** Position of the grant in the history: later grants have higher numbers. */
   position: number;
@@ -153,14 +161,6 @@ export function sum(pool: Pool, requests: Request[], key: string): number {
   return requests.reduce((total, request) => total + amountOf(pool, request, key), 0);
 }
 
-export function freeUnits(world: World, pool: Pool, key: string): number {
-  return pool.capacity[key]! - sum(pool, runsIn(world, pool), key);
-}
-
-export function stoppingUnits(world: World, pool: Pool, key: string): number {
-  return sum(pool, runsIn(world, pool).filter(isStopping), key);
-}
-
 export function someoneReserves(world: World, pool: Pool, key: string): boolean {
   return world.policies.some((policy) => policy.pool === pool.name && (policy.reserved[key] ?? 0) > 0);
 }
@@ -253,7 +253,7 @@ export function refusal(world: World, pool: Pool, request: Request): string | un
   );
   if (missing) return "unknown_key";
   const demand = demandOf(pool, request);
-  if (demand.some(([key, amount]) => amount > pool.capacity[key]!)) return "over_capacity";
+  if (isTooLarge(pool, request)) return "over_capacity";
   const limits = [policy.limit, ...groupsAbove(world, pool, request.component).map((group) => group.limit)];
   const overLimit = ([key, amount]: [string, number]) =>
     limits.some((limit) => amount > (limit?.[key] ?? Number.POSITIVE_INFINITY));
@@ -261,6 +261,18 @@ export function refusal(world: World, pool: Pool, request: Request): string | un
   const overReserved = ([key, amount]: [string, number]) =>
     isBound(world, pool, request, key) && amount > (policy.reserved[key] ?? 0);
   return demand.some(overReserved) ? "over_reserved" : undefined;
+}
+
+/** Nodes count here whatever their state, so that a lost one rejects nobody (N4). */
+function isTooLarge(pool: Pool, request: Request): boolean {
+  if (pool.nodes === undefined) {
+    return demandOf(pool, request).some(([key, amount]) => amount > pool.capacity[key]!);
+  }
+  const holds = ({ capacity }: Node) =>
+    Object.entries(request.resources).every(
+      ([key, amount]) => (UNMETERED.has(key) && !(key in capacity)) || amount <= (capacity[key] ?? 0),
+    );
+  return pool.nodes.filter(holds).length < request.nodes;
 }
 
 /** The pools that admit the request, the preferred one first (G5). */
@@ -281,4 +293,9 @@ export function isWaiting(request: Request): boolean {
 
 export function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
+}
+
+export function mainKey(pool: Pool): string {
+  const keys = Object.keys(pool.capacity).sort(compare);
+  return pool.settings.main_key ?? ["gpu", "mcpu"].find((key) => keys.includes(key)) ?? keys[0] ?? "gpu";
 }
