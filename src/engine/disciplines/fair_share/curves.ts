@@ -10,10 +10,20 @@
 //   2. A level has at most two points: what it comes to from below, and what it holds.
 //   3. A point marked as waiting stands before a jump of the path that has not happened there (9.11).
 
+/** Where the points of all curves of a pool lie: numbers that the collector need not look at. */
+export interface Paper {
+  numbers: Float64Array;
+  used: number;
+  /** Numbers per point: level, position, 1 if it is waiting, and its value on every key. */
+  readonly stride: number;
+}
+
 export interface Curve {
-  /** Per point: level, position, 1 if it is waiting, and its value on every key. */
-  readonly data: readonly number[];
+  readonly paper: Paper;
+  readonly start: number;
   readonly pointCount: number;
+  /** How many points fit where it lies. */
+  readonly room: number;
   /** Whether everybody below has its whole demand from the last level on, so that no limit cuts it. */
   readonly isComplete: boolean;
 }
@@ -21,6 +31,19 @@ export interface Curve {
 const POSITION = 1;
 const WAITING = 2;
 const VALUE = 3;
+
+export function newPaper(keyCount: number): Paper {
+  return { numbers: new Float64Array(1 << 12), used: 0, stride: VALUE + keyCount };
+}
+
+/** What an element has before its curve is drawn. */
+export const BLANK: Curve = {
+  paper: { numbers: new Float64Array(0), used: 0, stride: VALUE },
+  start: 0,
+  pointCount: 0,
+  room: 0,
+  isComplete: true,
+};
 
 /** Levels closer than this are one, so that rounding does not turn a jump into a steep slope. */
 const LEVEL_EPSILON = 1e-13;
@@ -31,7 +54,7 @@ const LIMIT_EPSILON = 1e-12;
 
 /** A curve in the making. The path has come to `value`, which needs `level`. */
 export interface Trace {
-  readonly data: number[];
+  readonly paper: Paper;
   readonly guarantee: readonly number[];
   readonly limit: readonly number[];
   readonly value: number[];
@@ -42,32 +65,31 @@ export interface Trace {
   isStopped: boolean;
 }
 
-/** Only one curve is drawn at a time; sharing the paper spares the collector most of its work. */
-const paper: number[] = [];
+/** On which paper, within which bounds, and instead of which older curve a new one is drawn. */
+export interface Drawing {
+  readonly paper: Paper;
+  readonly guarantee: readonly number[];
+  readonly limit: readonly number[];
+  readonly former: Curve | undefined;
+}
 
-/** A path begins within its guarantee, at level 0. */
-export function beginTrace(
-  start: readonly number[],
-  guarantee: readonly number[],
-  limit: readonly number[],
-): Trace {
+/** A path begins within its guarantee, at level 0. Only one curve is drawn at a time. */
+export function beginTrace({ paper, guarantee, limit }: Drawing, start: readonly number[]): Trace {
   const value = start.slice();
-  const trace = {
-    data: paper,
-    guarantee,
-    limit,
-    value,
-    pointCount: 0,
-    position: 0,
-    level: 0,
-    isStopped: false,
-  };
+  const trace = { paper, guarantee, limit, value, pointCount: 0, position: 0, level: 0, isStopped: false };
   addPoint(trace, 0, 1, 0, start);
   return trace;
 }
 
-export function endTrace({ data, pointCount, value }: Trace, isComplete: boolean): Curve {
-  return { data: data.slice(0, pointCount * (VALUE + value.length)), pointCount, isComplete };
+/** The finished curve, in the place of the former one if it fits there. */
+export function endTrace({ paper, pointCount }: Trace, isComplete: boolean, { former }: Drawing): Curve {
+  const { numbers, used, stride } = paper;
+  if (former !== undefined && former.paper === paper && pointCount <= former.room) {
+    numbers.copyWithin(former.start, used, used + pointCount * stride);
+    return { paper, start: former.start, pointCount, room: former.room, isComplete };
+  }
+  paper.used += pointCount * stride;
+  return { paper, start: used, pointCount, room: pointCount, isComplete };
 }
 
 /** The path goes straight on to `target`, or to the first limit on the way. */
@@ -135,8 +157,8 @@ function jumpTo(trace: Trace, target: readonly number[]): void {
   for (let key = 0; key < target.length; key++) value[key] = target[key]!;
 }
 
-function markWaiting({ data, pointCount, value }: Trace): void {
-  data[(pointCount - 1) * (VALUE + value.length) + WAITING] = 1;
+function markWaiting({ paper, pointCount }: Trace): void {
+  paper.numbers[paper.used + (pointCount - 1) * paper.stride + WAITING] = 1;
 }
 
 /** Adds the point that lies `part` of the way from where the trace stands to `target`. */
@@ -147,21 +169,29 @@ function addPoint(
   position: number,
   target: readonly number[],
 ): void {
-  const { data, value } = trace;
-  const stride = VALUE + value.length;
+  const { paper, value } = trace;
+  const { stride, used } = paper;
   if (level > trace.level + LEVEL_EPSILON) {
     trace.level = level;
     trace.pointCount++;
-  } else if (trace.pointCount < 2 || data[(trace.pointCount - 2) * stride] !== trace.level) {
+  } else if (trace.pointCount < 2 || paper.numbers[used + (trace.pointCount - 2) * stride] !== trace.level) {
     trace.pointCount++;
   } // Else the same level once more: only the ends of a jump count (invariant 2).
-  let offset = (trace.pointCount - 1) * stride;
-  data[offset++] = trace.level;
-  data[offset++] = trace.position + part * (position - trace.position);
-  data[offset++] = 0;
+  let offset = used + (trace.pointCount - 1) * stride;
+  if (offset + stride > paper.numbers.length) extend(paper);
+  const { numbers } = paper;
+  numbers[offset++] = trace.level;
+  numbers[offset++] = trace.position + part * (position - trace.position);
+  numbers[offset++] = 0;
   for (let key = 0; key < value.length; key++) {
-    data[offset++] = part === 1 ? target[key]! : value[key]! + part * (target[key]! - value[key]!);
+    numbers[offset++] = part === 1 ? target[key]! : value[key]! + part * (target[key]! - value[key]!);
   }
+}
+
+function extend(paper: Paper): void {
+  const numbers = new Float64Array(2 * paper.numbers.length);
+  numbers.set(paper.numbers);
+  paper.numbers = numbers;
 }
 
 export interface Place {
@@ -171,23 +201,28 @@ export interface Place {
 }
 
 export function endOf(curve: Curve): Place {
-  const last = (curve.pointCount - 1) * strideOf(curve);
-  return { position: curve.data[last + POSITION]!, isBelow: curve.data[last + WAITING] === 1 };
+  const { numbers } = curve.paper;
+  const last = offsetOf(curve, curve.pointCount - 1);
+  return { position: numbers[last + POSITION]!, isBelow: numbers[last + WAITING] === 1 };
+}
+
+function offsetOf({ paper, start }: Curve, point: number): number {
+  return start + point * paper.stride;
 }
 
 /** Whether everybody below has its whole demand at this level. */
 export function isSatisfiedAt(curve: Curve, level: number): boolean {
-  return curve.isComplete && level > curve.data[(curve.pointCount - 1) * strideOf(curve)]!;
+  return curve.isComplete && level > curve.paper.numbers[offsetOf(curve, curve.pointCount - 1)]!;
 }
 
 /** Where on its path the element stands at a level, or just below it. */
 export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
-  const { data } = curve;
-  const stride = strideOf(curve);
+  const { numbers, stride } = curve.paper;
   const { point, part, isArrival } = locate(curve, level, isBelow);
-  const from = data[point * stride + POSITION]!;
-  if (part === 0) return { position: from, isBelow: isArrival || data[point * stride + WAITING] === 1 };
-  const to = data[(point + 1) * stride + POSITION]!;
+  const offset = offsetOf(curve, point);
+  const from = numbers[offset + POSITION]!;
+  if (part === 0) return { position: from, isBelow: isArrival || numbers[offset + WAITING] === 1 };
+  const to = numbers[offset + stride + POSITION]!;
   // The level rises and the position does not: the path waits before a jump.
   return { position: from + part * (to - from), isBelow: from === to };
 }
@@ -201,32 +236,31 @@ interface Location {
 }
 
 function locate(curve: Curve, level: number, isBelow: boolean): Location {
-  const { data, pointCount } = curve;
-  const stride = strideOf(curve);
+  const { numbers, stride } = curve.paper;
   if (isBelow) {
     const arrival = countBelow(curve, level - SAME_LEVEL);
     // There is nothing below level 0: what is guaranteed is there from the beginning.
     if (arrival === 0) return { point: firstPoint(curve), part: 0, isArrival: false };
-    if (arrival < pointCount && data[arrival * stride]! <= level + SAME_LEVEL) {
+    if (arrival < curve.pointCount && numbers[offsetOf(curve, arrival)]! <= level + SAME_LEVEL) {
       return { point: arrival, part: 0, isArrival: true };
     }
   }
   const point = countBelow(curve, level + SAME_LEVEL) - 1;
-  const pointLevel = data[point * stride]!;
-  const isAtPoint = point === pointCount - 1 || pointLevel >= level - SAME_LEVEL;
-  const part = isAtPoint ? 0 : (level - pointLevel) / (data[(point + 1) * stride]! - pointLevel);
+  const offset = offsetOf(curve, point);
+  const pointLevel = numbers[offset]!;
+  const isAtPoint = point === curve.pointCount - 1 || pointLevel >= level - SAME_LEVEL;
+  const part = isAtPoint ? 0 : (level - pointLevel) / (numbers[offset + stride]! - pointLevel);
   return { point, part, isArrival: false };
 }
 
 /** How many points lie below a level. */
-function countBelow(curve: Curve, level: number): number {
-  const { data, pointCount } = curve;
-  const stride = strideOf(curve);
+function countBelow({ paper, start, pointCount }: Curve, level: number): number {
+  const { numbers, stride } = paper;
   let low = 0;
   let high = pointCount;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (data[middle * stride]! < level) low = middle + 1;
+    if (numbers[start + middle * stride]! < level) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -234,11 +268,7 @@ function countBelow(curve: Curve, level: number): number {
 
 /** The point that holds at level 0. */
 function firstPoint(curve: Curve): number {
-  return curve.pointCount > 1 && curve.data[strideOf(curve)] === 0 ? 1 : 0;
-}
-
-function strideOf({ data, pointCount }: Curve): number {
-  return data.length / pointCount;
+  return curve.pointCount > 1 && curve.paper.numbers[offsetOf(curve, 1)] === 0 ? 1 : 0;
 }
 
 export interface Member {
@@ -259,7 +289,7 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
     if (widest < 0) break;
     const { curve, weight } = rising[widest]!;
     const middle = (low[widest]! + high[widest]!) >>> 1;
-    const position = curve.data[middle * strideOf(curve)]! / weight;
+    const position = curve.paper.numbers[offsetOf(curve, middle)]! / weight;
     const fits = isWithin(sumAt(members, position, false, limit.length), limit);
     if (fits) fitting = Math.max(fitting, position);
     else exceeding = Math.min(exceeding, position);
@@ -301,13 +331,12 @@ function isWithin(value: readonly number[], limit: readonly number[]): boolean {
 
 function sumAt(members: readonly Member[], position: number, isBelow: boolean, keyCount: number): number[] {
   const sum = new Array<number>(keyCount).fill(0);
-  const stride = VALUE + keyCount;
   for (const { curve, weight } of members) {
-    const { data } = curve;
+    const { numbers, stride } = curve.paper;
     const { point, part } = locate(curve, weight * position, isBelow);
-    for (let key = 0, offset = point * stride + VALUE; key < keyCount; key++, offset++) {
-      const value = data[offset]!;
-      sum[key]! += part === 0 ? value : value + part * (data[offset + stride]! - value);
+    for (let key = 0, offset = offsetOf(curve, point) + VALUE; key < keyCount; key++, offset++) {
+      const value = numbers[offset]!;
+      sum[key]! += part === 0 ? value : value + part * (numbers[offset + stride]! - value);
     }
   }
   return sum;
@@ -317,25 +346,21 @@ function sumAt(members: readonly Member[], position: number, isBelow: boolean, k
  * The curve of a group. The position on its path is the level of the water inside: a member of weight w
  * stands at level w × position of its own curve, and the value is what all of them hold together.
  */
-export function sumCurve(
-  members: readonly Member[],
-  guarantee: readonly number[],
-  limit: readonly number[],
-): Curve {
-  const keyCount = guarantee.length;
-  const stride = VALUE + keyCount;
+export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
+  const { paper } = drawing;
+  const { stride } = paper;
+  const keyCount = stride - VALUE;
   const sum = new Array<number>(keyCount).fill(0);
   const slopes = new Array<number>(keyCount).fill(0);
   // Slopes differ by many orders of magnitude; what rounding loses is kept, so that what remains is right.
   const lost = new Array<number>(keyCount).fill(0);
 
   /** Begins or ends the stretch from a member's point to its next one. */
-  const addSlope = ({ curve: { data }, weight }: Member, point: number, sign: 1 | -1): void => {
-    let offset = point * stride;
-    const factor = sign / (data[offset + stride]! / weight - data[offset]! / weight);
-    offset += VALUE;
-    for (let key = 0; key < keyCount; key++, offset++) {
-      const added = (data[offset + stride]! - data[offset]!) * factor;
+  const addSlope = (offset: number, weight: number, sign: 1 | -1): void => {
+    const { numbers } = paper;
+    const factor = sign / (numbers[offset + stride]! / weight - numbers[offset]! / weight);
+    for (let key = 0, at = offset + VALUE; key < keyCount; key++, at++) {
+      const added = (numbers[at + stride]! - numbers[at]!) * factor;
       if (added === 0) continue;
       const old = slopes[key]!;
       const total = old + added;
@@ -349,29 +374,28 @@ export function sumCurve(
   const events: Events = { times: [], owners: [], points: [], runs: [] };
   let isComplete = true;
   for (const member of members) {
-    const { data, pointCount } = member.curve;
-    if (!member.curve.isComplete) isComplete = false;
-    const first = firstPoint(member.curve);
-    for (let key = 0; key < keyCount; key++) sum[key]! += data[first * stride + VALUE + key]!;
-    if (first + 1 === pointCount || member.weight === 0) continue;
+    const { curve, weight } = member;
+    if (!curve.isComplete) isComplete = false;
+    const first = firstPoint(curve);
+    const offset = offsetOf(curve, first);
+    for (let key = 0; key < keyCount; key++) sum[key]! += paper.numbers[offset + VALUE + key]!;
+    if (first + 1 === curve.pointCount || weight === 0) continue;
     events.runs.push(events.times.length);
-    for (let point = first + 1; point < pointCount; point++) {
-      events.times.push(data[point * stride]! / member.weight);
+    for (let point = first + 1; point < curve.pointCount; point++) {
+      events.times.push(paper.numbers[offsetOf(curve, point)]! / weight);
       events.owners.push(member);
       events.points.push(point);
     }
-    addSlope(member, first, 1);
+    addSlope(offset, weight, 1);
   }
 
-  const trace = beginTrace(sum, guarantee, limit);
+  const trace = beginTrace(drawing, sum);
   let now = 0;
   let jumpAt = -1;
   for (const event of inOrder(events)) {
     const time = events.times[event]!;
-    const member = events.owners[event]!;
+    const { curve, weight } = events.owners[event]!;
     const point = events.points[event]!;
-    const { weight } = member;
-    const { data, pointCount } = member.curve;
     // Jumps that rounding alone tells apart are one jump: it fits as a whole or not at all.
     const joinsJump = jumpAt >= 0 && (time - jumpAt) * weight <= LEVEL_EPSILON;
     if (jumpAt >= 0 && !joinsJump) {
@@ -387,18 +411,21 @@ export function sumCurve(
     }
     if (trace.isStopped) break;
 
-    const offset = point * stride;
-    if (data[offset - stride]! / weight < time) {
-      addSlope(member, point - 1, -1);
+    const { numbers } = paper;
+    const offset = offsetOf(curve, point);
+    if (numbers[offset - stride]! / weight < time) {
+      addSlope(offset - stride, weight, -1);
     } else {
-      for (let key = VALUE; key < stride; key++)
-        sum[key - VALUE]! += data[offset + key]! - data[offset + key - stride]!;
+      for (let key = 0, at = offset + VALUE; key < keyCount; key++, at++) {
+        sum[key]! += numbers[at]! - numbers[at - stride]!;
+      }
       if (jumpAt < 0) jumpAt = time;
     }
-    if (point + 1 < pointCount && data[offset + stride]! / weight > time) addSlope(member, point, 1);
+    if (point + 1 < curve.pointCount && numbers[offset + stride]! / weight > time)
+      addSlope(offset, weight, 1);
   }
   if (jumpAt >= 0) jumpTo(trace, sum);
-  return endTrace(trace, isComplete && !trace.isStopped);
+  return endTrace(trace, isComplete && !trace.isStopped, drawing);
 }
 
 /** Points that the water reaches: when, whose, and which one. Each run is one member's, in order. */

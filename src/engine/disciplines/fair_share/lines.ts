@@ -1,7 +1,7 @@
 // Operations in a line: the path that each takes to its demand, and the curve of all one after another
 // (9.1). An operation outside a FIFO group is a line of one.
 
-import { beginTrace, type Curve, endTrace, lineTo } from "./curves.ts";
+import { beginTrace, type Curve, type Drawing, endTrace, lineTo } from "./curves.ts";
 
 /**
  * An operation on its way. The first half of its path is its usage, equally on every key and each up to its
@@ -80,14 +80,10 @@ function addPathAt({ demand, usage, usageMax, reach }: Path, at: number, sum: nu
 }
 
 /** The curve of a whole line. Position i + p is place p on the path of operation i. */
-export function lineCurve(
-  line: readonly Path[],
-  guarantee: readonly number[],
-  limit: readonly number[],
-): Curve {
-  const start = new Array<number>(limit.length).fill(0);
+export function lineCurve(line: readonly Path[], drawing: Drawing): Curve {
+  const start = drawing.limit.map(() => 0);
   const target = start.slice();
-  const trace = beginTrace(start, guarantee, limit);
+  const trace = beginTrace(drawing, start);
   let isComplete = true;
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
     const path = line[index]!;
@@ -100,5 +96,5 @@ export function lineCurve(
     for (let key = 0; key < start.length; key++) start[key] = target[key]!;
     if (path.reach < 1) isComplete = false;
   }
-  return endTrace(trace, isComplete && !trace.isStopped);
+  return endTrace(trace, isComplete && !trace.isStopped, drawing);
 }

@@ -4,7 +4,18 @@
 // down, every group finds the level inside that its own share allows and hands it to its members. Break
 // points are sorted, never searched by trial, so all of it is exact up to rounding.
 
-import { type Curve, endOf, highestPlace, isSatisfiedAt, type Place, placeAt, sumCurve } from "./curves.ts";
+import {
+  BLANK,
+  type Curve,
+  endOf,
+  highestPlace,
+  isSatisfiedAt,
+  newPaper,
+  type Paper,
+  type Place,
+  placeAt,
+  sumCurve,
+} from "./curves.ts";
 import { setGuarantees } from "./guarantees.ts";
 import { lineCurve, type Path, pathAt, pathOf } from "./lines.ts";
 import { SHARE_EPSILON } from "./satisfaction.ts";
@@ -68,10 +79,12 @@ export interface ShareCache {
   nodes: Map<ShareElement, Node>;
   /** Lines from which gangs were taken that had to give up. */
   shortened: Node[];
+  /** How much had been drawn when everything was new. */
+  usedAtFirst: number;
 }
 
 export function newShareCache(): ShareCache {
-  return { pool: undefined, nodes: new Map(), shortened: [] };
+  return { pool: undefined, nodes: new Map(), shortened: [], usedAtFirst: 0 };
 }
 
 /** An object may stand in a tree only once. */
@@ -79,46 +92,15 @@ export function computeFairShares({ total, mainKey, root }: ShareInput, cache?: 
   const pool = cache === undefined ? newPool(total) : prepareCache(cache, total);
   const tree = buildTree(root, pool, cache);
   setGuarantees(tree, mainKey);
-  for (const claimant of tree.claimants) drawStale(claimant);
-  if (tree.hasGangs) settleGangs(tree, cache);
+  for (const claimant of tree.claimants) drawStale(claimant, pool);
+  if (tree.hasGangs) settleGangs(tree, pool, cache);
 
   const shares = new Map<ShareElement, ElementShare>();
-  assignShares(tree, placeOfRoot(tree), { nothing: pool.nothing, shares });
-  if (cache !== undefined && cache.nodes.size > 2 * shares.size) forgetOthers(cache, shares);
+  assignShares(tree, placeOfRoot(tree, pool), { nothing: pool.nothing, shares });
+  if (cache?.usedAtFirst === 0) cache.usedAtFirst = pool.paper.used;
   const overcommitted: ShareGroup[] = [];
   collectOvercommitted(tree, overcommitted);
   return { shares, overcommitted };
-}
-
-function newPool(total: Units): Pool {
-  return { total: [...total], nothing: total.map(() => 0), everything: total.map(() => 1) };
-}
-
-/** Forgets what no longer holds: everything if the pool has changed, and every gang that gave up. */
-function prepareCache(cache: ShareCache, total: Units): Pool {
-  if (cache.pool === undefined || !isSameVector(cache.pool.total, total)) {
-    cache.pool = newPool(total);
-    cache.nodes.clear();
-  }
-  for (const shortened of cache.shortened) {
-    shortened.line = shortened.fullLine;
-    let node: Node | undefined = shortened;
-    for (; node !== undefined; node = node.parent) node.curve = NOT_DRAWN;
-    if (!mayClaim(shortened)) draw(shortened);
-  }
-  cache.shortened = [];
-  return cache.pool;
-}
-
-/** Once most of what is kept has left the tree, only what is still there stays. */
-function forgetOthers({ nodes }: ShareCache, present: ReadonlyMap<ShareElement, unknown>): void {
-  for (const element of nodes.keys()) {
-    if (!present.has(element)) nodes.delete(element);
-  }
-}
-
-function isSameVector(a: readonly number[], b: readonly number[]): boolean {
-  return a === b || (a.length === b.length && a.every((value, index) => value === b[index]));
 }
 
 /** What all elements of a pool have in common. */
@@ -126,6 +108,36 @@ interface Pool {
   readonly total: Units;
   readonly nothing: readonly number[];
   readonly everything: readonly number[];
+  readonly paper: Paper;
+}
+
+function newPool(total: Units): Pool {
+  const nothing = total.map(() => 0);
+  return { total: [...total], nothing, everything: total.map(() => 1), paper: newPaper(total.length) };
+}
+
+/** Every gang that gave up may try again; all is forgotten if the pool has changed, or most of it is waste. */
+function prepareCache(cache: ShareCache, total: Units): Pool {
+  const { pool, shortened, usedAtFirst } = cache;
+  cache.shortened = [];
+  if (pool !== undefined && isSameVector(pool.total, total) && pool.paper.used <= 4 * usedAtFirst) {
+    for (const node of shortened) restoreLine(node, pool);
+    return pool;
+  }
+  cache.pool = newPool(total);
+  cache.nodes.clear();
+  cache.usedAtFirst = 0;
+  return cache.pool;
+}
+
+function restoreLine(shortened: Node, pool: Pool): void {
+  shortened.line = shortened.fullLine;
+  for (let node: Node | undefined = shortened; node !== undefined; node = node.parent) node.isStale = true;
+  if (!mayClaim(shortened)) draw(shortened, pool);
+}
+
+function isSameVector(a: readonly number[], b: readonly number[]): boolean {
+  return a === b || (a.length === b.length && a.every((value, index) => value === b[index]));
 }
 
 interface Node {
@@ -146,7 +158,8 @@ interface Node {
   guarantee: readonly number[];
   isOvercommitted: boolean;
   curve: Curve;
-  /** The guarantee with which the curve was drawn. */
+  /** Whether the curve has to be drawn, and the guarantee with which it was last drawn. */
+  isStale: boolean;
   drawnGuarantee: readonly number[];
 }
 
@@ -155,7 +168,6 @@ interface Leaf extends Path {
 }
 
 const NO_MEMBERS: readonly Node[] = [];
-const NOT_DRAWN: Curve = { data: [], pointCount: 0, isComplete: true };
 
 function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefined): Node {
   const known = cache?.nodes.get(element);
@@ -177,13 +189,14 @@ function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefi
     parent: undefined,
     guarantee: pool.nothing,
     isOvercommitted: false,
-    curve: NOT_DRAWN,
+    curve: BLANK,
+    isStale: true,
     drawnGuarantee: pool.nothing,
   };
   for (const member of members) member.parent = node;
   cache?.nodes.set(element, node);
   // Nothing but itself can change the curve of an operation without a guarantee.
-  if (!mayClaim(node)) draw(node);
+  if (!mayClaim(node)) draw(node, pool);
   return node;
 }
 
@@ -248,25 +261,28 @@ function leafOf(operation: ShareOperation, { total, nothing }: Pool, limit?: Sha
 }
 
 /** Draws what is new, has another guarantee than before, or stands above such; says whether it did. */
-function drawStale(node: Node): boolean {
-  let isStale = node.curve === NOT_DRAWN || !isSameVector(node.guarantee, node.drawnGuarantee);
+function drawStale(node: Node, pool: Pool): boolean {
+  let isStale = node.isStale || !isSameVector(node.guarantee, node.drawnGuarantee);
   for (const claimant of node.claimants) {
-    if (drawStale(claimant)) isStale = true;
+    if (drawStale(claimant, pool)) isStale = true;
   }
-  if (isStale) draw(node);
+  if (isStale) draw(node, pool);
   return isStale;
 }
 
-function draw(node: Node): void {
-  const { members, line, guarantee, limit } = node;
-  node.curve = line ? lineCurve(line, guarantee, limit) : sumCurve(members, guarantee, limit);
+function draw(node: Node, { paper }: Pool): void {
+  const { members, line, guarantee, limit, curve: former } = node;
+  const drawing = { paper, guarantee, limit, former };
+  node.curve = line ? lineCurve(line, drawing) : sumCurve(members, drawing);
   node.drawnGuarantee = guarantee;
+  node.isStale = false;
 }
 
 /** The root may fill the whole pool; no level of its own decides where it stands. */
-function placeOfRoot({ members, line, limit }: Node): Place {
-  if (line === undefined) return highestPlace(members, limit);
-  return endOf(lineCurve(line, limit, limit));
+function placeOfRoot(root: Node, pool: Pool): Place {
+  if (root.line === undefined) return highestPlace(root.members, root.limit);
+  draw(root, pool);
+  return endOf(root.curve);
 }
 
 interface PartialGang {
@@ -276,13 +292,13 @@ interface PartialGang {
 }
 
 /** While a gang has a part of its demand, the one with the smallest gives up, and the water flows anew. */
-function settleGangs(tree: Node, cache: ShareCache | undefined): void {
+function settleGangs(tree: Node, pool: Pool, cache: ShareCache | undefined): void {
   for (;;) {
-    const partial = smallestPart(tree, placeOfRoot(tree), undefined);
+    const partial = smallestPart(tree, placeOfRoot(tree, pool), undefined);
     if (partial === undefined) return;
     partial.node.line = partial.node.line!.filter((leaf) => leaf !== partial.leaf);
     cache?.shortened.push(partial.node);
-    for (let node = partial.node; node.parent !== undefined; node = node.parent) draw(node);
+    for (let node = partial.node; node.parent !== undefined; node = node.parent) draw(node, pool);
   }
 }
 
