@@ -19,7 +19,7 @@ export interface Permission {
   readonly reclaimFrom: number;
   /** Runs that fill a gap may be taken by any head (G4). */
   readonly from: number;
-  /** From which grant on value and number bound a run, or do not (10.5). */
+  /** From which grant on value and number bound a run, or do not: what is taken back, or fills a gap (10.5, G4). */
   readonly boundedFrom: number;
   readonly unboundedFrom: number;
   /** The rule that forbids the others. */
@@ -29,7 +29,7 @@ export interface Permission {
 /** Why a run may be taken. */
 export interface Permit {
   readonly reason: PreemptionReason;
-  /** Taken back rather than taken, so that neither value nor number bounds it (10.5). */
+  /** Neither value nor number bounds it. */
   readonly isUnbounded: boolean;
 }
 
@@ -94,7 +94,7 @@ function permission(
     classFrom,
     reclaimFrom,
     from: Math.min(classFrom, unboundedFrom),
-    boundedFrom: classFrom < reclaimFrom ? classFrom : NEVER,
+    boundedFrom: classFrom < unboundedFrom ? classFrom : NEVER,
     unboundedFrom,
     forbiddenBy,
   };
@@ -102,11 +102,11 @@ function permission(
 
 /** Why this run may be taken, or null if it may not; its kind and its age have been looked at. */
 export function permitOf(run: Run, permission: Permission, nowMs: number): Permit | null {
-  const { kind, sensitiveFrom, classFrom, reclaimFrom } = permission;
+  const { kind, sensitiveFrom, classFrom, reclaimFrom, unboundedFrom } = permission;
   const { token } = run;
   if (!isNearCompletion(run, nowMs)) {
     if (token >= sensitiveFrom) return { reason: "sensitive", isUnbounded: true };
-    if (token >= classFrom) return { reason: "class", isUnbounded: token >= reclaimFrom };
+    if (token >= classFrom) return { reason: "class", isUnbounded: token >= unboundedFrom };
     if (token >= reclaimFrom) return { reason: "reclaim", isUnbounded: true };
   }
   return kind.opportunistic ? { reason: "backfill", isUnbounded: true } : null;

@@ -12,7 +12,7 @@ import { compareCosts, costsLessThan, isClearlyMore, type Priced, product } from
 
 export interface Candidate extends Priced {
   readonly reason: PreemptionReason;
-  /** Taken back rather than taken, so that neither value nor number bounds it. */
+  /** Taken back rather than taken, or in a gap, so that neither value nor number bounds it. */
   readonly isUnbounded: boolean;
   /** What it holds of every short key. */
   readonly held: readonly number[];
