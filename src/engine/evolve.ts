@@ -2,6 +2,7 @@
 // tests all change the state through here, so that the same events always give the same state.
 
 import { assertNever } from "./assert.ts";
+import { assertDecision, assertGrant } from "./assertions.ts";
 import type { Event } from "./events.ts";
 import {
   addPolicy,
@@ -257,6 +258,7 @@ function evolveEntered(state: EngineState, { requestId }: EventOf<"requestEntere
 function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">): void {
   const request = requireRequest(state, event.requestId);
   const { progress } = request;
+  assertGrant(state, request, event.pool);
   dequeue(state, request);
   state.undo.set(progress, "hold", null);
   state.undo.set(progress, "preemptedFor", null);
@@ -366,6 +368,7 @@ function evolveHoldEnded(state: EngineState, { requestId, by }: EventOf<"holdEnd
 }
 
 function evolvePreemptionDecided(state: EngineState, event: EventOf<"preemptionDecided">): void {
+  assertDecision(state, event);
   for (const { requestId, reason, stop, shielded } of event.victims) {
     const { progress } = requireRequest(state, requestId);
     state.undo.set(progress, "status", "preempting");

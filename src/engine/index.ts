@@ -49,3 +49,4 @@ export {
   shareViewOf,
   usageOf,
 } from "./views.ts";
+export { violations } from "./invariants.ts";

@@ -541,8 +541,9 @@ function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
   }
   // The moment at which a run has run long enough to be a victim is a moment of scheduling (V2).
   const pool = allocation.pool === null ? undefined : state.pools.get(allocation.pool);
-  const matureAtMs = allocation.startedAtMs + (pool?.record.settings.minRuntimeMs ?? 0);
-  return matureAtMs > state.clockMs ? Math.min(matureAtMs, walltimeEndMs) : walltimeEndMs;
+  const minRuntimeMs = pool?.record.settings.minRuntimeMs ?? 0;
+  const matureAtMs = allocation.startedAtMs + minRuntimeMs;
+  return minRuntimeMs > 0 && matureAtMs > state.clockMs ? Math.min(matureAtMs, walltimeEndMs) : walltimeEndMs;
 }
 
 /** Until when the order of a pool's queue holds as it was just seen (10.6). */

@@ -1,0 +1,99 @@
+// The engine under random commands, with the full check after every step: `npm run sim -- --seeds 2000`.
+// A failure prints its seed; `npm run sim -- --seed 17` repeats it.
+
+import { parseArgs } from "node:util";
+import { simulate } from "../src/simulator/index.ts";
+
+const DISCIPLINES = ["priority", "class", "fair_share"] as const;
+
+/** Situations that a run of enough seeds must have reached, or it has not looked where it should. */
+const RARE = [
+  "grant that fills a gap",
+  "hold without victims",
+  "hold ended: taken_over",
+  "hold ended: not_covered",
+  "hold ended: not_admitted",
+  "hold ended: blocked_by_limit",
+  "waiter cancelled while its victims stop",
+  "waiter expired while its victims stop",
+  "several victims at once",
+  "preemption: priority",
+  "preemption: reclaim",
+  "preemption: backfill",
+  "preemption: administration",
+  "shielded after too many preemptions",
+  "stop: walltime",
+  "stop: cancellation",
+  "stop: extended after progress",
+  "stop: deferred",
+  "checkpoint completed",
+  "attempt ended: lost, queued",
+  "attempt ended: lost, expired",
+  "attempt ended: preempted, preempted",
+  "attempt ended: walltime, queued",
+  "attempt ended: succeeded, released",
+  "retry after a delay",
+  "wait timeout",
+  "rejection",
+  "restart while victims stop",
+  "refused: stale_token",
+  "refused: in_use",
+  "refused: reserved_over_capacity",
+  "policyDetached",
+  "poolDeleted",
+  "endedForgotten",
+] as const;
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: "string", default: "200" },
+    seed: { type: "string" },
+    steps: { type: "string", default: "100" },
+    discipline: { type: "string", default: "priority" },
+  },
+});
+const discipline = DISCIPLINES.find((each) => each === values.discipline);
+if (discipline === undefined) {
+  console.error(`--discipline is one of ${DISCIPLINES.join(", ")}, not ${values.discipline}`);
+  process.exit(2);
+}
+const steps = Number(values.steps);
+const first = values.seed === undefined ? 1 : Number(values.seed);
+const count = values.seed === undefined ? Number(values.seeds) : 1;
+
+const totals = new Map<string, number>();
+let [events, restarts, virtualMs, violationCount] = [0, 0, 0, 0];
+const startedAt = performance.now();
+for (let seed = first; seed < first + count; seed++) {
+  try {
+    const report = simulate(seed, { steps, discipline });
+    events += report.events;
+    restarts += report.restarts;
+    virtualMs += report.virtualMs;
+    for (const [what, times] of report.counts) totals.set(what, (totals.get(what) ?? 0) + times);
+  } catch (error) {
+    violationCount++;
+    console.error(error instanceof Error ? error.message : error);
+    console.error(`  repeat: npm run sim -- --discipline ${discipline} --steps ${steps} --seed ${seed}`);
+    if (violationCount >= 10) break;
+  }
+}
+
+const preemptions = [...totals]
+  .filter(([what]) => what.startsWith("preemption: "))
+  .reduce((sum, [, n]) => sum + n, 0);
+console.log(`discipline ${discipline}`);
+console.log(
+  `seeds ${count} · steps ${count * steps} · events ${events} · preemptions ${preemptions} · restarts ${restarts}`,
+);
+console.log(
+  `virtual time ${Math.round(virtualMs / 3_600_000)} h · wall time ${((performance.now() - startedAt) / 1000).toFixed(1)} s`,
+);
+console.log("situations:");
+for (const [what, times] of [...totals].sort(([a], [b]) => (a < b ? -1 : 1)))
+  console.log(`  ${String(times).padStart(9)}  ${what}`);
+
+const missed = discipline === "priority" && count >= 500 ? RARE.filter((what) => !totals.has(what)) : [];
+for (const what of missed) console.error(`never reached: ${what}`);
+console.log(`${violationCount} violations`);
+process.exitCode = violationCount > 0 || missed.length > 0 ? 1 : 0;

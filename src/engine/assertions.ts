@@ -1,0 +1,78 @@
+// Cheap assertions on the two decisions that matter most. They stay on in production, and a broken one ends
+// the process: a restart replays the journal.
+
+import { isFirmOn } from "./admission.ts";
+import { assert } from "./assert.ts";
+import type { Event } from "./events.ts";
+import type { PoolName } from "./records.ts";
+import { amountOf } from "./resources.ts";
+import type { EngineState, Pool, Request } from "./state.ts";
+
+/** A grant fits the capacity, every limit above it, and for firm work the reserve (G2). Asked before it is counted. */
+export function assertGrant(state: EngineState, request: Request, poolName: PoolName | null): void {
+  assert(
+    request.progress.status === "queued",
+    () => `${request.spec.id} is granted while ${request.progress.status}`,
+  );
+  if (poolName === null) return;
+  const pool = state.pools.get(poolName);
+  assert(pool !== undefined, () => `${request.spec.id} is granted by ${poolName}, which is not there`);
+  const problem = grantProblem(request, pool);
+  assert(problem === null, () => `${request.spec.id} is granted by ${poolName} but ${problem}`);
+}
+
+function grantProblem(request: Request, pool: Pool): string | null {
+  const poolLine = request.line.pools.get(pool.record.name);
+  if (poolLine === undefined) return "has no policy there";
+  const { need, policy } = poolLine;
+  for (let i = 0; i < need.length; i++) {
+    const amount = need[i] as number;
+    if (amount === 0) continue;
+    const key = pool.keys[i];
+    const exceeds = (used: number | undefined, bound: number | undefined) =>
+      (used as number) + amount > (bound as number);
+    // Nodes judge the units of a node-backed pool themselves.
+    if (!pool.record.nodeBacked && exceeds(pool.usage[i], pool.capacity[i]))
+      return `exceeds the capacity of ${key}`;
+    if (exceeds(policy.usage[i], policy.limit[i])) return `exceeds its limit of ${key}`;
+    for (let group = policy.group; group !== null; group = group.parent) {
+      if (exceeds(group.usage[i], group.limit[i]))
+        return `exceeds the limit of group ${group.record.name} on ${key}`;
+    }
+    if (isFirmOn(poolLine, i) && exceeds(policy.firmUsage[i], policy.reserved[i]))
+      return `leaves its reserve of ${key}`;
+  }
+  return null;
+}
+
+/** Nobody is stopped who may not be (V2), nobody twice, and no victim could be left out (V4). */
+export function assertDecision(
+  state: EngineState,
+  decision: Extract<Event, { kind: "preemptionDecided" }>,
+): void {
+  const victims = decision.victims.map(({ requestId }) => state.requests.get(requestId));
+  for (const [index, victim] of victims.entries()) {
+    const id = decision.victims[index]?.requestId;
+    assert(victim?.progress.allocation?.stop === null, () => `${id} is chosen as a victim but does not run`);
+    if (decision.waiter === null) continue;
+    assert(
+      victim.spec.preemptible && !victim.spec.sensitive,
+      () => `${id} is chosen as a victim but is protected`,
+    );
+    const isNeeded = Object.entries(decision.shortage).some(([key, lacking]) => {
+      const others = victims.reduce(
+        (sum, other) => sum + (other === victim || other === undefined ? 0 : unitsOf(other, key)),
+        0,
+      );
+      return others < lacking;
+    });
+    // On nodes a victim may be needed for its place, and fair share holds whole requests (9.7).
+    const pool = state.pools.get(decision.pool)?.record;
+    const isPlain = pool?.nodeBacked === false && pool.discipline !== "fair_share";
+    assert(!isPlain || isNeeded, () => `${id} is chosen as a victim but could be left out`);
+  }
+}
+
+function unitsOf({ spec }: Request, key: string): number {
+  return amountOf(spec.resources, key) * (key === "step_run" ? 1 : spec.nodes);
+}

@@ -1,0 +1,148 @@
+// The safety rules as checks that recompute everything from the records. The full check runs after every step
+// in tests and simulations; the cheap assertions in `evolve` and the scheduler stay on in production.
+
+import { rewake } from "./indexes.ts";
+import { type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
+import { QueueWalk } from "./scheduling/queue-walk.ts";
+import { schedule } from "./scheduling/schedule.ts";
+import type { Transaction } from "./scheduling/transaction.ts";
+import { restoreState, snapshotOf } from "./snapshot.ts";
+import type { EngineState, Pool, Request } from "./state.ts";
+
+/** What is wrong with the state, in words; empty if nothing is. */
+export function violations(state: EngineState, nowMs: number): string[] {
+  return [
+    ...[...state.requests.values()].flatMap(recordViolations),
+    ...[...state.pools.values()].flatMap((pool) => poolViolations(pool, nowMs)),
+    ...indexViolations(state),
+    ...restlessness(state, nowMs),
+  ];
+}
+
+/** A request's parts fit its status (Q2), and at most one allocation exists (it has one place for one). */
+function recordViolations({ spec, progress, run }: Request): string[] {
+  const { status, allocation, hold } = progress;
+  const isRunning = status === "allocated" || status === "preempting";
+  const checks: [string, boolean][] = [
+    ["holds an allocation only while it runs", (allocation !== null) === isRunning],
+    [
+      "is indexed as a run only in a pool",
+      (run !== null) === (allocation !== null && allocation.pool !== null),
+    ],
+    ["holds capacity only while it waits", hold === null || (status === "queued" && !progress.delayed)],
+    ["is preempting only when told to stop", status !== "preempting" || allocation?.stop !== null],
+    ["has an end only when it has ended", (progress.endedAtMs !== null) === TERMINAL_STATUSES.has(status)],
+    ["counts its attempts without a gap", attemptsFit(progress)],
+    ["is rejected with a reason", status !== "rejected" || (progress.rejection?.length ?? 0) > 0],
+    [
+      "is never a victim if it is not preemptible or is sensitive (V2), but of an administrator (P8)",
+      status !== "preempting" ||
+        (spec.preemptible && !spec.sensitive) ||
+        allocation?.stop?.reason === "administration",
+    ],
+  ];
+  return checks.filter(([, holds]) => !holds).map(([rule]) => `request ${spec.id} (${status}): ${rule}`);
+}
+
+/** A further attempt counts when it enters the queue; one that ended before that never did (Q3). */
+function attemptsFit({ attempt, furtherAttempts, delayed, endedAtMs }: RequestProgress): boolean {
+  if (attempt === furtherAttempts + 1) return !delayed;
+  return attempt === furtherAttempts && (delayed || endedAtMs !== null);
+}
+
+function poolViolations(pool: Pool, nowMs: number): string[] {
+  const found: string[] = [];
+  const { name } = pool.record;
+  for (const amounts of [
+    pool.usage,
+    pool.stopping,
+    ...[...pool.policies.values()].flatMap((p) => [p.usage, p.firmUsage]),
+  ]) {
+    if (amounts.some((amount) => !Number.isSafeInteger(amount) || amount < 0)) {
+      found.push(`pool ${name}: an amount is not a whole number from 0 on: ${amounts.join(", ")}`);
+    }
+  }
+  if (pool.record.discipline === "fair_share") return found; // Its holds follow rules of their own (9.7).
+  const walk = new QueueWalk(pool, nowMs);
+  for (const waiter of walk) {
+    if (waiter.hold !== "here") continue;
+    const { id } = waiter.request.spec;
+    if (walk.quotaBlock(waiter) !== null)
+      found.push(`pool ${name}: the hold of ${id} stands against its own quota (V5)`);
+    if (!walk.isCovered(waiter)) found.push(`pool ${name}: the hold of ${id} is not backed by units (V5)`);
+  }
+  return found;
+}
+
+/** Every index and cached sum equals what the records give (invariant 1 and 3 of the state). */
+function indexViolations(state: EngineState): string[] {
+  const rebuilt = restoreState(snapshotOf(state));
+  rebuilt.clockMs = state.clockMs;
+  for (const request of rebuilt.requests.values()) rewake(rebuilt, request);
+  const kept = describeIndexes(state);
+  const computed = describeIndexes(rebuilt);
+  return [...kept].flatMap(([what, text]) =>
+    computed.get(what) === text
+      ? []
+      : [`${what} is kept as ${text} but the records give ${computed.get(what)}`],
+  );
+}
+
+/** The indexes as text, by what they are about. */
+function describeIndexes(state: EngineState): Map<string, string> {
+  const found = new Map<string, string>();
+  const idsOf = (requests: Iterable<Request>) => [...requests].map(({ spec }) => spec.id).sort();
+  const note = (what: string, value: unknown) => found.set(what, JSON.stringify(value));
+  for (const [name, pool] of state.pools) {
+    const { keys, capacity, usage, stopping, isReserved, runCount } = pool;
+    note(`pool ${name}`, { keys, capacity, usage, stopping, isReserved, runCount });
+    note(`the queue of pool ${name}`, pool.waiting.map(({ line }) => line.key).sort());
+    note(`the holders of pool ${name}`, [idsOf(pool.holders), idsOf(pool.passers)]);
+    note(
+      `the ends of pool ${name}`,
+      [...pool.ends].map(({ request }) => request.spec.id),
+    );
+    note(
+      `the candidates of pool ${name}`,
+      [...pool.runKinds]
+        .map(({ poolLine, opportunistic, shielded, runs }) => [
+          poolLine.line.key,
+          opportunistic,
+          shielded,
+          [...runs].map(({ request }) => request.spec.id),
+        ])
+        .sort(),
+    );
+    for (const [component, { reserved, limit, usage: used, firmUsage, runs }] of pool.policies) {
+      const runIds = [...runs].map(({ request }) => request.spec.id);
+      note(`the policy of ${component} in ${name}`, { reserved, limit, used, firmUsage, runIds });
+    }
+    for (const [group, { limit, usage: used }] of pool.groups)
+      note(`group ${group} of ${name}`, { limit, used });
+  }
+  for (const [key, { members, pools, liveCount }] of state.lines) {
+    const standing = [...pools].map(([pool, { need, verdict, firm }]) => [pool, need, verdict, firm]).sort();
+    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, liveCount });
+  }
+  note(
+    "the components",
+    [...state.components].map(([name, { policies, lines }]) => [name, policies.size, lines.size]).sort(),
+  );
+  note(
+    "the timers",
+    [...state.timers].map(({ spec, wakeAtMs }) => [spec.id, wakeAtMs]),
+  );
+  note("the ended", idsOf(state.ended));
+  return found;
+}
+
+/** Nothing waits that could be granted, promised or preempted for now: another look changes nothing (6). */
+function restlessness(state: EngineState, nowMs: number): string[] {
+  const transaction: Transaction = { state, nowMs, events: [] };
+  state.undo.begin();
+  for (const pool of state.pools.values()) state.unsettled.add(pool);
+  schedule(transaction);
+  state.undo.rollback();
+  state.unsettled.clear();
+  return transaction.events.map((event) => `a second look finds something to do: ${JSON.stringify(event)}`);
+}
