@@ -285,11 +285,8 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
   let fitting = 0;
   let exceeding = Number.POSITIVE_INFINITY;
   for (;;) {
-    const widest = indexOfWidest(low, high);
-    if (widest < 0) break;
-    const { curve, weight } = rising[widest]!;
-    const middle = (low[widest]! + high[widest]!) >>> 1;
-    const position = curve.paper.numbers[offsetOf(curve, middle)]! / weight;
+    const position = middlePosition(rising, low, high);
+    if (position === undefined) break;
     const fits = isWithin(sumAt(members, position, false, limit.length), limit);
     if (fits) fitting = Math.max(fitting, position);
     else exceeding = Math.min(exceeding, position);
@@ -314,15 +311,23 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
   return { position: fitting + part * (exceeding - fitting), isBelow: false };
 }
 
-function indexOfWidest(low: readonly number[], high: readonly number[]): number {
-  let widest = -1;
-  let width = 0;
-  for (let index = 0; index < low.length; index++) {
-    if (high[index]! - low[index]! <= width) continue;
-    width = high[index]! - low[index]!;
-    widest = index;
+/** The median of the members' middle points, each counting as often as it has points left to decide on. */
+function middlePosition(members: readonly Member[], low: number[], high: number[]): number | undefined {
+  const middles: { position: number; count: number }[] = [];
+  let left = 0;
+  for (const [index, { curve, weight }] of members.entries()) {
+    const count = high[index]! - low[index]!;
+    if (count <= 0) continue;
+    const offset = offsetOf(curve, (low[index]! + high[index]!) >>> 1);
+    middles.push({ position: curve.paper.numbers[offset]! / weight, count });
+    left += count;
   }
-  return widest;
+  middles.sort((a, b) => a.position - b.position);
+  let passed = 0;
+  return middles.find(({ count }) => {
+    passed += count;
+    return 2 * passed >= left;
+  })?.position;
 }
 
 function isWithin(value: readonly number[], limit: readonly number[]): boolean {
