@@ -4,6 +4,7 @@
 import type {
   Amounts,
   GroupSpec,
+  NodeSpec,
   PolicySpec,
   PoolSettings,
   PoolSpec,
@@ -21,17 +22,36 @@ export interface Random {
 type Discipline = "priority" | "class";
 
 /** The same seed gives the same world. */
-export function randomWorld(
-  seed: number,
-  discipline: Discipline,
-): Required<Pick<Scenario, "pools" | "policies" | "script">> & Scenario {
+export function randomWorld(seed: number, discipline: Discipline): Scenario {
   const dice = diceOf(seededRandom(seed));
   const pools = ["alpha", "beta", "gamma"]
     .slice(0, dice.pick([1, 1, 1, 2, 2, 3]))
     .map((name) => somePool(dice, name, discipline));
   const policies = pools.flatMap((pool) => somePolicies(dice, pool, discipline));
   const scenario = { name: `random ${discipline} world ${seed}`, pools, policies };
-  return { ...scenario, script: someScript(dice, scenario, discipline) };
+  return { ...scenario, script: someScript(dice, { ...scenario, nodes: [] }, discipline) };
+}
+
+/** A world of one pool whose nodes are alike and taken as a whole, so that it is their number that matters. */
+export function randomNodeWorld(seed: number, discipline: Discipline): Scenario {
+  const dice = diceOf(seededRandom(seed));
+  const one: Amounts = dice.pick([{ gpu: 1 }, { gpu: 2 }, { gpu: 4, mcpu: 8000 }, { mcpu: 1000 }]);
+  const hasTopology = dice.chance(40);
+  const nodes = ["n1", "n2", "n3", "n4"].slice(0, dice.int(2, 4)).map((name) => ({
+    name,
+    pool: "alpha",
+    capacity: one,
+    ...(hasTopology && { topology: dice.pick(["r1", "r2"]) }),
+  }));
+  const capacity = Object.fromEntries(
+    Object.entries(one).map(([key, amount]) => [key, amount * nodes.length]),
+  );
+  const pool = { ...somePool(dice, "alpha", discipline), capacity };
+  delete pool.groups;
+  const policies = somePolicies(dice, pool, discipline);
+  const { capacity: _, ...backed } = pool;
+  const scenario = { name: `random ${discipline} world ${seed} on nodes`, pools: [backed], nodes, policies };
+  return { ...scenario, script: someScript(dice, { ...scenario, pools: [pool] }, discipline, scenario) };
 }
 
 /** A small generator (mulberry32) whose whole state is one number. */
@@ -145,16 +165,22 @@ interface Course {
   discipline: Discipline;
   pools: PoolSpec[];
   policies: PolicySpec[];
+  nodes: NodeSpec[];
   seen: Observation;
   submitted: number;
   /** Holders that fell silent say nothing more: id → the attempt that they held. */
   lost: Map<string, number>;
 }
 
-function someScript(dice: Dice, scenario: Omit<Scenario, "script">, discipline: Discipline): Step[] {
+function someScript(
+  dice: Dice,
+  known: Pick<Course, "pools" | "policies" | "nodes">,
+  discipline: Discipline,
+  scenario: Omit<Scenario, "script"> = { name: "", pools: known.pools, policies: known.policies },
+): Step[] {
   const play = beginReference(scenario);
   const course: Course = {
-    ...structuredClone({ pools: scenario.pools, policies: scenario.policies }),
+    ...structuredClone(known),
     dice,
     discipline,
     seen: play({ advance: 0 }),
@@ -190,7 +216,7 @@ function someAction(course: Course): Step {
   }
   if (roll <= 90)
     return { finish: dice.pick([...anyone.filter((id) => seen.status[id] === "queued"), "nobody"]) };
-  return someChange(course);
+  return course.nodes.length > 0 ? someNodeChange(course) : someChange(course);
 }
 
 /** Seconds at which something often happens, and their neighbours. */
@@ -204,7 +230,7 @@ function cancelSomeone({ dice, seen }: Course, anyone: string[]): Step {
 }
 
 function someRequest(course: Course): SubmitSpec {
-  const { dice, pools, policies, discipline } = course;
+  const { dice, pools, policies, nodes, discipline } = course;
   course.submitted += 1;
   const policy = policies.length > 0 && dice.chance(96) ? dice.pick(policies) : undefined;
   const pool = pools.find((other) => other.name === policy?.pool) ?? dice.pick(pools);
@@ -223,7 +249,8 @@ function someRequest(course: Course): SubmitSpec {
   return {
     id: `r${course.submitted}`,
     component: policy?.component ?? dice.pick(COMPONENTS),
-    resources,
+    resources: nodes[0]?.capacity ?? resources,
+    ...(nodes.length > 0 && { nodes: dice.int(1, dice.chance(95) ? nodes.length : 5) }),
     ...(bound && (isOwn || dice.chance(15)) && { preemptible: false }),
     ...dice.some<Omit<SubmitSpec, "id" | "component">>({
       preemption_class: [
@@ -246,6 +273,17 @@ function someRequest(course: Course): SubmitSpec {
       wait_timeout_seconds: [12, () => dice.pick([30, 66, 90, 300, 630])],
     }),
   };
+}
+
+function someNodeChange({ dice, nodes, policies }: Course): Step {
+  const node = dice.pick(nodes);
+  const roll = dice.int(1, 100);
+  if (roll <= 30) return { node_down: node.name };
+  if (roll <= 60) return { node_up: node };
+  if (roll <= 75) return { drain: node.name };
+  if (policies.length === 0) return { advance: 1 };
+  const { pool, component } = dice.pick(policies);
+  return { update_policy: { pool, component, priority: dice.int(0, 9) } };
 }
 
 /** Administration, mostly sensible, sometimes refused. */
