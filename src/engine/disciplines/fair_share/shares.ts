@@ -153,7 +153,9 @@ interface Node {
   readonly weight: number;
   readonly reserved: readonly (number | undefined)[] | undefined;
   readonly limit: readonly number[];
+  /** Whether there are gangs in its line or below it, and below whom. */
   readonly hasGangs: boolean;
+  readonly membersWithGangs: readonly Node[];
   parent: Node | undefined;
   guarantee: readonly number[];
   isOvercommitted: boolean;
@@ -175,6 +177,7 @@ function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefi
 
   const isLine = element.kind === "operation" || element.mode === "fifo";
   const members = isLine ? NO_MEMBERS : element.members.map((member) => buildTree(member, pool, cache));
+  const membersWithGangs = isLine ? NO_MEMBERS : members.filter(({ hasGangs }) => hasGangs);
   const line = isLine ? lineOf(element, pool) : undefined;
   const node: Node = {
     element,
@@ -185,7 +188,8 @@ function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefi
     weight: element.weight ?? 1,
     reserved: reservedOf(element)?.map((units, key) => fraction(units, pool.total[key]!)),
     limit: limitOf(element, pool),
-    hasGangs: line?.some(({ operation }) => operation.isGang) ?? members.some(({ hasGangs }) => hasGangs),
+    hasGangs: line?.some(({ operation }) => operation.isGang) ?? membersWithGangs.length > 0,
+    membersWithGangs,
     parent: undefined,
     guarantee: pool.nothing,
     isOvercommitted: false,
@@ -312,10 +316,10 @@ function smallestPart(node: Node, place: Place, found: PartialGang | undefined):
     return found === undefined || givesUpBefore(leaf, part, found) ? { leaf, node, part } : found;
   }
   let smallest = found;
-  for (const member of node.members) {
-    const { curve, hasGangs, weight } = member;
+  for (const member of node.membersWithGangs) {
+    const { curve, weight } = member;
     const level = weight * place.position;
-    if (!hasGangs || isSatisfiedAt(curve, level)) continue;
+    if (isSatisfiedAt(curve, level)) continue;
     smallest = smallestPart(member, placeAt(curve, level, place.isBelow), smallest);
   }
   return smallest;
