@@ -109,16 +109,22 @@ export const bulkSubmission = z.strictObject({
   items: z.array(bulkSubmissionItem).min(1).max(BATCH_ITEMS_MAX),
 });
 
+export const bulkItem = requestAnswer.pick({
+  id: true,
+  number: true,
+  status: true,
+  attempt: true,
+  pool: true,
+  reasons: true,
+  token: true,
+  lease_expires_at: true,
+});
+export type WireBulkItem = z.infer<typeof bulkItem>;
+
 export const bulkAnswer = z
   .object({
-    /** In the order of the items. */
-    results: z.array(
-      z.object({
-        status: z.int(),
-        request: requestAnswer.optional(),
-        problem: problem.optional(),
-      }),
-    ),
+    /** In the order of the items: where the request stands now, or why the item was refused. */
+    results: z.array(z.union([bulkItem, z.object({ problem })])),
   })
   .meta({ id: "BulkAnswer" });
 export type WireBulkAnswer = z.infer<typeof bulkAnswer>;

@@ -6,7 +6,7 @@ import { type Leader, type LeaderSettings, startLeader } from "../leader/index.t
 import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../store/index.ts";
 import { createMetrics } from "./metrics.ts";
 import { type RunningServer, ServerError, type ServerOptions, startServer } from "./server.ts";
-import { makeAdminToken, makeFirstToken } from "./tokens.ts";
+import { type MadeToken, makeFirstToken } from "./tokens.ts";
 
 export interface OpenServerOptions
   extends Pick<ServerOptions, "listen" | "insecureBind" | "allowedHosts" | "rates" | "log" | "version"> {
@@ -30,11 +30,7 @@ export interface OpenedServer extends RunningServer {
   /** What the data is kept in, for people. */
   readonly storeName: string;
   /** Only after the first start of a store; shown once, or saved where only its owner can read it. */
-  readonly firstToken: { readonly id: string; readonly name: string; readonly secret: string } | undefined;
-  /** For whoever has the data and has lost the token. */
-  makeAdminToken(
-    name: string,
-  ): Promise<{ readonly id: string; readonly name: string; readonly secret: string }>;
+  readonly firstToken: MadeToken | undefined;
 }
 
 export const STORE_FILE = "berth.db";
@@ -63,12 +59,11 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
         ...(certificates && { tls: certificates }),
       });
       return {
-        url: server.url,
+        ...server,
         leader,
         store,
         storeName,
         firstToken,
-        makeAdminToken: (name) => makeAdminToken(leader, name),
         async close() {
           await server.close();
           await leader.close();

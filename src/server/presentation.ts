@@ -2,29 +2,19 @@
 
 import { type RequestId, type RequestProgress, type RequestSpec, requestOf } from "../engine/index.ts";
 import type { EndedAttempt, RequestBody, View } from "../leader/index.ts";
-import type { WireRequest } from "../protocol/index.ts";
+import type { WireBulkItem, WireRequest } from "../protocol/index.ts";
 import type { RequestRecord } from "../store/index.ts";
 import { presentRequest, toTimestamp } from "../translation/index.ts";
 import type { Grants } from "./grants.ts";
 import type { Identity, Owned } from "./identity.ts";
 
 /** Undefined when the request is not in memory. */
-export function presentLive(
-  view: View,
-  id: RequestId,
-  { identity, grants }: { identity: Identity; grants: Grants },
-): WireRequest | undefined {
+export function presentLive(view: View, id: RequestId, caller: Caller): WireRequest | undefined {
   const request = requestOf(view.state, id);
   if (request === undefined) return undefined;
   const { spec, progress } = request;
-  const shown: WireRequest = present(spec, progress, view.numberOf(id) ?? 0, view.attemptsOf(id));
-  const { allocation } = progress;
-  // Whoever can see the token can act as the holder, so only those who may.
-  if (allocation !== null && identity.permissions.has("requests.hold")) {
-    shown.token = grants.sign(id, allocation.token);
-  }
-  const leaseExpiresAtMs = view.leaseExpiresAtMs(id);
-  if (leaseExpiresAtMs !== undefined) shown.lease_expires_at = toTimestamp(leaseExpiresAtMs);
+  const shown = present(spec, progress, view.numberOf(id) ?? 0, view.attemptsOf(id));
+  addGrant(shown, view, id, progress.allocation?.token, caller);
   return shown;
 }
 
@@ -33,20 +23,54 @@ export function presentRecord(record: RequestRecord): WireRequest {
   return present(spec, progress, number, attempts);
 }
 
+/** Built once and added to: this is done for every answer. */
 function present(
   spec: RequestSpec,
   progress: Readonly<RequestProgress>,
   number: number,
   attempts: readonly EndedAttempt[],
 ): WireRequest {
-  const shown = presentRequest(spec, progress);
-  return {
-    ...shown,
-    number,
-    reasons: shown.reasons === null ? null : [...shown.reasons],
-    placement: shown.placement.map(({ node, devices }) => ({ node, devices: [...devices] })),
-    attempts: attempts.map(presentAttempt),
+  const shown = presentRequest(spec, progress) as unknown as WireRequest;
+  shown.number = number;
+  shown.attempts = attempts.map(presentAttempt);
+  return shown;
+}
+
+/** What an item of a bulk answer tells: enough to go on with, and no more. */
+export function presentBriefly(view: View, id: RequestId, caller: Caller): WireBulkItem | undefined {
+  const request = requestOf(view.state, id);
+  if (request === undefined) return undefined;
+  const { status, allocation, rejection, attempt } = request.progress;
+  const shown: WireBulkItem = {
+    id,
+    number: view.numberOf(id) ?? 0,
+    status,
+    attempt,
+    pool: allocation?.pool ?? null,
+    reasons: rejection as WireBulkItem["reasons"],
   };
+  addGrant(shown, view, id, allocation?.token, caller);
+  return shown;
+}
+
+interface Caller {
+  readonly identity: Identity;
+  readonly grants: Grants;
+}
+
+function addGrant(
+  shown: Pick<WireRequest, "token" | "lease_expires_at">,
+  view: View,
+  id: RequestId,
+  engineToken: number | undefined,
+  { identity, grants }: Caller,
+): void {
+  // Whoever can see the token can act as the holder, so only those who may.
+  if (engineToken !== undefined && identity.permissions.has("requests.hold")) {
+    shown.token = grants.sign(id, engineToken);
+  }
+  const leaseExpiresAtMs = view.leaseExpiresAtMs(id);
+  if (leaseExpiresAtMs !== undefined) shown.lease_expires_at = toTimestamp(leaseExpiresAtMs);
 }
 
 function presentAttempt(attempt: EndedAttempt) {

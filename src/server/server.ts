@@ -25,7 +25,7 @@ import { createMetrics, type Metrics } from "./metrics.ts";
 import { createApp } from "./pipeline.ts";
 import { createRateLimits } from "./rates.ts";
 import { createStreams } from "./streams.ts";
-import { loadTokenBook } from "./tokens.ts";
+import { loadTokenBook, type MadeToken, makeAdminToken } from "./tokens.ts";
 import { createWaiting } from "./waiting.ts";
 
 export interface ServerOptions {
@@ -48,6 +48,8 @@ export interface ServerOptions {
 
 export interface RunningServer {
   readonly url: string;
+  /** For whoever has the data and has lost the token. */
+  makeAdminToken(name: string): Promise<MadeToken>;
   /** Ends streams and waiting calls, finishes the others. Leaves leader and store open. */
   close(): Promise<void>;
 }
@@ -100,6 +102,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   return {
     url,
+    async makeAdminToken(name) {
+      const { record, secret } = await makeAdminToken(leader, name);
+      tokens.put(record);
+      return { id: record.id, name, secret };
+    },
     async close() {
       stopMetrics();
       streams.close();

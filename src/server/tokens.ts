@@ -103,29 +103,32 @@ export function isOver(identity: Identity, nowMs: number): boolean {
   return identity.expiresAtMs !== null && identity.expiresAtMs <= nowMs;
 }
 
+export interface MadeToken {
+  readonly id: string;
+  readonly name: string;
+  readonly secret: string;
+}
+
 /** The first start makes an administrator; undefined when there is a token already. */
 export async function makeFirstToken(
   leader: Leader,
   store: Store,
   name = "admin",
-): Promise<{ readonly id: string; readonly name: string; readonly secret: string } | undefined> {
+): Promise<MadeToken | undefined> {
   if ((await store.listTokens()).length > 0) return undefined;
-  return makeAdminToken(leader, name);
+  const { record, secret } = await makeAdminToken(leader, name);
+  return { id: record.id, name, secret };
 }
 
-/** Also for whoever has the data and has lost the token. */
 export async function makeAdminToken(
   leader: Leader,
   name: string,
-): Promise<{ readonly id: string; readonly name: string; readonly secret: string }> {
+): Promise<{ record: TokenRecord; secret: string }> {
   const { record, secret } = makeToken({ name, role: "admin" }, leader.nowMs());
   const answer = await leader.perform(
     { kind: "putToken", token: record },
-    {
-      actor: "first start",
-      audit: { action: "createToken", target: record.name, detail: { role: "admin" } },
-    },
+    { actor: "berth", audit: { action: "createToken", target: `token ${name}`, detail: { role: "admin" } } },
   );
   if (answer.outcome === "refused") throw new Error(answer.refusal.message);
-  return { id: record.id, name, secret };
+  return { record, secret };
 }

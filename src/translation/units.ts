@@ -16,9 +16,16 @@ export function toSecondsOrNull(ms: number | null): number | null {
   return ms === null ? null : toSeconds(ms);
 }
 
-/** RFC 3339 in UTC. */
+let lastAtMs = Number.NaN;
+let lastTimestamp = "";
+
+/** RFC 3339 in UTC. Objects are full of equal times, and writing one costs more than comparing two. */
 export function toTimestamp(atMs: number): string {
-  return new Date(atMs).toISOString();
+  if (atMs !== lastAtMs) {
+    lastTimestamp = new Date(atMs).toISOString();
+    lastAtMs = atMs;
+  }
+  return lastTimestamp;
 }
 
 export type Given<Fields> = {

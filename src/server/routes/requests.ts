@@ -1,14 +1,14 @@
 // Requests: submit, look, wait, hold, release, cancel, delete, explain.
 
-import { v7 as uuid } from "uuid";
 import type { z } from "zod";
 import { type Command, type RequestId, TERMINAL_STATUSES } from "../../engine/index.ts";
-import type { Answer, RequestBody, View } from "../../leader/index.ts";
+import type { Answer, RequestBody } from "../../leader/index.ts";
 import {
   bulkReleaseItem,
   bulkSubmissionItem,
   PAGE_ITEMS_DEFAULT,
-  type Problem,
+  type WireBulkAnswer,
+  type WireBulkItem,
   type WireRelease,
   type WireRenewalAnswer,
   type WireRequest,
@@ -32,9 +32,10 @@ import {
 } from "../call.ts";
 import { explain } from "../explanations.ts";
 import { type Identity, mayEnd, mayUse, reachesComponent, requestReach } from "../identity.ts";
+import { newRequestId } from "../ids.ts";
 import { idOf, type Located, locate, reachGuard } from "../locate.ts";
 import { planOf } from "../plans.ts";
-import { ownedOfRecord, presentLive, presentRecord } from "../presentation.ts";
+import { ownedOfRecord, presentBriefly, presentLive, presentRecord } from "../presentation.ts";
 import {
   forbidden,
   notFound,
@@ -47,34 +48,26 @@ import {
 // --- Submitting
 
 export const submitRequest: Handler<"submitRequest"> = async (call, services) => {
-  const { id, change } = submission(call, services, call.body);
-  const answer = await perform(call, services, change);
+  const answer = await perform(call, services, submission(call, services, call.body));
   const shown = answer.body as WireRequest;
-  const headers = { location: `/v1/resource-requests/${shown?.id ?? id}` };
+  const headers = { location: `/v1/resource-requests/${shown.id}` };
   return { status: 201, body: shown, headers: answer.replayed ? { ...headers, ...REPLAYED } : headers };
 };
 
 const REPLAYED = { "idempotency-replayed": "true" };
 
-function submission(
-  call: Call,
-  services: Services,
-  wanted: WireRequestSubmission,
-): { id: RequestId; change: Change } {
-  checkRights(call.identity, wanted);
-  const result = toRequestSpec(wanted, { id: uuid(), submittedBy: call.identity.name });
+function submission(call: Call, services: Services, wanted: WireRequestSubmission): Change {
+  const { identity } = call;
+  const { grants } = services;
+  checkRights(identity, wanted);
+  const result = toRequestSpec(wanted, { id: newRequestId(), submittedBy: identity.name });
   if (result.outcome === "refused") throw refused(result.refusal);
   const { spec } = result;
-  const present = (view: View) =>
-    presentLive(view, spec.id, { identity: call.identity, grants: services.grants });
   return {
-    id: spec.id,
-    change: {
-      command: { kind: "submitRequest", spec },
-      target: spec.id,
-      detail: { component: spec.component },
-      present,
-    },
+    command: { kind: "submitRequest", spec },
+    target: spec.id,
+    detail: { component: spec.component },
+    present: (view) => presentLive(view, spec.id, { identity, grants }),
   };
 }
 
@@ -102,7 +95,7 @@ function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
   return bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
-    const { change } = submission(call, services, wanted);
+    const change = briefly(call, services, submission(call, services, wanted));
     if (ownKey !== undefined) return { ...change, idempotency: idempotencyFor(call, ownKey, wanted) };
     if (call.idempotencyKey === undefined) return change;
     return { ...change, idempotency: idempotencyFor(call, `${call.idempotencyKey} ${index}`, call.body) };
@@ -123,9 +116,14 @@ export const releaseRequests: Handler<"releaseRequests"> = async (call, services
     const wanted = parseItem(bulkReleaseItem, item);
     const id = ids[index];
     if (typeof id !== "string") throw id;
-    return releaseChange(call, services, id as RequestId, wanted);
+    return briefly(call, services, releaseChange(call, services, id as RequestId, wanted));
   });
 };
+
+function briefly({ identity }: Call, { grants }: Services, change: Change): Change {
+  const id = change.target as RequestId;
+  return { ...change, present: (view) => presentBriefly(view, id, { identity, grants }) };
+}
 
 function parseItem<Schema extends z.ZodType>(schema: Schema, item: unknown): z.infer<Schema> {
   const parsed = schema.safeParse(item);
@@ -153,20 +151,16 @@ async function bulk(
   );
   let next = 0;
   const results = prepared.map((one) => {
-    if (!(one instanceof ProblemError)) return bulkResult(answers[next++] as Answer, call.route);
+    if (!(one instanceof ProblemError)) return bulkResult(answers[next++] as Answer);
     if (one.isDenial) auditDenial(call, services, one);
-    return problemResult(one.problem);
+    return { problem: one.problem };
   });
   return ok({ results });
 }
 
-function bulkResult(answer: Answer, route: string) {
-  if (answer.outcome === "refused") return problemResult(refusalProblem(answer.refusal));
-  return { status: route === "submitRequests" ? 201 : 200, request: answer.body as WireRequest };
-}
-
-function problemResult(problem: Problem) {
-  return { status: problem.status, problem };
+function bulkResult(answer: Answer): WireBulkAnswer["results"][number] {
+  if (answer.outcome === "refused") return { problem: refusalProblem(answer.refusal) };
+  return answer.body as WireBulkItem;
 }
 
 /** A denial that does not end the call is not seen by the pipeline. */

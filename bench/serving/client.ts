@@ -1,0 +1,132 @@
+// The load: connections that submit, are granted, and release, in a process of their own.
+
+import { setTimeout as delay } from "node:timers/promises";
+import { type Connection, openConnection } from "./http.ts";
+
+export interface Load {
+  readonly url: string;
+  readonly token: string;
+  readonly connections: number;
+  readonly warmUpMs: number;
+  readonly ms: number;
+  /** Items per call; 1: single calls. */
+  readonly bulk: number;
+  /** Cycles per second to be started; absent: as many as it takes. */
+  readonly rate?: number;
+}
+
+export interface Measured {
+  readonly cyclesPerSecond: number;
+  /** Of single calls, in milliseconds. */
+  readonly p50: number;
+  readonly p99: number;
+  readonly failures: number;
+}
+
+export interface Filling {
+  readonly fill: number;
+  readonly url: string;
+  readonly token: string;
+}
+
+process.on("message", (question: Load | Filling) => {
+  const answer = "fill" in question ? fill(question) : measure(question);
+  answer.then(
+    (told) => process.send?.(told),
+    (error: unknown) => {
+      console.error(error);
+      process.exit(1);
+    },
+  );
+});
+process.on("disconnect", () => process.exit());
+process.send?.("ready");
+
+const SUBMISSION = { component: "bench", resources: { gpu: 1 }, labels: { run: "42" } };
+
+async function measure(load: Load): Promise<Measured> {
+  const connections = await Promise.all(
+    Array.from({ length: load.connections }, () => openConnection(load.url, load.token)),
+  );
+  const latencies: number[] = [];
+  let cycles = 0;
+  let failures = 0;
+  let isCounting = false;
+  let isOver = false;
+  const call = async (connection: Connection, path: string, body: unknown, good: number) => {
+    const beganMs = performance.now();
+    const answer = await connection.post(path, JSON.stringify(body));
+    if (isCounting) latencies.push(performance.now() - beganMs);
+    if (answer.status !== good) failures++;
+    return JSON.parse(answer.body);
+  };
+  const cycle = load.bulk === 1 ? singleCycle : bulkCycle;
+  const beganMs = performance.now();
+  const run = async (connection: Connection, index: number) => {
+    // With a rate, every connection starts its cycles at its own fixed times, whatever the answers do.
+    const everyMs = load.rate === undefined ? 0 : (1000 * load.connections * load.bulk) / load.rate;
+    for (let count = 0; !isOver; count++) {
+      if (everyMs > 0) {
+        const dueMs = beganMs + (count + index / load.connections) * everyMs;
+        const waitMs = dueMs - performance.now();
+        if (waitMs > 0) await delay(waitMs);
+      }
+      await cycle(connection);
+      if (isCounting) cycles += load.bulk;
+    }
+  };
+
+  async function singleCycle(connection: Connection) {
+    const { id, token } = await call(connection, "/v1/resource-requests", SUBMISSION, 201);
+    await call(connection, `/v1/resource-requests/${id}/release`, { token, outcome: "succeeded" }, 200);
+  }
+
+  async function bulkCycle(connection: Connection) {
+    const items = Array.from({ length: load.bulk }, () => SUBMISSION);
+    const { results } = await call(connection, "/v1/resource-requests/bulk", { items }, 200);
+    const ends = results.map(({ id, token }: { id: string; token: string }) => ({
+      id,
+      token,
+      outcome: "succeeded",
+    }));
+    await call(connection, "/v1/resource-requests/bulk-release", { items: ends }, 200);
+  }
+
+  const running = connections.map(run);
+  await delay(load.warmUpMs);
+  isCounting = true;
+  const countingMs = performance.now();
+  await delay(load.ms);
+  isCounting = false;
+  const seconds = (performance.now() - countingMs) / 1000;
+  isOver = true;
+  await Promise.all(running);
+  for (const connection of connections) connection.close();
+  latencies.sort((a, b) => a - b);
+  const at = (part: number) =>
+    latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * part))] ?? 0;
+  return { cyclesPerSecond: cycles / seconds, p50: at(0.5), p99: at(0.99), failures };
+}
+
+/** Requests that wait, since their pool has nothing to give. */
+async function fill({ fill: count, url, token }: Filling): Promise<{ submitted: number }> {
+  const connections = await Promise.all([1, 2, 3, 4].map(() => openConnection(url, token)));
+  let left = count;
+  await Promise.all(
+    connections.map(async (connection) => {
+      while (left > 0) {
+        const length = Math.min(500, left);
+        left -= length;
+        const items = Array.from({ length }, (_, index) => ({
+          component: "waiter",
+          resources: { gpu: 1 + (index % 8) },
+          walltime_seconds: 3_600,
+        }));
+        const { status } = await connection.post("/v1/resource-requests/bulk", JSON.stringify({ items }));
+        if (status !== 200) throw new Error(`filling was answered with ${status}`);
+      }
+      connection.close();
+    }),
+  );
+  return { submitted: count };
+}
