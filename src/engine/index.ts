@@ -22,6 +22,15 @@ export type {
   StarvationChange,
 } from "./events.ts";
 export { evolve } from "./evolve.ts";
+export {
+  type Blocker,
+  type Explanation,
+  explain,
+  type Holder,
+  type PoolExplanation,
+  type Shortage,
+} from "./explain.ts";
+export { violations } from "./invariants.ts";
 export * from "./records.ts";
 export type { Refusal, RefusalCode } from "./refusals.ts";
 export { amountOf, compareIds, likelyMeantKey, type Resources } from "./resources.ts";
@@ -49,4 +58,3 @@ export {
   shareViewOf,
   usageOf,
 } from "./views.ts";
-export { violations } from "./invariants.ts";

@@ -155,6 +155,21 @@ export class QueueWalk {
     });
   }
 
+  /** The keys on which free units do not cover it, with the amounts; for explanations. */
+  shortOf({
+    request,
+    poolLine,
+  }: Waiter): { key: string; asked: number; free: number; promised: number; comingFree: number }[] {
+    const claims = this.#claimsBefore(request);
+    const { keys, stopping } = this.pool;
+    return poolLine.need.flatMap((asked, i) => {
+      const free = freeOf(this.pool, i);
+      const promised = claims[i] as number;
+      if (asked === 0 || asked <= free - promised) return [];
+      return [{ key: keys[i] as string, asked, free, promised, comingFree: stopping[i] as number }];
+    });
+  }
+
   /** What is left of the component's reserve for it on a key (1, headroom). */
   headroom(poolLine: PoolLine, i: number): number {
     const { policy } = poolLine;

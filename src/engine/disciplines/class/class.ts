@@ -9,7 +9,7 @@ import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.t
 import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
 import { compareIn, orderHoldsUntil, scoreOf } from "./score.ts";
 
-export const classDiscipline: Discipline = { compareIn, scoreOf, orderHoldsUntil, chooseVictims };
+export const classDiscipline: Discipline = { compareIn, scoreOf, orderHoldsUntil, chooseVictims, consider };
 
 const VICTIMS_MAX = 3;
 
@@ -36,9 +36,14 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   if (victims === null) return null;
   return {
     victims: victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
-    considered: permissions.map((permission) => describe(permission, search)),
+    considered: consider(search),
     value: shown(product(bounds.value)),
   };
+}
+
+function consider(search: VictimSearch): ConsideredKind[] {
+  const short = shortKeys(search.shortage);
+  return permissionsFor(search, short).map((permission) => describe(permission, search));
 }
 
 /** All or nothing (V3): whether all that began with a certain grant or later would be enough together, by counting. */

@@ -1,5 +1,6 @@
 // Discipline `priority`: reserved, limit and priority decide (G1, 8).
 
+import type { ConsideredKind } from "../../events.ts";
 import type { PreemptionReason } from "../../records.ts";
 import type { Waiter } from "../../scheduling/queue-walk.ts";
 import {
@@ -18,6 +19,7 @@ export const priorityDiscipline: Discipline = {
     record.settings.priorityPreempts === "any" ? byPriorityThenShare : byShareThenPriority,
   scoreOf: () => 0,
   chooseVictims,
+  consider,
 };
 
 /** Who fits its headroom comes first (G1). */
@@ -46,7 +48,15 @@ interface Permission {
   readonly byPriorityFrom: number;
   readonly byReclaimFrom: number;
   readonly from: number;
+  /** The rule that forbids those that may not be taken. */
+  readonly forbiddenBy: string;
 }
+
+const NOBODY = {
+  byPriorityFrom: Number.POSITIVE_INFINITY,
+  byReclaimFrom: Number.POSITIVE_INFINITY,
+  from: Number.POSITIVE_INFINITY,
+};
 
 /**
  * A prefix of the candidates in the order of 8.3 that covers the shortage, without its redundant members.
@@ -65,7 +75,7 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
     victims.push({ run: run.run, reason: reasonFor(run.run, run.permission) });
     run.run.poolLine.need.forEach((amount, i) => (lacking[i] = (lacking[i] as number) - amount));
     if (short.every((i) => (lacking[i] as number) <= 0)) {
-      return { victims: spareRedundant(victims, search.shortage), considered: describe(search, permissions) };
+      return { victims: spareRedundant(victims, search.shortage), considered: consider(search) };
     }
   }
   return null;
@@ -78,18 +88,34 @@ function permissionsFor(search: VictimSearch, short: readonly number[]): Permiss
   const mayReclaim = short.every((i) => (head.poolLine.need[i] as number) <= walk.headroom(head.poolLine, i));
   const permissions: Permission[] = [];
   for (const kind of pool.runKinds) {
-    if (!isEligible(kind, short)) continue;
-    const { policy } = kind.poolLine;
+    const { policy, need } = kind.poolLine;
+    if (!short.some((i) => (need[i] as number) > 0)) continue;
+    if (!isEligible(kind, short)) {
+      permissions.push({
+        ...NOBODY,
+        kind,
+        priority: policy.record.priority,
+        forbiddenBy: kind.shielded ? "V6" : "V2",
+      });
+      continue;
+    }
     const difference = head.poolLine.policy.record.priority - policy.record.priority;
-    const held = short.filter((i) => (kind.poolLine.need[i] as number) > 0);
+    const held = short.filter((i) => (need[i] as number) > 0);
     const borrowsFrom = held.map((i) => lines.borrowsFrom(kind, i));
     const byPriorityFrom = difference <= 0 ? Number.POSITIVE_INFINITY : any ? 0 : Math.max(...borrowsFrom);
     const isOwn = policy === head.poolLine.policy;
     const reclaims = mayReclaim && (!isOwn || head.poolLine.firm) && !(any && difference < 0);
     const byReclaimFrom = reclaims ? Math.min(...borrowsFrom) : Number.POSITIVE_INFINITY;
     const from = kind.opportunistic ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
-    if (from === Number.POSITIVE_INFINITY) continue;
-    permissions.push({ kind, priority: policy.record.priority, byPriorityFrom, byReclaimFrom, from });
+    const forbiddenBy = difference > 0 ? "8.1" : "8.2";
+    permissions.push({
+      kind,
+      priority: policy.record.priority,
+      byPriorityFrom,
+      byReclaimFrom,
+      from,
+      forbiddenBy,
+    });
   }
   return permissions;
 }
@@ -151,10 +177,10 @@ function* inOrder(
   }
 }
 
-function describe(search: VictimSearch, permissions: readonly Permission[]): VictimChoice["considered"] {
-  return permissions.map((permission) => {
+/** What the search looked at, by kind, with the rule that permits some of them or forbids them all (V7). */
+function consider(search: VictimSearch): ConsideredKind[] {
+  return permissionsFor(search, shortKeys(search.shortage)).map((permission) => {
     const { poolLine, runs } = permission.kind;
-    const { byPriorityFrom, byReclaimFrom } = permission;
     return {
       component: poolLine.policy.record.component,
       priority: permission.priority,
@@ -162,12 +188,13 @@ function describe(search: VictimSearch, permissions: readonly Permission[]): Vic
       resources: poolLine.line.shape.resources,
       count: runs.size,
       permitted: countPermitted(search, permission),
-      rule:
-        byPriorityFrom <= byReclaimFrom && byPriorityFrom < Number.POSITIVE_INFINITY
-          ? "8.1"
-          : byReclaimFrom < Number.POSITIVE_INFINITY
-            ? "8.2"
-            : "G4",
+      rule: ruleOf(permission),
     };
   });
+}
+
+function ruleOf({ byPriorityFrom, byReclaimFrom, from, kind, forbiddenBy }: Permission): string {
+  if (from === Number.POSITIVE_INFINITY) return forbiddenBy;
+  if (byPriorityFrom <= byReclaimFrom && byPriorityFrom < Number.POSITIVE_INFINITY) return "8.1";
+  return kind.opportunistic && byReclaimFrom === Number.POSITIVE_INFINITY ? "G4" : "8.2";
 }
