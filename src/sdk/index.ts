@@ -1,0 +1,26 @@
+// The typed client for Node and browsers: calls, events, waiting, leases, work under a grant.
+// Other folders import from this file only.
+
+export { type Changed, type ChangeOptions, type Client, createClient } from "./client.ts";
+export { BerthError, errorOfEnding, isBerthError } from "./errors.ts";
+export type { EventFilter, StreamOptions } from "./events.ts";
+export {
+  type CheckpointCallback,
+  type CheckpointNotice,
+  type Grant,
+  type ReleaseDetails,
+  reasonToStop,
+} from "./grant.ts";
+export { type Instruction, keepLease, type Lease, type LeaseHandlers } from "./lease.ts";
+export type { WaitingReason } from "./reason.ts";
+export type {
+  AnswerOf,
+  BodyOf,
+  CallInput,
+  CallOptions,
+  ClientOptions,
+  QueryOf,
+  Transport,
+} from "./transport.ts";
+export type { GrantedRequest, WaitOptions } from "./waiting.ts";
+export type { WorkSettings } from "./work.ts";

@@ -1,0 +1,178 @@
+// Keeps a grant alive: renews it in the background, and says what the server wants of its holder (L1).
+//
+// Invariants
+//   1. Silence is measured from the moment at which the last confirmed renewal was sent, by the monotonic clock, so
+//      that a holder stops no later than the server counts it as lost (L2).
+//   2. The server keeps the timers of the stopping sequence (11): nothing here ends work on its own account.
+//   3. An answer that the token is old is final.
+
+import type { WireRenewal, WireRenewalAnswer } from "../protocol/index.ts";
+import { type BerthError, isBerthError } from "./errors.ts";
+import { monotonicMs, sleep } from "./timing.ts";
+import type { Transport } from "./transport.ts";
+import type { GrantedRequest } from "./waiting.ts";
+import { watchRequest } from "./watch.ts";
+
+export interface Instruction {
+  readonly do: "carry_on" | "checkpoint" | "stop";
+  /** Why, in a word: `reclaim`, `walltime`, `cancellation`, … */
+  readonly reason: string;
+  /** How much time is left, from now; measured by the server, so that clocks may differ. */
+  readonly leftMs: number;
+}
+
+export interface LeaseHandlers {
+  /** Called when it has changed; the first time only if it is not `carry_on`. */
+  onInstruction(instruction: Instruction): void;
+  /** A full lease without contact: the server may soon give the units to others. */
+  onSilence(): void;
+  /** The server has answered again, and the grant is still ours. */
+  onContact(): void;
+  /** The grant is lost for good. Called once, and nothing after it. */
+  onLoss(error: BerthError): void;
+}
+
+export interface Lease {
+  /** Shown by the server from the next renewal on. */
+  describe(state: Pick<WireRenewal, "phase" | "progress">): void;
+  /** Asks for instructions now. */
+  renew(): void;
+  close(): void;
+}
+
+/** Work that is over sooner needs neither renewals nor ears. */
+const QUIET_START_MS = 200;
+const LEASE_MS_DEFAULT = 300_000;
+const RENEWAL_MS_DEFAULT = 20_000;
+/** After a deadline of the stopping sequence the server has decided what comes next. */
+const AFTER_DEADLINE_MS = 20;
+const RETRY_MS = 1_000;
+
+export function keepLease(
+  transport: Transport,
+  request: GrantedRequest,
+  handlers: LeaseHandlers,
+  /** When the call was sent that brought the grant. */
+  grantedAtMs = monotonicMs(),
+): Lease {
+  const { id, token } = request;
+  const closed = new AbortController();
+  const { signal } = closed;
+  let confirmedAtMs = grantedAtMs;
+  let leaseMs = firstLeaseMs(request);
+  let renewalMs = Math.min(RENEWAL_MS_DEFAULT, leaseMs / 3);
+  let isSilent = false;
+  let isStopping = false;
+  let told = "";
+  let state: Pick<WireRenewal, "phase" | "progress"> = { phase: "running" };
+  let deadlineAtMs = Number.POSITIVE_INFINITY;
+  let wake = new AbortController();
+  let isAsked = false;
+  let silenceTimer: ReturnType<typeof setTimeout> | undefined;
+
+  function watchSilence(): void {
+    clearTimeout(silenceTimer);
+    const leftMs = confirmedAtMs + leaseMs - monotonicMs();
+    silenceTimer = setTimeout(
+      () => {
+        isSilent = true;
+        handlers.onSilence();
+      },
+      Math.min(Math.max(0, leftMs), 2 ** 31 - 1),
+    );
+  }
+
+  function accept(answer: WireRenewalAnswer, sentAtMs: number): void {
+    confirmedAtMs = sentAtMs;
+    leaseMs = answer.lease_seconds * 1000;
+    renewalMs = Math.min(answer.renew_after_seconds * 1000, leaseMs / 3);
+    watchSilence();
+    if (isSilent) {
+      isSilent = false;
+      handlers.onContact();
+    }
+    const instruction = toInstruction(answer);
+    isStopping = instruction.do !== "carry_on";
+    const isPast = instruction.leftMs <= 0;
+    deadlineAtMs = isStopping && !isPast ? monotonicMs() + instruction.leftMs : Number.POSITIVE_INFINITY;
+    const news = `${instruction.do} ${instruction.reason} ${answer.instruction.deadline} ${isPast}`;
+    if (news === told || (told === "" && !isStopping)) return;
+    told = news;
+    handlers.onInstruction(instruction);
+  }
+
+  async function renewOnce(): Promise<void> {
+    const body: WireRenewal = { token, ...state };
+    // One try per server: the next turn tries again, and the silence is watched meanwhile.
+    const options = { signal, retryForMs: 0, timeoutMs: Math.max(500, Math.min(10_000, leaseMs / 3)) };
+    const received = await transport.send("renewRequest", { params: { id }, body }, options);
+    if (!signal.aborted) accept(received.body, received.sentAtMs);
+  }
+
+  async function run(): Promise<void> {
+    await pause(QUIET_START_MS);
+    if (signal.aborted) return;
+    const until = () => (isStopping ? ("change" as const) : ("preempting" as const));
+    void watchRequest(transport, id, { signal, onChange: renew, until });
+    while (!signal.aborted) {
+      isAsked = false;
+      let pauseMs = renewalMs * (0.8 + 0.4 * transport.random());
+      try {
+        await renewOnce();
+        pauseMs = renewalMs * (0.8 + 0.4 * transport.random());
+      } catch (error) {
+        if (signal.aborted) return;
+        if (isBerthError(error, "stale_token", "not_found")) return lose(error);
+        pauseMs = Math.min(pauseMs, RETRY_MS * (0.5 + transport.random()));
+      }
+      if (!isAsked) await pause(Math.min(pauseMs, deadlineAtMs - monotonicMs() + AFTER_DEADLINE_MS));
+    }
+  }
+
+  async function pause(ms: number): Promise<void> {
+    wake = new AbortController();
+    await sleep(ms, AbortSignal.any([wake.signal, signal]));
+  }
+
+  function renew(): void {
+    isAsked = true;
+    wake.abort();
+  }
+
+  function lose(error: BerthError): void {
+    close();
+    handlers.onLoss(error);
+  }
+
+  function close(): void {
+    clearTimeout(silenceTimer);
+    closed.abort();
+  }
+
+  watchSilence();
+  void run();
+  return {
+    describe: (next) => {
+      state = { ...state, ...next };
+    },
+    renew,
+    close,
+  };
+}
+
+/** A grant that was never renewed tells how long its lease is. */
+function firstLeaseMs({ lease_expires_at, started_at }: GrantedRequest): number {
+  const ms = Date.parse(lease_expires_at ?? "") - Date.parse(started_at ?? "");
+  return ms > 0 ? ms : LEASE_MS_DEFAULT;
+}
+
+/** Both times are of the server: their difference holds whatever our own clock says. */
+function toInstruction({ instruction, lease_expires_at, lease_seconds }: WireRenewalAnswer): Instruction {
+  const serverNowMs = Date.parse(lease_expires_at) - lease_seconds * 1000;
+  const deadlineMs = instruction.deadline === undefined ? serverNowMs : Date.parse(instruction.deadline);
+  return {
+    do: instruction.do,
+    reason: instruction.reason ?? "",
+    leftMs: Math.max(0, deadlineMs - serverNowMs),
+  };
+}
