@@ -5,13 +5,13 @@ import { describe, expect, test } from "vitest";
 import { loadScenarios, runScenario } from "../../src/simulator/index.ts";
 import { randomWorld } from "./random-world.ts";
 
-const WORLDS = 100;
+const WORLDS = 80;
 const first = Number(process.env.SEED ?? 1);
 const seeds = Array.from({ length: WORLDS }, (_, index) => first + index);
 
-describe.each(["priority", "class"] as const)("discipline %s", (discipline) => {
+describe.each(["priority", "class", "mixed"] as const)("discipline %s", (kind) => {
   test.each(seeds)("world %i", (seed) => {
-    const scenario = randomWorld(seed, discipline);
+    const scenario = randomWorld(seed, kind);
     const loaded = loadScenarios("random.json", JSON.stringify(scenario));
     if (!loaded.ok) return expect(loaded.problems).toEqual([]);
     const wrong = loaded.scenarios.flatMap((story) => runScenario(story).failures);

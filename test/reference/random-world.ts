@@ -21,14 +21,16 @@ export interface Random {
 
 type Discipline = "priority" | "class";
 
-/** The same seed gives the same world. */
-export function randomWorld(seed: number, discipline: Discipline): Scenario {
+/** The same seed gives the same world. In a mixed one every pool has a discipline of its own. */
+export function randomWorld(seed: number, kind: Discipline | "mixed"): Scenario {
   const dice = diceOf(seededRandom(seed));
-  const pools = ["alpha", "beta", "gamma"]
-    .slice(0, dice.pick([1, 1, 1, 2, 2, 3]))
-    .map((name) => somePool(dice, name, discipline));
-  const policies = pools.flatMap((pool) => somePolicies(dice, pool, discipline));
-  const scenario = { name: `random ${discipline} world ${seed}`, pools, policies };
+  const names = ["alpha", "beta", "gamma"];
+  const discipline = kind === "mixed" ? "class" : kind;
+  const pools = names
+    .slice(0, kind === "mixed" ? dice.int(2, 3) : dice.pick([1, 1, 1, 2, 2, 3]))
+    .map((name) => somePool(dice, name, kind === "mixed" ? dice.pick(["priority", "class"]) : kind));
+  const policies = pools.flatMap((pool) => somePolicies(dice, pool, pool.discipline ?? "priority"));
+  const scenario = { name: `random ${kind} world ${seed}`, pools, policies };
   return { ...scenario, script: someScript(dice, { ...scenario, nodes: [] }, discipline) };
 }
 
@@ -136,7 +138,7 @@ function someGroups(dice: Dice, capacity: Amounts): GroupSpec[] {
 const COMPONENTS = ["red", "blue", "green", "grey", "gold"];
 const KINDS = ["batch", "batch", "training", "service", "sensitive", "interactive"];
 
-function somePolicies(dice: Dice, pool: PoolSpec, discipline: Discipline): PolicySpec[] {
+function somePolicies(dice: Dice, pool: PoolSpec, discipline: PoolSpec["discipline"]): PolicySpec[] {
   const left = { ...pool.capacity };
   return COMPONENTS.filter(() => dice.chance(70)).map((component) => {
     const reserved: Amounts = {};

@@ -6,7 +6,7 @@ import { differences } from "./agree.ts";
 import type { Scenario } from "./scenario.ts";
 import { playReference } from "./scheduler.ts";
 
-const files = ["priority", "stopping", "random-priority", "class", "random-class", "nodes"];
+const files = ["priority", "stopping", "random-priority", "class", "random-class", "nodes", "readings"];
 
 for (const file of files) {
   const url = new URL(`../../scenarios/${file}.json`, import.meta.url);
