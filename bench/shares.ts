@@ -22,12 +22,20 @@ if (file === undefined) {
   process.exit(2);
 }
 
-// The trees that grow come first, and warm the code up on other shapes than that of the given tree.
+const input = toShareInput(JSON.parse(readFileSync(file, "utf8")) as ShareSnapshot);
+const { medianMs, processorMs } = measure(() => computeFairShares(input));
+const { groups, operations, gangs } = countElements(input.root);
+console.log(`${groups} groups, ${operations} operations (${gangs} gangs), ${input.total.length} keys`);
+const ratio = (medianMs / LIMIT_MS).toFixed(2);
+console.log(
+  `  full update ${medianMs.toFixed(3)} ms (limit ${LIMIT_MS} ms, ratio ${ratio}), processor time ${processorMs.toFixed(3)} ms`,
+);
+
 for (const gangPercent of [0, 10]) {
   const trees = SIZES.map((size) => grownTree(size, gangPercent));
-  const updates = trees.map((tree) => timesOf(() => computeFairShares(tree)).best);
+  const updates = trees.map((tree) => measure(() => computeFairShares(tree)).processorMs);
   const changes = trees.map(changeMs);
-  console.log(`\n${gangPercent === 0 ? "without gangs" : `with ${gangPercent} % gangs`}`);
+  console.log(`\n${gangPercent === 0 ? "without gangs" : `with ${gangPercent} % gangs`}, processor time`);
   SIZES.forEach((size, index) => {
     const [update, change] = [updates[index]!.toFixed(3), changes[index]!.toFixed(3)];
     console.log(
@@ -38,41 +46,34 @@ for (const gangPercent of [0, 10]) {
   console.log(`  growth exponent of a full update ${growthExponent(updates).toFixed(2)}${limit}`);
 }
 
-const input = toShareInput(JSON.parse(readFileSync(file, "utf8")) as ShareSnapshot);
-const { median, best } = timesOf(() => computeFairShares(input));
-const { groups, operations, gangs } = countElements(input.root);
-console.log(`\n${groups} groups, ${operations} operations (${gangs} gangs), ${input.total.length} keys`);
-const ratio = (median / LIMIT_MS).toFixed(2);
-console.log(
-  `  full update ${median.toFixed(3)} ms (limit ${LIMIT_MS} ms, ratio ${ratio}), at best ${best.toFixed(3)} ms`,
-);
-
 /**
- * As many runs as fit into a second, at least five, after half as many to warm up. Whatever else the machine
- * does only adds to a time, so growth is judged by the best ones.
+ * As many runs as fit into a second, at least five, after as many to warm up. Growth is judged by the
+ * processor time of a run on average, which depends little on what else the machine does.
  */
-function timesOf(work: () => unknown): { median: number; best: number } {
+function measure(work: () => unknown): { medianMs: number; processorMs: number } {
   const run = (): number => {
     const start = performance.now();
     work();
     return performance.now() - start;
   };
-  for (let spent = 0; spent < 500; ) spent += run();
+  for (let spent = 0, runs = 0; spent < 1_000 || runs < 5; runs++) spent += run();
   const times: number[] = [];
+  const before = process.cpuUsage();
   for (let spent = 0; spent < 1_000 || times.length < 5; spent += times.at(-1)!) times.push(run());
+  const { user, system } = process.cpuUsage(before);
   times.sort((a, b) => a - b);
-  return { median: times[times.length >> 1]!, best: times[0]! };
+  return { medianMs: times[times.length >> 1]!, processorMs: (user + system) / 1_000 / times.length };
 }
 
-/** The best of updates that each follow a change of the usage of one operation. */
+/** The time of updates that each follow a change of the usage of one operation. */
 function changeMs(tree: ShareInput): number {
   const random = seededRandom(1);
   const cache = newShareCache();
   let current = tree;
-  return timesOf(() => {
+  return measure(() => {
     current = { ...current, root: changed(current.root, random) as ShareGroup };
     computeFairShares(current, cache);
-  }).best;
+  }).processorMs;
 }
 
 function changed(element: ShareElement, random: (min: number, max: number) => number): ShareElement {

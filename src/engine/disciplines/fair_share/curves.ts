@@ -397,7 +397,9 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
   const trace = beginTrace(drawing, sum);
   let now = 0;
   let jumpAt = -1;
-  for (const event of inOrder(events)) {
+  const order = inOrder(events);
+  for (let next = 0; next < order.length; next++) {
+    const event = order[next]!;
     const time = events.times[event]!;
     const { curve, weight } = events.owners[event]!;
     const point = events.points[event]!;

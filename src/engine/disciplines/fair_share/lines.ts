@@ -28,7 +28,7 @@ const STRAIGHT: readonly number[] = [1];
 
 export function pathOf({ demand, usage, limit }: PathInput): Path {
   let usageMax = 0;
-  for (const share of usage) usageMax = Math.max(usageMax, share);
+  for (let key = 0; key < usage.length; key++) usageMax = Math.max(usageMax, usage[key]!);
   const reach = limit === undefined ? 1 : reachWithin({ demand, usage, usageMax, limit });
   return {
     demand,
@@ -56,11 +56,19 @@ function reachWithin(
 
 function bendsOf(usage: readonly number[], usageMax: number, reach: number): number[] {
   const bends = [1];
-  for (const share of usage) {
-    const at = share / usageMax / 2 / reach;
-    if (at > 0 && at < 1 && !bends.includes(at)) bends.push(at);
+  for (let key = 0; key < usage.length; key++) {
+    const bend = usage[key]! / usageMax / 2 / reach;
+    if (bend > 0 && bend < 1) insertOnce(bends, bend);
   }
-  return bends.sort((a, b) => a - b);
+  return bends;
+}
+
+function insertOnce(sorted: number[], value: number): void {
+  let place = sorted.length;
+  while (place > 0 && sorted[place - 1]! >= value) place--;
+  if (sorted[place] === value) return;
+  for (let index = sorted.length; index > place; index--) sorted[index] = sorted[index - 1]!;
+  sorted[place] = value;
 }
 
 /** What an operation holds between the beginning of its path, 0, and its end, 1. */
@@ -80,18 +88,18 @@ function addPathAt({ demand, usage, usageMax, reach }: Path, at: number, sum: nu
 }
 
 /** The curve of a whole line. Position i + p is place p on the path of operation i. */
-export function lineCurve(line: readonly Path[], drawing: Drawing): Curve {
+export function lineCurve(line: readonly { readonly path: Path }[], drawing: Drawing): Curve {
   const start = drawing.limit.map(() => 0);
   const target = start.slice();
   const trace = beginTrace(drawing, start);
   let isComplete = true;
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
-    const path = line[index]!;
-    for (const bend of path.bends) {
+    const { path } = line[index]!;
+    for (let next = 0; next < path.bends.length && !trace.isStopped; next++) {
+      const bend = path.bends[next]!;
       for (let key = 0; key < start.length; key++) target[key] = start[key]!;
       addPathAt(path, bend, target);
       lineTo(trace, index + bend, target);
-      if (trace.isStopped) break;
     }
     for (let key = 0; key < start.length; key++) start[key] = target[key]!;
     if (path.reach < 1) isComplete = false;

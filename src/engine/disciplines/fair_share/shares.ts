@@ -165,8 +165,9 @@ interface Node {
   drawnGuarantee: readonly number[];
 }
 
-interface Leaf extends Path {
+interface Leaf {
   readonly operation: ShareOperation;
+  readonly path: Path;
 }
 
 const NO_MEMBERS: readonly Node[] = [];
@@ -241,7 +242,7 @@ function lineOf(element: ShareElement, pool: Pool): Leaf[] {
       .sort((a, b) => a.order - b.order)
       .map((operation) => leafOf(operation, pool, operation.limit))
       // A gang whose own limit is below its demand can never be whole.
-      .filter(({ operation, reach }) => !operation.isGang || reach === 1)
+      .filter(({ operation, path }) => !operation.isGang || path.reach === 1)
   );
 }
 
@@ -261,7 +262,7 @@ function leafOf(operation: ShareOperation, { total, nothing }: Pool, limit?: Sha
     ? nothing
     : operation.usage.map((units, key) => Math.min(fraction(units, total[key]!), demand[key]!));
   const bounds = limit?.map((units, key) => fraction(units, total[key]!));
-  return { operation, ...pathOf({ demand, usage, limit: bounds }) };
+  return { operation, path: pathOf({ demand, usage, limit: bounds }) };
 }
 
 /** Draws what is new, has another guarantee than before, or stands above such; says whether it did. */
@@ -342,11 +343,10 @@ function assignShares(node: Node, place: Place, assigned: Assigned): readonly nu
   const { nothing, shares } = assigned;
   if (line !== undefined) {
     for (let index = 0; index < line.length && index < place.position; index++) {
-      const leaf = line[index]!;
-      const { operation } = leaf;
+      const { operation, path } = line[index]!;
       const part = Math.min(1, place.position - index);
       shares.set(operation, {
-        fairShare: pathAt(leaf, operation.isGang ? Math.round(part) : part),
+        fairShare: pathAt(path, operation.isGang ? Math.round(part) : part),
         guarantee: operation === element ? guarantee : nothing,
       });
     }
