@@ -1,0 +1,142 @@
+// A world for the benchmarks of the engine: pools that are always full, with a queue of any depth behind them.
+
+import {
+  type Command,
+  type ComponentName,
+  createState,
+  type Discipline,
+  decide,
+  type Event,
+  type PoolName,
+  type RequestId,
+  type RequestSpec,
+} from "../src/engine/index.ts";
+
+export type { Discipline } from "../src/engine/index.ts";
+
+export interface BenchWorldOptions {
+  readonly discipline: Discipline;
+  readonly pools: number;
+  /** Kinds of waiting work, spread over the pools. */
+  readonly lines: number;
+  readonly walltimes: "equal" | "random";
+  readonly runsPerPool?: number;
+}
+
+export interface BenchWorld {
+  /** Lets so many more requests wait. */
+  fill(count: number): void;
+  /** So many times: a run ends, the next in line is granted, and another request joins the queue. */
+  cycle(count: number): void;
+  /** Fills the pool with so many running allocations and times decisions that stop one of them, in microseconds. */
+  preempt(running: number, decisions: number): number[];
+}
+
+const LABELS = {};
+
+export function createBenchWorld(options: BenchWorldOptions): BenchWorld {
+  const { pools, lines, discipline, runsPerPool = 8 } = options;
+  const state = createState();
+  const perPool = lines / pools;
+  let nowMs = 1_700_000_000_000;
+  let nextId = 0;
+  let random = 1;
+  const running: RequestId[][] = Array.from({ length: pools }, () => []);
+  const names = Array.from({ length: lines }, (_, i) => `team-${i}` as ComponentName);
+
+  const send = (command: Command): readonly Event[] => {
+    const decision = decide(state, command, nowMs);
+    if (decision.outcome === "refused") throw new Error(decision.refusal.message, { cause: decision.bug });
+    return decision.events;
+  };
+  const note = (events: readonly Event[]) => {
+    for (const event of events) {
+      if (event.kind === "requestAllocated")
+        running[Number((event.pool as string).slice(1))]?.push(event.requestId);
+    }
+  };
+  const submit = (line: number, rest: Partial<RequestSpec> = {}) =>
+    note(send({ kind: "submitRequest", spec: specOf(line, rest) }));
+
+  function specOf(line: number, rest: Partial<RequestSpec>): RequestSpec {
+    random = (random * 1_103_515_245 + 12_345) & 0x7fffffff;
+    const id = `r${nextId++}` as RequestId;
+    return {
+      id,
+      component: names[line] as ComponentName,
+      resources: { gpu: 1, step_run: 1 },
+      preemptible: true,
+      preemptionClass: 5,
+      sensitive: false,
+      checkpoint: "none",
+      checkpointMs: null,
+      walltimeMs: options.walltimes === "equal" ? 3_600_000 : 60_000 + (random % 7_200_000),
+      operation: null,
+      gang: false,
+      nodes: 1,
+      constraints: LABELS,
+      retriesMax: null,
+      retryDelayMs: 0,
+      requeue: "on_preemption",
+      waitTimeoutMs: null,
+      attended: false,
+      name: "",
+      labels: LABELS,
+      note: "",
+      submittedBy: "",
+      ...rest,
+    };
+  }
+
+  for (let pool = 0; pool < pools; pool++) {
+    const name = `p${pool}` as PoolName;
+    send({ kind: "createPool", name, capacity: { gpu: runsPerPool }, discipline });
+    for (let i = 0; i < perPool; i++) {
+      send({
+        kind: "attachPolicy",
+        policy: { pool: name, component: names[pool * perPool + i] as ComponentName, priority: 5 },
+      });
+    }
+    for (let i = 0; i < runsPerPool; i++) submit(pool * perPool + (i % perPool));
+  }
+
+  let filled = 0;
+  let cycled = 0;
+  return {
+    fill(count) {
+      for (let i = 0; i < count; i++, filled++)
+        submit((filled * perPool + Math.floor(filled / pools)) % lines);
+    },
+    cycle(count) {
+      for (let i = 0; i < count; i++, cycled++) {
+        nowMs += 1;
+        const pool = cycled % pools;
+        const requestId = running[pool]?.shift() as RequestId;
+        note(send({ kind: "reportEnd", requestId, outcome: "succeeded" }));
+        submit(pool * perPool + (Math.floor(cycled / pools) % perPool));
+        if (cycled % 1000 === 999) send({ kind: "forgetEnded", endedBeforeMs: nowMs });
+      }
+    },
+    preempt(count, decisions) {
+      const pool = "p0" as PoolName;
+      send({ kind: "updatePool", name: pool, capacity: { gpu: count } });
+      const urgent = "urgent" as ComponentName;
+      send({ kind: "attachPolicy", policy: { pool, component: urgent, priority: 100 } });
+      for (let i = runsPerPool; i < count; i++) submit(i % lines);
+      const times: number[] = [];
+      for (let i = 0; i < decisions; i++) {
+        nowMs += 1;
+        const command: Command = { kind: "submitRequest", spec: specOf(0, { component: urgent }) };
+        const startedAt = performance.now();
+        const events = send(command);
+        times.push((performance.now() - startedAt) * 1000);
+        const decided = events.find((event) => event.kind === "preemptionDecided");
+        const victim = decided?.kind === "preemptionDecided" ? decided.victims[0]?.requestId : undefined;
+        if (victim === undefined) throw new Error("nobody was preempted");
+        send({ kind: "reportEnd", requestId: victim, outcome: "stopped" });
+        send({ kind: "cancelRequest", requestId: victim });
+      }
+      return times;
+    },
+  };
+}

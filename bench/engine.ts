@@ -1,0 +1,105 @@
+// How many submit → grant → release cycles the engine decides in a second, and how that depends on the depth of
+// the queue; and how long one preemption decision takes among many running allocations.
+// `npm run bench:engine -- [--discipline priority|class|fair_share] [--depths 1000,100000,1000000]`
+
+import { parseArgs } from "node:util";
+import { createBenchWorld, type Discipline } from "./engine-world.ts";
+
+const POOLS = 100;
+const LINES = 1000;
+const CYCLES = 40_000;
+
+const { values } = parseArgs({
+  options: {
+    discipline: { type: "string", default: "priority" },
+    depths: { type: "string", default: "1000,100000,1000000" },
+  },
+});
+const discipline = values.discipline as Discipline;
+if (!["priority", "class", "fair_share"].includes(discipline)) {
+  console.error(`--discipline is priority, class or fair_share, not ${discipline}`);
+  process.exit(2);
+}
+const depths = values.depths.split(",").map(Number);
+
+if (discipline === "priority") {
+  for (const walltimes of ["equal", "random"] as const) measureDepths(walltimes);
+  measurePreemption();
+} else compareDisciplines(discipline);
+
+function measureDepths(walltimes: "equal" | "random"): void {
+  console.log(`\n${walltimes} walltimes, ${LINES} lines over ${POOLS} pools`);
+  console.log("   waiting   cycles/s   ratio to the shallowest   bytes per waiting request");
+  let shallowest: number | undefined;
+  for (const depth of depths) {
+    const world = createBenchWorld({ discipline: "priority", pools: POOLS, lines: LINES, walltimes });
+    world.fill(LINES);
+    const before = heapBytes();
+    world.fill(depth - LINES);
+    const bytes = depth > LINES ? (heapBytes() - before) / (depth - LINES) : Number.NaN;
+    world.cycle(CYCLES / 4);
+    const rate = perSecond(CYCLES, () => world.cycle(CYCLES));
+    shallowest ??= rate;
+    const memory = Number.isNaN(bytes) ? "-" : bytes.toFixed(0);
+    console.log(
+      `${pad(depth, 10)} ${pad(Math.round(rate), 10)}   ${(rate / shallowest).toFixed(2).padStart(10)} (limit 0.60)   ${memory.padStart(10)} (limit 1024)`,
+    );
+  }
+}
+
+function measurePreemption(): void {
+  console.log("\none preemption decision among running allocations");
+  console.log("   running   p50 µs   p99 µs");
+  const p50s: number[] = [];
+  for (const running of [1_000, 10_000, 100_000]) {
+    const world = createBenchWorld({ discipline: "priority", pools: 1, lines: 10, walltimes: "random" });
+    const times = world.preempt(running, 400).sort((a, b) => a - b);
+    const at = (share: number) => times[Math.floor(times.length * share)] as number;
+    p50s.push(at(0.5));
+    console.log(`${pad(running, 10)} ${at(0.5).toFixed(1).padStart(8)} ${at(0.99).toFixed(1).padStart(8)}`);
+  }
+  console.log(
+    `growth from 1 000 to 100 000 running: × ${((p50s[2] as number) / (p50s[0] as number)).toFixed(1)}`,
+  );
+}
+
+/** The same workload under another discipline: 100 000 waiting (10 000 operations for fair share), 10 000 running. */
+function compareDisciplines(other: Discipline): void {
+  const waiting = other === "fair_share" ? 10_000 : 100_000;
+  const rateOf = (each: Discipline) => {
+    const world = createBenchWorld({
+      discipline: each,
+      pools: POOLS,
+      lines: LINES,
+      walltimes: "random",
+      runsPerPool: 100,
+    });
+    world.fill(waiting);
+    world.cycle(CYCLES / 8);
+    return perSecond(CYCLES / 2, () => world.cycle(CYCLES / 2));
+  };
+  const peer = rateOf("priority");
+  const rate = rateOf(other);
+  console.log(`${waiting} waiting, ${POOLS * 100} running`);
+  console.log(`priority    ${pad(Math.round(peer), 8)} decisions/s`);
+  console.log(
+    `${other.padEnd(11)} ${pad(Math.round(rate), 8)} decisions/s   ratio ${(rate / peer).toFixed(2)}${other === "class" ? " (limit 0.50)" : ""}`,
+  );
+}
+
+/** By processor time, so that a busy machine does not distort the figure. */
+function perSecond(count: number, work: () => void): number {
+  const before = process.cpuUsage();
+  work();
+  const { user, system } = process.cpuUsage(before);
+  return (count / (user + system)) * 1e6;
+}
+
+function heapBytes(): number {
+  globalThis.gc?.();
+  return process.memoryUsage().heapUsed;
+}
+
+function pad(value: number, width: number): string {
+  return String(value).padStart(width);
+}
