@@ -46,11 +46,14 @@ try {
   report("embedded", await endure(KILLS, ...embedded("berth", [])));
   const onPostgres = childStarter(program, ["postgres", postgres.url]);
   report("postgres", await endure(KILLS, onPostgres, () => openPostgresStore({ url: postgres.url })));
+} catch (error) {
+  console.error(error);
+  hasFailed = true;
 } finally {
   await postgres.remove();
   await rm(directory, { recursive: true, force: true });
 }
-if (hasFailed) process.exitCode = 1;
+process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
 
 interface Endured extends Verdict {
   readonly kills: number;

@@ -28,6 +28,7 @@ process.on("message", ({ call, operation }: { call: number; operation: Operation
     (error: unknown) => process.send?.({ call, failure: String(error) }),
   );
 });
+process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
 process.send?.({ ready: true });
 
 /** Mistakes made on purpose, which the judge must find: otherwise its verdict would mean nothing. */

@@ -13,6 +13,8 @@ export interface Clients {
   /** All that was ever acknowledged. */
   readonly acknowledged: readonly Acknowledged[];
   retries: number;
+  /** What went wrong, in the words of the server, and how often. */
+  readonly failures: ReadonlyMap<string, number>;
   /** From now on they talk to this server. */
   use(server: Server): void;
   /** Asks again for some of what was answered before: the same answer must come (Q4). */
@@ -23,12 +25,14 @@ export interface Clients {
 
 export function startClients(count: number, random: () => number): Clients {
   const acknowledged: Acknowledged[] = [];
+  const failures = new Map<string, number>();
   let server: Server | undefined;
   let isFinishing = false;
   let made = 0;
 
   const clients: Clients = {
     acknowledged,
+    failures,
     retries: 0,
     use(next) {
       server = next;
@@ -52,8 +56,10 @@ export function startClients(count: number, random: () => number): Clients {
         const told = await server.ask(operation);
         acknowledged.push({ operation, told });
         return told;
-      } catch {
+      } catch (error) {
         clients.retries++;
+        const message = (error as Error).message;
+        failures.set(message, (failures.get(message) ?? 0) + 1);
         await delay(5 + random() * 20);
       }
     }

@@ -21,7 +21,9 @@ export interface Server {
   readonly ready: Promise<number>;
   /** Rejects when the server goes away before it has answered. */
   ask(operation: Operation): Promise<Told>;
-  /** kill -9; resolves when it is gone. */
+  /** Resolves when it is gone, with what it said last. */
+  readonly ended: Promise<{ readonly code: number | null; readonly said: string }>;
+  /** kill -9; resolves when it is gone. Rejects if it had ended by itself. */
   kill(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 // Starts servers under proof: bundled once, so that a start costs what it costs a user.
 
-import { type ChildProcess, fork } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -27,27 +27,46 @@ export async function bundle(name: string): Promise<string> {
   return outfile;
 }
 
-export function childStarter(program: string, args: readonly string[]): ServerStarter {
+/** `under` is a program, with its arguments, that runs the server, such as strace. */
+export function childStarter(
+  program: string,
+  args: readonly string[],
+  under: readonly string[] = [],
+): ServerStarter {
+  const [command = process.execPath, ...commandArgs] = [...under, process.execPath, program, ...args];
   return () => {
     const beganMs = performance.now();
-    const child = fork(program, args, { stdio: ["ignore", "inherit", "inherit", "ipc"], execArgv: [] });
-    const ended = once(child, "exit");
+    const child = spawn(command, commandArgs, {
+      stdio: ["ignore", "inherit", "pipe", "ipc"],
+      detached: true,
+    });
+    const said = listenToErrors(child);
+    const ended = once(child, "close");
     const ready = new Promise<number>((resolve, reject) => {
       child.on("message", ({ ready }: { ready?: true }) => ready && resolve(performance.now() - beganMs));
-      child.once("exit", (code) => reject(new Error(`The server ended with code ${code} while it started.`)));
+      child.once("close", (code) => reject(new Error(`The server ended with code ${code}: ${said()}`)));
     });
     ready.catch(() => undefined);
     return {
       ready,
       ask: listen(child).ask,
+      ended: ended.then(([code]) => ({ code: code as number | null, said: said() })),
       async kill() {
-        if (child.exitCode !== null)
-          throw new Error(`The server ended by itself with code ${child.exitCode}.`);
-        child.kill("SIGKILL");
+        if (child.exitCode !== null) throw new Error(`The server ended by itself: ${said()}`);
+        process.kill(-(child.pid as number), "SIGKILL"); // The whole group: whatever runs the server, too.
         await ended;
       },
     };
   };
+}
+
+/** The last that the process said on its standard error. */
+function listenToErrors(child: ChildProcess): () => string {
+  let said = "";
+  child.stderr?.on("data", (text: Buffer) => {
+    said = (said + text.toString()).slice(-2_000);
+  });
+  return () => said.trim();
 }
 
 function listen(child: ChildProcess): { ask(operation: Operation): Promise<Told> } {
