@@ -33,7 +33,8 @@ function parseJson(text: string): unknown {
   const found = isPlain ? undefined : shapeProblem(value, BODY_LIMITS);
   if (found === undefined) return value;
   const pointer = toPointer(found.path);
-  throw problemError("body_too_large", `${pointer || "The body"} ${found.message}.`, {
+  const code = found.path.at(-1) === "__proto__" ? "invalid_request" : "body_too_large";
+  throw problemError(code, `${pointer || "The body"} ${found.message}.`, {
     errors: [{ pointer, message: found.message }],
   });
 }

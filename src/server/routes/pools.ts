@@ -56,9 +56,11 @@ function checkReach({ identity }: Call, pool: string): void {
 
 /** R5: accepted, but probably another key was meant. */
 function warningsAbout(capacity: Readonly<Record<string, number>> | undefined): string[] {
-  return Object.keys(capacity ?? {}).flatMap((key) => {
+  return Object.entries(capacity ?? {}).flatMap(([key, amount]) => {
     const meant = likelyMeantKey(key);
-    return meant === undefined ? [] : [`The key "${key}" is a custom one; "${meant}" was probably meant.`];
+    return meant === undefined || amount === 0
+      ? []
+      : [`The key "${key}" is a custom one; "${meant}" was probably meant.`];
   });
 }
 

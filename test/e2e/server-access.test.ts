@@ -1,0 +1,194 @@
+// Who may do what: tokens, roles, reach, and the trace that everything leaves.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openStream, openTestServer, smallWorld, type TestServer } from "./server-support.ts";
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await openTestServer();
+  await smallWorld(server);
+  await server.admin("POST", "/v1/pools", { name: "other", capacity: { gpu: 4 } });
+  await server.admin("POST", "/v1/pools/other/policies", { component: "robots" });
+});
+afterAll(() => server.close());
+
+const request = (component: string, more = {}) => ({ component, resources: { step_run: 1 }, ...more });
+
+test("the first start makes one administrator", async () => {
+  expect(server.firstToken).toMatchObject({ name: "admin" });
+  expect(server.firstToken?.secret).toMatch(/^berth_[\w-]{43}$/);
+  expect((await server.admin("GET", "/v1/whoami")).body).toMatchObject({
+    name: "admin",
+    role: "admin",
+    components: null,
+  });
+});
+
+test("without a token, or with one that is not ours, nothing is told", async () => {
+  for (const secret of [
+    undefined,
+    "",
+    "berth_",
+    `berth_${"A".repeat(43)}`,
+    server.adminSecret.slice(0, -1),
+  ]) {
+    const { status, headers, body } = await server.as(secret)("GET", "/v1/pools");
+    expect(status).toBe(401);
+    expect(headers.get("www-authenticate")).toContain("Bearer");
+    expect(JSON.stringify(body)).not.toContain("gpus");
+  }
+});
+
+test("secrets are shown once and never stored", async () => {
+  const { secret, id, name } = await server.token("viewer");
+  for (const path of ["/v1/tokens", `/v1/tokens/${id}`, `/v1/tokens/${name}`, "/v1/audit?limit=1000"]) {
+    expect(JSON.stringify((await server.admin("GET", path)).body)).not.toContain(secret);
+  }
+  expect(JSON.stringify(await server.store.listTokens())).not.toContain(secret);
+});
+
+test("names of tokens in use are unique; a revoked name is free again", async () => {
+  const wanted = { name: "twice", role: "viewer" };
+  const both = await Promise.all([1, 2].map(() => server.admin("POST", "/v1/tokens", wanted)));
+  expect(both.map(({ status }) => status).sort()).toEqual([201, 409]);
+  expect((await server.admin("DELETE", "/v1/tokens/twice")).status).toBe(204);
+  expect((await server.admin("POST", "/v1/tokens", wanted)).status).toBe(201);
+});
+
+test("a token of role user must say which components are its own", async () => {
+  const { body } = await server.admin("POST", "/v1/tokens", { name: "loose", role: "user" });
+  expect(body).toMatchObject({ status: 400, errors: [{ pointer: "/components" }] });
+});
+
+test("a user reaches its own components only: others do not exist for it", async () => {
+  const { call } = await server.token("user", { components: ["vision"] });
+  const own = (await call("POST", "/v1/resource-requests", request("vision"))).body;
+  const foreign = (await server.admin("POST", "/v1/resource-requests", request("speech"))).body;
+  expect(own).toMatchObject({ status: "allocated", token: expect.any(String) });
+  expect((await call("POST", "/v1/resource-requests", request("speech"))).status).toBe(403);
+
+  const missing = (await call("GET", "/v1/resource-requests/01900000-0000-7000-8000-000000000000")).body;
+  for (const [method, path, body] of [
+    ["GET", "", undefined],
+    ["GET", "/explanation", undefined],
+    ["GET", "/decisions", undefined],
+    ["POST", "/cancel", undefined],
+    ["POST", "/renew", { token: foreign.token }],
+    ["POST", "/release", { token: foreign.token, outcome: "succeeded" }],
+    ["POST", "/checkpoint", { token: foreign.token, report: "done" }],
+    ["DELETE", "?force=true", undefined],
+  ] as const) {
+    const answer = await call(method, `/v1/resource-requests/${foreign.id}${path}`, body);
+    expect([method, path, answer.body.code]).toEqual([method, path, "not_found"]);
+    expect(answer.body.hint).toBe(missing.hint);
+  }
+  expect((await call("GET", `/v1/resource-requests/${foreign.number}`)).status).toBe(404);
+  const listed = (await call("GET", "/v1/resource-requests")).body.items;
+  expect(listed.map(({ component }: { component: string }) => component)).not.toContain("speech");
+  expect((await call("GET", "/v1/resource-requests?component=speech")).body.items).toEqual([]);
+  const policies = (await call("GET", "/v1/pools/gpus/policies")).body.items;
+  expect(policies.map(({ component }: { component: string }) => component)).toEqual(["vision"]);
+});
+
+test("only the submitter, an operator or an administrator ends a request (Q5)", async () => {
+  const mine = await server.token("user", { components: ["vision"] });
+  const colleague = await server.token("user", { components: ["vision"] });
+  const operator = await server.token("operator", { components: ["vision"] });
+  const submit = async () => (await mine.call("POST", "/v1/resource-requests", request("vision"))).body;
+  const first = await submit();
+  const path = `/v1/resource-requests/${first.id}/cancel`;
+  expect((await colleague.call("GET", `/v1/resource-requests/${first.id}`)).status).toBe(200);
+  expect((await colleague.call("POST", path)).status).toBe(403);
+  expect((await operator.call("POST", path)).status).toBe(200);
+  expect((await mine.call("POST", `/v1/resource-requests/${(await submit()).id}/cancel`)).status).toBe(200);
+});
+
+test("a viewer sees, but never the token of a grant", async () => {
+  const { call } = await server.token("viewer");
+  const { body } = await server.admin("POST", "/v1/resource-requests", request("vision"));
+  const seen = (await call("GET", `/v1/resource-requests/${body.id}`)).body;
+  expect(seen).toMatchObject({ status: "allocated" });
+  expect(seen.token).toBeUndefined();
+  expect((await call("POST", "/v1/resource-requests", request("vision"))).status).toBe(403);
+  expect((await call("GET", "/v1/audit")).status).toBe(403);
+});
+
+test("an operator changes the pools in its reach only", async () => {
+  const { call } = await server.token("operator", { pools: ["gpus"] });
+  expect((await call("GET", "/v1/pools")).body.items.map(({ name }: { name: string }) => name)).toEqual([
+    "gpus",
+  ]);
+  expect((await call("PATCH", "/v1/pools/gpus", { description: "mine" })).status).toBe(200);
+  expect((await call("PATCH", "/v1/pools/other", { description: "mine" })).status).toBe(404);
+  expect((await call("GET", "/v1/pools/other/policies")).status).toBe(404);
+  expect((await call("POST", "/v1/pools", { name: "new", capacity: { gpu: 1 } })).status).toBe(403);
+  const foreign = (await server.admin("POST", "/v1/resource-requests", request("robots"))).body;
+  expect((await call("GET", `/v1/resource-requests/${foreign.id}`)).status).toBe(404);
+  expect((await call("POST", "/v1/tokens", { name: "x", role: "admin" })).status).toBe(403);
+});
+
+test("class 10 and sensitive work are permissions of their own", async () => {
+  const plain = await server.token("operator");
+  const trusted = await server.token("user", {
+    components: ["vision"],
+    permissions: ["class10", "sensitive"],
+  });
+  for (const wanted of [{ preemption_class: 10 }, { sensitive: true }]) {
+    const path = "/v1/resource-requests";
+    expect((await plain.call("POST", path, request("vision", wanted))).body.code).toBe("forbidden");
+    expect((await trusted.call("POST", path, request("vision", wanted))).status).toBe(201);
+  }
+});
+
+test("a revoked token ends at once, and its open stream with it", async () => {
+  const { call, secret, id } = await server.token("viewer");
+  const stream = await openStream(server.url, secret);
+  expect((await stream.next())?.event).toBe("stream.opened");
+  expect((await server.admin("DELETE", `/v1/tokens/${id}`)).status).toBe(204);
+  expect(await stream.next()).toBeUndefined();
+  expect((await call("GET", "/v1/whoami")).status).toBe(401);
+  expect((await server.admin("DELETE", `/v1/tokens/${id}`)).status).toBe(204);
+});
+
+test("an expired token is not accepted", async () => {
+  const { call } = await server.token("viewer", { expires_in_seconds: 0 });
+  expect((await call("GET", "/v1/whoami")).status).toBe(401);
+});
+
+test("every change and every denial is in the audit log", async () => {
+  const { call, name, id } = await server.token("user", { components: ["vision"] });
+  const { body } = await call("POST", "/v1/resource-requests", request("vision"));
+  await call("GET", "/v1/audit");
+  await call("POST", "/v1/resource-requests", request("speech"));
+  await call("DELETE", "/v1/pools/gpus");
+  await server.as(`berth_${"B".repeat(43)}`)("GET", "/v1/pools");
+  await call("POST", `/v1/resource-requests/${body.id}/renew`, { token: body.token });
+  // Denials come with the next commit; this one is later than all of them.
+  await call("POST", `/v1/resource-requests/${body.id}/release`, { token: body.token, outcome: "succeeded" });
+
+  const { items } = (await server.admin("GET", "/v1/audit?limit=50")).body;
+  const traces = items
+    .filter(({ actor }: { actor: string }) => actor === name || actor === "nobody")
+    .slice(0, 6)
+    .map(({ action, outcome }: { action: string; outcome: string }) => `${action} ${outcome}`);
+  expect(traces.sort()).toEqual([
+    "deletePool denied",
+    "listAudit denied",
+    "listPools denied",
+    "releaseRequest accepted",
+    "submitRequest accepted",
+    "submitRequest denied",
+  ]);
+  expect(items.find(({ action }: { action: string }) => action === "submitRequest").details).toMatchObject({
+    token: id,
+    from: "127.0.0.1",
+  });
+});
+
+test("an auditor reads everything and changes nothing", async () => {
+  const { call } = await server.token("auditor");
+  for (const path of ["/v1/audit", "/v1/tokens", "/v1/pools", "/v1/resource-requests", "/metrics"]) {
+    expect([path, (await call("GET", path)).status]).toEqual([path, 200]);
+  }
+  expect((await call("PATCH", "/v1/pools/gpus", { description: "x" })).status).toBe(403);
+});

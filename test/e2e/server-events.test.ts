@@ -1,0 +1,123 @@
+// The event stream over HTTP: live, resumed, filtered, and never silent about a gap.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openStream, openTestServer, smallWorld, type TestServer } from "./server-support.ts";
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await openTestServer();
+  await smallWorld(server);
+});
+afterAll(() => server.close());
+
+const run = async (component: string) => {
+  const { body } = await server.admin("POST", "/v1/resource-requests", { component, resources: { gpu: 1 } });
+  await server.admin("POST", `/v1/resource-requests/${body.id}/release`, {
+    token: body.token,
+    outcome: "succeeded",
+  });
+  return body;
+};
+
+test("what happens is told in order, with names, numbers and places", async () => {
+  const stream = await openStream(server.url, server.adminSecret);
+  const { id, number } = await run("vision");
+  const about = { request_id: id, number, component: "vision" };
+  expect(await stream.until("request.queued")).toMatchObject({ data: { ...about, attempt: 1 } });
+  expect(await stream.until("request.allocated")).toMatchObject({ data: { ...about, pool: "gpus" } });
+  expect(await stream.until("request.released")).toMatchObject({
+    data: { ...about, outcome: "succeeded", pool: "gpus" },
+  });
+  stream.close();
+});
+
+test("a stream goes on after the last event that was seen, without a gap and without repetition", async () => {
+  const first = await openStream(server.url, server.adminSecret);
+  const opened = await first.next();
+  await run("vision");
+  const queued = await first.until("request.queued");
+  first.close();
+  await run("speech");
+  for (const resumed of [
+    await openStream(server.url, server.adminSecret, { headers: { "last-event-id": queued.id } }),
+    await openStream(server.url, server.adminSecret, { query: `?after=${queued.id}` }),
+  ]) {
+    await resumed.until("stream.opened");
+    const told = [];
+    for (let count = 0; count < 5; count++) told.push(await resumed.next());
+    expect(told.map((one) => Number(one?.id))).toEqual(
+      [1, 2, 3, 4, 5].map((step) => Number(queued.id) + step),
+    );
+    resumed.close();
+  }
+  expect(Number(queued.id)).toBeGreaterThan(Number(opened?.id));
+});
+
+test("filters by request, component and pool", async () => {
+  await server.admin("PUT", "/v1/pools/cpus", { capacity: { slots: 1 } });
+  await server.admin("PUT", "/v1/pools/cpus/policies/robots", {});
+  const waiting = (
+    await server.admin("POST", "/v1/resource-requests", { component: "robots", resources: { slots: 1 } })
+  ).body;
+  const seq = server.leader.seq();
+  const streams = {
+    request: await openStream(server.url, server.adminSecret, {
+      query: `?after=${seq}&request=${waiting.number}`,
+    }),
+    component: await openStream(server.url, server.adminSecret, { query: `?after=${seq}&component=robots` }),
+    pool: await openStream(server.url, server.adminSecret, { query: `?after=${seq}&pool=cpus` }),
+  };
+  await run("vision");
+  await server.admin("POST", `/v1/resource-requests/${waiting.id}/release`, {
+    token: waiting.token,
+    outcome: "failed",
+  });
+  for (const stream of Object.values(streams)) {
+    expect((await stream.next())?.event).toBe("stream.opened");
+    expect(await stream.next()).toMatchObject({ event: "request.failed", data: { request_id: waiting.id } });
+    stream.close();
+  }
+});
+
+test("a token sees only what it reaches", async () => {
+  const { secret } = await server.token("user", { components: ["speech"] });
+  const stream = await openStream(server.url, secret);
+  await stream.next();
+  await run("vision");
+  const own = await run("speech");
+  expect(await stream.next()).toMatchObject({ event: "request.queued", data: { request_id: own.id } });
+  stream.close();
+});
+
+test("a position from another history is answered with a reset, not with silence", async () => {
+  const stream = await openStream(server.url, server.adminSecret, {
+    headers: { "last-event-id": "999999999" },
+  });
+  expect(await stream.next()).toMatchObject({ event: "stream.reset", data: { seq: server.leader.seq() } });
+  await run("vision");
+  expect((await stream.next())?.event).toBe("request.queued");
+  stream.close();
+});
+
+test("a position that is none is refused", async () => {
+  const call = server.as(server.adminSecret);
+  expect((await call("GET", "/v1/events", undefined, { "last-event-id": "x" })).status).toBe(400);
+  expect((await call("GET", "/v1/events?after=-1")).status).toBe(400);
+  expect((await call("GET", "/v1/events?request=nobody")).status).toBe(404);
+});
+
+test("a token may only have so many streams", async () => {
+  const { secret, call } = await server.token("viewer");
+  const streams = [];
+  for (let count = 0; count < 10; count++) streams.push(await openStream(server.url, secret));
+  expect((await call("GET", "/v1/events")).body.code).toBe("rate_limited");
+  for (const stream of streams) stream.close();
+});
+
+test("an open stream ends when the server closes", async () => {
+  const other = await openTestServer();
+  const stream = await openStream(other.url, other.adminSecret);
+  await stream.next();
+  await other.close();
+  expect(await stream.next()).toBeUndefined();
+});

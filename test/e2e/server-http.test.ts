@@ -1,0 +1,257 @@
+// The edge: hosts, headers, limits, errors, health, documents, and a safe first start.
+
+import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ERRORS, ROUTES } from "../../src/protocol/index.ts";
+import { openServer } from "../../src/server/index.ts";
+import { openTestServer, smallWorld, type TestServer, temporaryDirectory } from "./server-support.ts";
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await openTestServer();
+  await smallWorld(server);
+});
+afterAll(() => server.close());
+
+describe("what is wrong with a call is said in its own words", () => {
+  const pool = (body: unknown) => ["POST", "/v1/pools", body] as const;
+  const cases: Record<string, { call: readonly [string, string, unknown?]; want: object; headers?: object }> =
+    {
+      "an unknown field": {
+        call: pool({ name: "x", capacity: { gpu: 1 }, colour: "red" }),
+        want: { status: 400, code: "invalid_request", errors: [{ pointer: "/colour" }] },
+      },
+      "a field of another type": {
+        call: pool({ name: "x", capacity: { gpu: "many" } }),
+        want: { status: 400, errors: [{ pointer: "/capacity/gpu" }] },
+      },
+      "a missing field": {
+        call: pool({ capacity: { gpu: 1 } }),
+        want: { status: 400, errors: [{ pointer: "/name" }] },
+      },
+      "an amount that is none": {
+        call: pool({ name: "x", capacity: { gpu: 0.5 } }),
+        want: { status: 400, code: "invalid_amount" },
+      },
+      "no JSON": { call: pool("{"), want: { status: 400, code: "malformed_body" } },
+      "no body": { call: ["POST", "/v1/pools"], want: { status: 400, code: "malformed_body" } },
+      "a body of another type": {
+        call: pool("name=x"),
+        headers: { "content-type": "application/x-www-form-urlencoded" },
+        want: { status: 415, code: "unsupported_media_type" },
+      },
+      "a body that is too large": {
+        call: pool(`{"name":"${"x".repeat(1024 * 1024)}"}`),
+        want: { status: 413, code: "body_too_large" },
+      },
+      "a body that is too deep": {
+        call: pool(`{"name":${"[".repeat(5_000)}${"]".repeat(5_000)}}`),
+        want: { status: 413, code: "body_too_large" },
+      },
+      "a name that is dangerous": {
+        call: pool('{"name":"x","capacity":{"__proto__":1}}'),
+        want: { status: 413, code: "body_too_large" },
+      },
+      "an unknown parameter": { call: ["GET", "/v1/pools?colour=red"], want: { status: 400 } },
+      "an unknown parameter where none is known": { call: ["GET", "/v1/whoami?x=1"], want: { status: 400 } },
+      "a limit beyond the limit": {
+        call: ["GET", "/v1/pools?limit=100000"],
+        want: { status: 400, errors: [{ pointer: "/limit" }] },
+      },
+      "a status that does not exist": {
+        call: ["GET", "/v1/resource-requests?status=lost"],
+        want: { status: 400 },
+      },
+      "an unknown path": { call: ["GET", "/v1/nonsense"], want: { status: 404, code: "not_found" } },
+      "an unknown method": { call: ["PUT", "/v1/pools"], want: { status: 405, code: "method_not_allowed" } },
+      "an unknown pool": { call: ["GET", "/v1/pools/nowhere"], want: { status: 404 } },
+      "a name that cannot be decoded": { call: ["GET", "/v1/pools/%ff"], want: { status: 404 } },
+      "an address that is too long": {
+        call: ["GET", `/v1/pools?cursor=${"x".repeat(9_000)}`],
+        want: { status: 414 },
+      },
+      "resources and settings at once": {
+        call: ["POST", "/v1/resource-requests", { component: "vision", resources: { gpu: 1 }, settings: {} }],
+        want: { status: 400, code: "invalid_request" },
+      },
+      "more items than a batch may have": {
+        call: ["POST", "/v1/resource-requests/bulk", { items: Array.from({ length: 1_001 }, () => ({})) }],
+        want: { status: 413 },
+      },
+      "an idempotency key that is too long": {
+        call: pool({ name: "x", capacity: { gpu: 1 } }),
+        headers: { "idempotency-key": "x".repeat(300) },
+        want: { status: 400 },
+      },
+    };
+  for (const [name, { call, want, headers }] of Object.entries(cases)) {
+    test(name, async () => {
+      const [method, path, body] = call;
+      const answer = await server.admin(method, path, body, headers as Record<string, string> | undefined);
+      expect(answer.body).toMatchObject(want);
+    });
+  }
+});
+
+test("a name that is not ours is not answered, whatever it asks for", async () => {
+  const ask = (lines: string[]) =>
+    new Promise<string>((resolve, reject) => {
+      const { port } = new URL(server.url);
+      const socket = connect(Number(port), "127.0.0.1", () => {
+        socket.end(
+          `${["GET /v1/pools HTTP/1.1", `Authorization: Bearer ${server.adminSecret}`, "Connection: close", ...lines].join("\r\n")}\r\n\r\n`,
+        );
+      });
+      let text = "";
+      socket.on("data", (chunk) => {
+        text += chunk;
+      });
+      socket.on("error", reject);
+      socket.on("close", () => resolve(text.split("\r\n")[0] as string));
+    });
+  const { host, port } = new URL(server.url);
+  const cases: Record<string, string> = {
+    [`Host: ${host}`]: "200",
+    [`Host: localhost:${port}`]: "200",
+    "Host: evil.example": "421",
+    "Host: 127.0.0.1.evil.example": "421",
+    [`Host: ${host}\r\nOrigin: https://evil.example`]: "421",
+    [`Host: ${host}\r\nOrigin: null`]: "421",
+    [`Host: ${host}\r\nOrigin: http://${host}`]: "200",
+  };
+  for (const [line, want] of Object.entries(cases)) {
+    expect(`${line} → ${(await ask([line])).split(" ")[1]}`).toBe(`${line} → ${want}`);
+  }
+});
+
+test("every answer carries the headers that keep browsers in check", async () => {
+  for (const path of ["/healthz", "/v1/pools", "/docs", "/nowhere"]) {
+    const { headers } = await server.admin("GET", path);
+    expect(headers.get("x-content-type-options")).toBe("nosniff");
+    expect(headers.get("cache-control")).toBe("no-store");
+    expect(headers.get("content-security-policy")).toContain("default-src 'none'");
+    expect(headers.get("access-control-allow-origin")).toBeNull();
+  }
+});
+
+test("health and version need no token and tell nothing else", async () => {
+  const anybody = server.as(undefined);
+  for (const path of ["/healthz", "/livez", "/readyz"]) {
+    expect((await anybody("GET", path)).body).toEqual({ status: "ok" });
+  }
+  expect((await anybody("GET", "/version")).body).toEqual({ name: "berth", version: "0.1.0", api: "v1" });
+});
+
+test("only these routes are open to strangers", () => {
+  const open = Object.entries(ROUTES).filter(([, { permission }]) => permission === "public");
+  expect(open.map(([name]) => name)).toEqual(["healthz", "livez", "readyz", "version", "openapi", "docs"]);
+});
+
+test("the OpenAPI document describes every route, and all its references lead somewhere", async () => {
+  const { body } = await server.as(undefined)("GET", "/openapi.json");
+  expect(body.openapi).toBe("3.1.0");
+  const described = Object.entries(
+    body.paths as Record<string, Record<string, { operationId: string }>>,
+  ).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { operationId }]) => [operationId, method, path]),
+  );
+  const served = Object.entries(ROUTES).map(([name, { method, path }]) => [name, method.toLowerCase(), path]);
+  expect(described.toSorted()).toEqual(served.toSorted());
+  const references = [...JSON.stringify(body).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(
+    ([, path]) => path as string,
+  );
+  expect(references.length).toBeGreaterThan(50);
+  for (const reference of references) {
+    const found = reference.split("/").reduce((at, part) => at?.[part], body);
+    expect(`${reference} ${typeof found}`).toBe(`${reference} object`);
+  }
+});
+
+test("the reference page needs nothing from elsewhere and names every error", async () => {
+  const { body, headers } = await server.as(undefined)("GET", "/docs");
+  expect(headers.get("content-type")).toContain("text/html");
+  expect(body).not.toMatch(/<script|<link|<img|@import|https?:\/\//);
+  for (const code of Object.keys(ERRORS)) expect(body).toContain(`<code>${code}</code>`);
+  for (const name of Object.keys(ROUTES)) expect(body).toContain(`id="${name}"`);
+});
+
+test("the metrics of section 16 are there", async () => {
+  const { body } = await server.admin("POST", "/v1/resource-requests", {
+    component: "vision",
+    resources: { gpu: 1 },
+  });
+  await server.admin("POST", `/v1/resource-requests/${body.id}/release`, {
+    token: body.token,
+    outcome: "succeeded",
+  });
+  const text = (await server.admin("GET", "/metrics")).body as string;
+  for (const name of [
+    "berth_requests",
+    "berth_pool_capacity",
+    "berth_pool_usage",
+    "berth_queue_wait_seconds_bucket",
+    "berth_decision_seconds_bucket",
+    "berth_grants_total",
+    "berth_preemptions_total",
+    "berth_preemption_checkpoint_duration_seconds",
+    "berth_preemption_victim_requeue_total",
+    "berth_preemption_failed_checkpoint_total",
+    "berth_lost_work_unit_seconds_total",
+    "berth_fair_share",
+    "berth_leader",
+    "berth_journal_commit_seconds_bucket",
+  ]) {
+    expect(text).toContain(`# TYPE ${name.replace("_bucket", "")}`);
+  }
+  expect(text).toContain('berth_pool_capacity{pool="gpus",key="gpu"} 2');
+  expect(text).toMatch(/berth_grants_total\{pool="gpus"\} [1-9]/);
+});
+
+test("a caller that is too fast is told when to come back", async () => {
+  const slow = await openTestServer("memory", { rates: { perToken: { perSecond: 3, burst: 3 } } });
+  const answers = await Promise.all(Array.from({ length: 8 }, () => slow.admin("GET", "/v1/whoami")));
+  const refused = answers.filter(({ status }) => status === 429);
+  expect(refused.length).toBeGreaterThan(0);
+  expect(Number(refused[0]?.headers.get("retry-after"))).toBeGreaterThan(0);
+  await slow.close();
+});
+
+test("guessing tokens is slowed down, whoever else calls from there", async () => {
+  const strict = await openTestServer("memory", { rates: { failedLoginsPerMinute: 3 } });
+  const guess = async () => (await strict.as(`berth_${"C".repeat(43)}`)("GET", "/v1/pools")).status;
+  const statuses = [];
+  for (let count = 0; count < 6; count++) statuses.push(await guess());
+  expect(statuses).toEqual([401, 401, 401, 401, 429, 429]);
+  expect((await strict.admin("GET", "/v1/pools")).status).toBe(200);
+  await strict.close();
+});
+
+describe("a safe first start", () => {
+  const onFatal = (error: unknown) => {
+    throw error;
+  };
+
+  test("other addresses are refused without TLS, unless that is spelled out", async () => {
+    await expect(openServer({ data: "memory", listen: "0.0.0.0:0", onFatal })).rejects.toThrow(/without TLS/);
+    await expect(openServer({ data: "memory", listen: "nonsense", onFatal })).rejects.toThrow(
+      /not an address/,
+    );
+    const open = await openServer({ data: "memory", listen: "0.0.0.0:0", insecureBind: true, onFatal });
+    await open.close();
+  });
+
+  test("a busy port is named", async () => {
+    const { host } = new URL(server.url);
+    await expect(openServer({ data: "memory", listen: host, onFatal })).rejects.toThrow(/EADDRINUSE/);
+  });
+
+  test("the data of the store can be read by its owner only", async () => {
+    const directory = await temporaryDirectory();
+    const first = await openTestServer({ directory: `${directory.path}/data` });
+    const bytes = await readFile(`${directory.path}/data/berth.db`, "latin1");
+    expect(bytes).not.toContain(first.adminSecret);
+    await first.close();
+    await directory.remove();
+  });
+});

@@ -1,0 +1,166 @@
+// Pools, policies, groups and settings over HTTP: versions, plans, force.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openTestServer, type TestServer } from "./server-support.ts";
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await openTestServer();
+});
+afterAll(() => server.close());
+
+const admin = (...call: Parameters<TestServer["admin"]>) => server.admin(...call);
+
+test("a pool is created, shown, changed and deleted", async () => {
+  const made = await admin("POST", "/v1/pools", {
+    name: "a",
+    capacity: { gpu: 4, cpus: 2 },
+    labels: { site: "x" },
+  });
+  expect(made.status).toBe(201);
+  expect(made.body).toMatchObject({
+    name: "a",
+    discipline: "priority",
+    usage: { gpu: 0 },
+    queued: 0,
+    running: 0,
+  });
+  expect(made.body.warnings).toEqual([expect.stringContaining("mcpu")]);
+  expect((await admin("POST", "/v1/pools", { name: "a", capacity: { gpu: 4 } })).body.code).toBe(
+    "name_taken",
+  );
+  const changed = await admin("PATCH", "/v1/pools/a", {
+    capacity: { gpu: 8, cpus: 0 },
+    settings: { grace_seconds: 5 },
+  });
+  expect(changed.body).toMatchObject({ capacity: { gpu: 8 }, settings: { grace_seconds: 5 } });
+  expect((await admin("GET", "/v1/pools/a")).body).toEqual(changed.body);
+  expect((await admin("DELETE", "/v1/pools/a")).status).toBe(204);
+  expect((await admin("GET", "/v1/pools/a")).status).toBe(404);
+});
+
+test("PUT creates what is not there and changes what is", async () => {
+  expect((await admin("PUT", "/v1/pools/b", { capacity: { gpu: 2 } })).status).toBe(201);
+  expect((await admin("PUT", "/v1/pools/b", { capacity: { gpu: 3 } })).status).toBe(200);
+  expect((await admin("PUT", "/v1/pools/b", { discipline: "class" })).body).toMatchObject({
+    errors: [{ pointer: "/discipline" }],
+  });
+  expect((await admin("PUT", "/v1/pools/b", { name: "c", capacity: { gpu: 1 } })).body).toMatchObject({
+    errors: [{ pointer: "/name" }],
+  });
+  expect((await admin("PUT", "/v1/pools/b/policies/x", { priority: 5, reserved: { gpu: 1 } })).status).toBe(
+    201,
+  );
+  expect((await admin("PUT", "/v1/pools/b/policies/x", { priority: 6 })).body).toMatchObject({
+    priority: 6,
+    reserved: { gpu: 1 },
+  });
+  expect((await admin("PUT", "/v1/pools/b/groups/g", { weight: 2 })).status).toBe(201);
+  expect((await admin("PUT", "/v1/pools/b/groups/g", { weight: 3 })).body).toMatchObject({ weight: 3 });
+  expect((await admin("DELETE", "/v1/pools/b/groups/g")).status).toBe(204);
+});
+
+test("If-Match: a change meant for another version is refused, even when two race", async () => {
+  const path = "/v1/pools/etag";
+  const made = await admin("PUT", path, { capacity: { gpu: 2 } });
+  const etag = made.headers.get("etag") as string;
+  expect((await admin("GET", path)).headers.get("etag")).toBe(etag);
+  const race = await Promise.all(
+    [3, 4].map((gpu) => admin("PATCH", path, { capacity: { gpu } }, { "if-match": etag })),
+  );
+  expect(race.map(({ status }) => status).sort()).toEqual([200, 412]);
+  expect((await admin("DELETE", path, undefined, { "if-match": etag })).body.code).toBe(
+    "precondition_failed",
+  );
+  const current = (await admin("GET", path)).headers.get("etag") as string;
+  expect((await admin("DELETE", path, undefined, { "if-match": current })).status).toBe(204);
+});
+
+test("a version does not change by use alone", async () => {
+  await admin("PUT", "/v1/pools/used", { capacity: { gpu: 2 } });
+  await admin("PUT", "/v1/pools/used/policies/user", {});
+  const before = await admin("GET", "/v1/pools/used");
+  await admin("POST", "/v1/resource-requests", { component: "user", resources: { gpu: 1 } });
+  const after = await admin("GET", "/v1/pools/used");
+  expect(after.body).toMatchObject({ usage: { gpu: 1 }, running: 1 });
+  expect(after.headers.get("etag")).toBe(before.headers.get("etag"));
+});
+
+test("a plan says who would be granted, rejected and stopped, and changes nothing", async () => {
+  await admin("PUT", "/v1/pools/plan", { capacity: { gpu: 2 } });
+  await admin("PUT", "/v1/pools/plan/policies/planner", {});
+  const submit = async (gpu: number) =>
+    (await admin("POST", "/v1/resource-requests", { component: "planner", resources: { gpu } })).body;
+  const running = await submit(2);
+  const waiting = await submit(2);
+  const path = "/v1/pools/plan";
+  expect((await admin("PATCH", `${path}?dry_run=true`, { capacity: { gpu: 4 } })).body).toMatchObject({
+    dry_run: true,
+    granted: [{ id: waiting.id, number: waiting.number, pool: "plan" }],
+  });
+  expect((await admin("PATCH", `${path}?dry_run=true`, { capacity: { gpu: 1 } })).body).toMatchObject({
+    rejected: [{ id: waiting.id, reasons: [{ code: "over_capacity" }] }],
+  });
+  expect((await admin("DELETE", `${path}?dry_run=true`)).body.code).toBe("in_use");
+  const plan = (await admin("DELETE", `${path}?dry_run=true&force=true`)).body;
+  expect([...plan.preempted, ...plan.stopped].map(({ id }: { id: string }) => id)).toEqual([running.id]);
+  expect((await admin("GET", path)).body).toMatchObject({ capacity: { gpu: 2 }, queued: 1, running: 1 });
+});
+
+test("what breaks the rules of reservation is refused unless forced", async () => {
+  await admin("PUT", "/v1/pools/debt", { capacity: { gpu: 4 } });
+  await admin("PUT", "/v1/pools/debt/policies/one", { reserved: { gpu: 4 } });
+  const path = "/v1/pools/debt";
+  expect((await admin("PATCH", path, { capacity: { gpu: 2 } })).body.code).toBe("reserved_over_capacity");
+  expect((await admin("PATCH", `${path}?force=true`, { capacity: { gpu: 2 } })).status).toBe(200);
+  expect(
+    (await admin("POST", `${path}/policies`, { component: "two", reserved: { gpux: 1 } })).body.code,
+  ).toBe("unknown_key");
+  expect((await admin("POST", `${path}/policies`, { component: "one" })).body.code).toBe("policy_exists");
+});
+
+test("lists come page by page, in the order of names", async () => {
+  for (const name of ["page-3", "page-1", "page-2"])
+    await admin("PUT", `/v1/pools/${name}`, { capacity: { gpu: 1 } });
+  const names: string[] = [];
+  let cursor: string | null = "";
+  while (cursor !== null) {
+    const { body } = await admin("GET", `/v1/pools?limit=2${cursor && `&cursor=${cursor}`}`);
+    names.push(...body.items.map(({ name }: { name: string }) => name));
+    cursor = body.next_cursor;
+  }
+  expect(names).toEqual(names.toSorted());
+  expect(names).toEqual(expect.arrayContaining(["page-1", "page-2", "page-3"]));
+});
+
+test("the queue of a pool is shown in its order", async () => {
+  await admin("PUT", "/v1/pools/line", { capacity: { gpu: 1 } });
+  await admin("PUT", "/v1/pools/line/policies/low", { priority: 1 });
+  await admin("PUT", "/v1/pools/line/policies/high", { priority: 9 });
+  const submit = async (component: string) =>
+    (await admin("POST", "/v1/resource-requests", { component, resources: { gpu: 1 }, preemptible: true }))
+      .body.id;
+  await submit("high");
+  const low = await submit("low");
+  const high = await submit("high");
+  const { body } = await admin("GET", "/v1/pools/line/queue");
+  expect(body.items.map(({ id }: { id: string }) => id)).toEqual([high, low]);
+  const second = await admin("GET", "/v1/pools/line/queue?limit=1&cursor=1");
+  expect(second.body.items.map(({ id }: { id: string }) => id)).toEqual([low]);
+});
+
+test("components without a policy are rejected, or let through if the server is told so (A4)", async () => {
+  const submit = async () =>
+    (await admin("POST", "/v1/resource-requests", { component: "stranger", resources: { gpu: 1 } })).body;
+  expect(await submit()).toMatchObject({ status: "rejected", reasons: [{ code: "no_policy", pool: null }] });
+  expect((await admin("PATCH", "/v1/settings", { unmanaged: "allow" })).body).toEqual({ unmanaged: "allow" });
+  expect((await admin("GET", "/v1/settings")).body).toEqual({ unmanaged: "allow" });
+  expect(await submit()).toMatchObject({ status: "allocated", pool: null });
+  await admin("PATCH", "/v1/settings", { unmanaged: "reject" });
+});
+
+test("shares of a fair-share pool are shown", async () => {
+  await admin("PUT", "/v1/pools/fair", { capacity: { gpu: 4 }, discipline: "fair_share" });
+  await admin("PUT", "/v1/pools/fair/policies/a", { weight: 1 });
+  expect((await admin("GET", "/v1/pools/fair/shares")).body).toMatchObject({ pool: "fair" });
+});

@@ -1,0 +1,340 @@
+// Requests over HTTP: their whole life, on a store that forgets and on one that does not.
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openTestServer, smallWorld, type TestServer, temporaryDirectory } from "./server-support.ts";
+
+for (const kind of ["memory", "sqlite"] as const) {
+  describe(`requests on the ${kind} store`, () => {
+    let server: TestServer;
+    let directory: Awaited<ReturnType<typeof temporaryDirectory>>;
+    beforeAll(async () => {
+      directory = await temporaryDirectory();
+      server = await openTestServer(kind === "memory" ? "memory" : { directory: directory.path });
+      await smallWorld(server);
+    });
+    afterAll(async () => {
+      await server.close();
+      await directory.remove();
+    });
+
+    const submit = (wanted: object, headers = {}) =>
+      server.admin(
+        "POST",
+        "/v1/resource-requests",
+        { component: "vision", resources: { gpu: 1 }, ...wanted },
+        headers,
+      );
+    const release = ({ id, token }: { id: string; token: string }, outcome = "succeeded") =>
+      server.admin("POST", `/v1/resource-requests/${id}/release`, { token, outcome });
+
+    test("what is free is granted at once, with a token and a lease", async () => {
+      const { status, body, headers } = await submit({ name: "train", labels: { run: "7" } });
+      expect(status).toBe(201);
+      expect(headers.get("location")).toBe(`/v1/resource-requests/${body.id}`);
+      expect(body).toMatchObject({
+        status: "allocated",
+        pool: "gpus",
+        attempt: 1,
+        resources: { gpu: 1, step_run: 1 },
+      });
+      expect(body.token).toMatch(/^\d+\.[\w-]{43}$/);
+      expect(Date.parse(body.lease_expires_at)).toBeGreaterThan(Date.parse(body.submitted_at));
+      expect((await release(body)).body).toMatchObject({ status: "released", id: body.id });
+    });
+
+    test("settings are read as resources", async () => {
+      const { body } = await submit({
+        resources: undefined,
+        settings: { gpu_count: 1, cpu_count: 2.5, memory: "16GiB" },
+      });
+      expect(body.resources).toEqual({ gpu: 1, mcpu: 2500, memory_mb: 17180, step_run: 1 });
+      await release(body);
+    });
+
+    test("what no pool admits is stored as rejected, with the reason per pool", async () => {
+      const { status, body } = await submit({ resources: { gpu: 3 } });
+      expect(status).toBe(201);
+      expect(body).toMatchObject({ status: "rejected" });
+      expect(body.reasons).toEqual([
+        { pool: "gpus", code: "over_capacity", key: "gpu", asked: 3, allowed: 2 },
+      ]);
+    });
+
+    test("what does not fit waits, and the next release grants it", async () => {
+      const first = (await submit({ resources: { gpu: 2 } })).body;
+      const second = (await submit({ resources: { gpu: 1 } })).body;
+      expect(second).toMatchObject({ status: "queued", pool: null });
+      expect(second.token).toBeUndefined();
+      const waiting = server.admin("GET", `/v1/resource-requests/${second.id}?wait=30&until=allocated`);
+      await release(first);
+      const granted = (await waiting).body;
+      expect(granted).toMatchObject({ status: "allocated", id: second.id });
+      await release(granted);
+    });
+
+    test("a long poll ends when its time is up, with what is there", async () => {
+      const first = (await submit({ resources: { gpu: 2 } })).body;
+      const second = (await submit({})).body;
+      const answer = await server.admin("GET", `/v1/resource-requests/${second.id}`, undefined, {
+        prefer: "wait=0",
+      });
+      expect(answer.body.status).toBe("queued");
+      expect(answer.headers.get("preference-applied")).toBe("wait=0");
+      await server.admin("POST", `/v1/resource-requests/${second.id}/cancel`);
+      await release(first);
+    });
+
+    test("a long poll for something that can no longer happen ends with the end", async () => {
+      const first = (await submit({ resources: { gpu: 2 } })).body;
+      const second = (await submit({})).body;
+      const waiting = server.admin("GET", `/v1/resource-requests/${second.id}?wait=30&until=allocated`);
+      await server.admin("POST", `/v1/resource-requests/${second.id}/cancel`);
+      expect((await waiting).body.status).toBe("cancelled");
+      await release(first);
+    });
+
+    test("small numbers, ids and beginnings of ids name the same request", async () => {
+      const { body } = await submit({});
+      for (const name of [body.number, `%23${body.number}`, body.id, body.id.slice(0, 30)]) {
+        expect((await server.admin("GET", `/v1/resource-requests/${name}`)).body.id).toBe(body.id);
+      }
+      const shared = await server.admin("GET", `/v1/resource-requests/${body.id.slice(0, 4)}`);
+      expect(shared.body).toMatchObject({ status: 409, code: "ambiguous" });
+      await release(body);
+    });
+
+    test("the same idempotency key gives the same answer, and another body is refused", async () => {
+      const key = { "idempotency-key": `key-${kind}` };
+      const first = await submit({}, key);
+      const again = await submit({}, { "x-idempotency-key": `key-${kind}` });
+      expect(again.body).toEqual(first.body);
+      expect(again.headers.get("idempotency-replayed")).toBe("true");
+      const other = await submit({ resources: { gpu: 2 } }, key);
+      expect(other.body).toMatchObject({ status: 422, code: "idempotency_conflict" });
+      await release(first.body);
+    });
+
+    test("a renewal answers what to do; another token is stale", async () => {
+      const { body } = await submit({});
+      const path = `/v1/resource-requests/${body.id}/renew`;
+      const renewed = await server.admin("POST", path, {
+        token: body.token,
+        phase: "running",
+        progress: 0.5,
+      });
+      expect(renewed.body).toMatchObject({ status: "allocated", instruction: { do: "carry_on" } });
+      const [engineToken, signature] = body.token.split(".");
+      const forged = [
+        `${Number(engineToken) + 1}.${signature}`,
+        `${engineToken}.${"A".repeat(43)}`,
+        engineToken,
+        `${body.token}x`,
+      ];
+      for (const token of forged) {
+        expect((await server.admin("POST", path, { token })).body).toMatchObject({
+          status: 409,
+          code: "stale_token",
+        });
+        expect(
+          (await server.admin("POST", path.replace("renew", "release"), { token, outcome: "succeeded" })).body
+            .code,
+        ).toBe("stale_token");
+      }
+      await release(body);
+      expect((await server.admin("POST", path, { token: body.token })).body.code).toBe("stale_token");
+    });
+
+    test("the same release sent again has one effect and the same answer; another one is stale", async () => {
+      const { body } = await submit({});
+      const first = await release(body);
+      expect((await release(body)).body).toEqual(first.body);
+      expect((await release(body, "failed")).body).toMatchObject({ status: 409, code: "stale_token" });
+    });
+
+    test("a cancelled run is told to stop, and frees its units when it has", async () => {
+      const { body } = await submit({ resources: { gpu: 2 } });
+      const cancelled = await server.admin("POST", `/v1/resource-requests/${body.id}/cancel`);
+      expect(cancelled.body).toMatchObject({
+        status: "allocated",
+        stop: { cause: "cancellation", phase: "terminate" },
+      });
+      const renewed = await server.admin("POST", `/v1/resource-requests/${body.id}/renew`, {
+        token: body.token,
+      });
+      expect(renewed.body.instruction).toMatchObject({ do: "stop", reason: "cancellation" });
+      expect((await release(body, "stopped")).body).toMatchObject({ status: "cancelled" });
+      expect((await server.admin("POST", `/v1/resource-requests/${body.id}/cancel`)).body.status).toBe(400);
+    });
+
+    test("the plan of a cancellation says who would start", async () => {
+      const running = (await submit({ resources: { gpu: 2 }, checkpoint: "none" })).body;
+      const waiting = (await submit({})).body;
+      const plan = await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel?dry_run=true`);
+      expect(plan.body).toMatchObject({
+        dry_run: true,
+        cancelled: [{ id: waiting.id, number: waiting.number }],
+      });
+      expect((await server.admin("GET", `/v1/resource-requests/${waiting.id}`)).body.status).toBe("queued");
+      await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
+      await release(running);
+    });
+
+    test("preemption: the victim is asked to checkpoint, reports, stops and is queued again", async () => {
+      await server.admin("PUT", "/v1/pools/gpus/policies/boss", { priority: 100, reserved: { gpu: 1 } });
+      const victim = (await submit({ resources: { gpu: 2 }, checkpoint: "auto" })).body;
+      const boss = (await submit({ component: "boss" })).body;
+      expect(boss).toMatchObject({ status: "queued", hold: { pool: "gpus" } });
+      const path = `/v1/resource-requests/${victim.id}`;
+      const renewed = await server.admin("POST", `${path}/renew`, { token: victim.token });
+      expect(renewed.body.instruction).toMatchObject({ do: "checkpoint", reason: "priority" });
+      const deferred = await server.admin("POST", `${path}/checkpoint`, {
+        token: victim.token,
+        report: "defer",
+        seconds: 60,
+      });
+      expect(Date.parse(deferred.body.stop.deadline) - Date.parse(renewed.body.instruction.deadline)).toBe(
+        60_000,
+      );
+      expect(
+        (await server.admin("POST", `${path}/checkpoint`, { token: victim.token, report: "defer" })).status,
+      ).toBe(400);
+      await server.admin("POST", `${path}/checkpoint`, { token: victim.token, report: "done" });
+      const stopped = (await release(victim, "stopped")).body;
+      expect(stopped).toMatchObject({ status: "queued", attempt: 2, preempted_count: 1, resume: true });
+      expect(stopped.attempts).toMatchObject([
+        { attempt: 1, outcome: "preempted", preempted_for: boss.id, reason: "priority" },
+      ]);
+      const decisions = await server.admin("GET", `${path}/decisions`);
+      expect(decisions.body.items).toHaveLength(1);
+      expect(decisions.body.items[0].decision).toMatchObject({ role: "victim" });
+      await server.admin("POST", `${path}/cancel`);
+      await release((await server.admin("GET", `/v1/resource-requests/${boss.id}`)).body);
+    });
+
+    test("lists are filtered, newest first, page by page", async () => {
+      const made: { id: string; token: string }[] = [];
+      for (const operation of ["nightly", "nightly", "weekly"]) {
+        const { body } = await submit({
+          component: "speech",
+          resources: { step_run: 1 },
+          operation,
+          labels: { team: operation },
+        });
+        made.unshift(body);
+      }
+      const ids = async (query: string) =>
+        (await server.admin("GET", `/v1/resource-requests?${query}`)).body.items.map(
+          ({ id }: { id: string }) => id,
+        );
+      expect(await ids("component=speech")).toEqual(made.map(({ id }) => id));
+      expect(await ids("operation=nightly")).toEqual(made.slice(1).map(({ id }) => id));
+      expect(await ids("label=team%3Dweekly")).toEqual([made[0]?.id]);
+      expect(await ids("status=allocated,queued&component=speech")).toHaveLength(3);
+      expect(await ids("status=queued&component=speech")).toEqual([]);
+      expect(await ids(`id=${made[1]?.id}`)).toEqual([made[1]?.id]);
+      const page = await server.admin("GET", "/v1/resource-requests?component=speech&limit=2");
+      expect(page.body.items).toHaveLength(2);
+      expect(await ids(`component=speech&limit=2&cursor=${page.body.next_cursor}`)).toEqual([made[2]?.id]);
+      for (const one of made) await release(one);
+    });
+
+    test("bulk: each item stands for itself", async () => {
+      const { status, body } = await server.admin("POST", "/v1/resource-requests/bulk", {
+        items: [
+          { component: "vision", resources: { gpu: 1 } },
+          { component: "vision", resources: { gpu: -1 } },
+          { component: "vision", nonsense: true },
+          { component: "vision", resources: { gpu: 9 } },
+          { component: "vision", resources: { gpu: 1 } },
+        ],
+      });
+      expect(status).toBe(200);
+      expect(body.results).toMatchObject([
+        { status: "allocated", pool: "gpus" },
+        { problem: { code: "invalid_amount" } },
+        { problem: { code: "invalid_request" } },
+        { status: "rejected", reasons: [{ code: "over_capacity" }] },
+        { status: "allocated" },
+      ]);
+      const granted = [body.results[0], body.results[4]];
+      const released = await server.admin("POST", "/v1/resource-requests/bulk-release", {
+        items: [
+          { id: granted[0].id, token: granted[0].token, outcome: "succeeded" },
+          { id: String(granted[1].number), token: granted[1].token, outcome: "failed" },
+          { id: granted[0].id, token: granted[1].token, outcome: "succeeded" },
+          { id: "999999", token: granted[1].token, outcome: "succeeded" },
+          { outcome: "succeeded" },
+        ],
+      });
+      expect(released.body.results).toMatchObject([
+        { status: "released" },
+        { status: "failed" },
+        { problem: { code: "stale_token" } },
+        { problem: { code: "not_found" } },
+        { problem: { code: "invalid_request" } },
+      ]);
+    });
+
+    test("bulk: keys of items and of the call make it repeatable", async () => {
+      const items = [
+        { component: "vision", resources: { gpu: 1 }, idempotency_key: `own-${kind}` },
+        { component: "vision", resources: { gpu: 1 } },
+      ];
+      const key = { "idempotency-key": `bulk-${kind}` };
+      const first = await server.admin("POST", "/v1/resource-requests/bulk", { items }, key);
+      const again = await server.admin("POST", "/v1/resource-requests/bulk", { items }, key);
+      expect(again.body).toEqual(first.body);
+      for (const one of first.body.results) await release(one);
+    });
+
+    test("a record is deleted when it has ended; force cancels first", async () => {
+      const ended = (await submit({ resources: { gpu: 9 } })).body;
+      expect((await server.admin("DELETE", `/v1/resource-requests/${ended.id}`)).status).toBe(204);
+      expect((await server.admin("GET", `/v1/resource-requests/${ended.id}`)).status).toBe(404);
+      const running = (await submit({ resources: { gpu: 2 } })).body;
+      const waiting = (await submit({})).body;
+      const path = `/v1/resource-requests/${waiting.id}`;
+      expect((await server.admin("DELETE", path)).body).toMatchObject({ status: 409, code: "in_use" });
+      expect((await server.admin("DELETE", `${path}?force=true`)).status).toBe(204);
+      expect((await server.admin("GET", path)).status).toBe(404);
+      await release(running);
+    });
+
+    test("an explanation says where a request stands", async () => {
+      const running = (await submit({ resources: { gpu: 2 } })).body;
+      const waiting = (await submit({})).body;
+      const { body } = await server.admin("GET", `/v1/resource-requests/${waiting.number}/explanation`);
+      expect(body).toMatchObject({ request_id: waiting.id, number: waiting.number, status: "queued" });
+      const rejected = (await submit({ resources: { gpu: 9 } })).body;
+      expect(
+        (await server.admin("GET", `/v1/resource-requests/${rejected.id}/explanation`)).body,
+      ).toMatchObject({
+        status: "rejected",
+      });
+      await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
+      await release(running);
+    });
+  });
+}
+
+test("what was acknowledged is there after a restart, and the holder goes on with its token", async () => {
+  const directory = await temporaryDirectory();
+  const first = await openTestServer({ directory: directory.path });
+  await smallWorld(first);
+  const wanted = { component: "vision", resources: { gpu: 2 } };
+  const { body } = await first.admin("POST", "/v1/resource-requests", wanted, { "idempotency-key": "once" });
+  await first.close();
+
+  const second = await openTestServer({ directory: directory.path });
+  expect(second.firstToken).toBeUndefined();
+  const admin = second.as(first.adminSecret);
+  const again = await admin("POST", "/v1/resource-requests", wanted, { "idempotency-key": "once" });
+  expect(again.body).toEqual(body);
+  const released = await admin("POST", `/v1/resource-requests/${body.id}/release`, {
+    token: body.token,
+    outcome: "succeeded",
+  });
+  expect(released.body.status).toBe("released");
+  await second.close();
+  await directory.remove();
+});
