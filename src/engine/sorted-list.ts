@@ -35,13 +35,16 @@ export class SortedList<Item> {
 
   insert(item: Item): void {
     this.size++;
-    const chunkIndex = this.#chunkFor(item);
+    const lastChunk = this.#chunks[this.#chunks.length - 1];
+    const isLast = lastChunk !== undefined && this.#compare(lastOf(lastChunk), item) < 0; // As most are.
+    const chunkIndex = isLast ? this.#chunks.length - 1 : this.#chunkFor(item);
     const chunk = this.#chunks[chunkIndex];
     if (chunk === undefined) {
       this.#chunks.push(this.#chunkOf([item]));
       return;
     }
-    chunk.items.splice(this.#positionIn(chunk, item), 0, item);
+    if (isLast) chunk.items.push(item);
+    else chunk.items.splice(this.#positionIn(chunk, item), 0, item);
     this.#addSums(chunk, item, 1);
     if (this.#rank !== undefined && !(chunk.rankMin <= this.#rank(item))) {
       chunk.rankMin = Number.isNaN(chunk.rankMin) ? Number.NaN : this.#rank(item);
@@ -58,7 +61,8 @@ export class SortedList<Item> {
     const position = chunk === undefined ? -1 : this.#positionIn(chunk, item);
     if (chunk === undefined || chunk.items[position] !== item)
       throw new Error("removing what is not in the list");
-    chunk.items.splice(position, 1);
+    if (position === 0) chunk.items.shift();
+    else chunk.items.splice(position, 1);
     this.size--;
     if (chunk.items.length === 0) {
       this.#chunks.splice(chunkIndex, 1);
@@ -113,7 +117,7 @@ export class SortedList<Item> {
     const weigh = this.#weigh as (item: Item) => Vector;
     let sum = 0;
     for (const chunk of this.#chunks) {
-      if (this.#compare(chunk.items.at(-1) as Item, item) < 0) {
+      if (this.#compare(lastOf(chunk), item) < 0) {
         sum += chunk.sums[index] as number;
         continue;
       }
@@ -129,7 +133,7 @@ export class SortedList<Item> {
   countWhile(isBefore: (item: Item) => boolean): number {
     let count = 0;
     for (const chunk of this.#chunks) {
-      if (isBefore(chunk.items.at(-1) as Item)) count += chunk.items.length;
+      if (isBefore(lastOf(chunk))) count += chunk.items.length;
       else return count + lengthOfPrefix(chunk.items, isBefore);
     }
     return count;
@@ -155,14 +159,21 @@ export class SortedList<Item> {
     let high = chunks.length - 1;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.#compare((chunks[middle] as Chunk<Item>).items.at(-1) as Item, item) < 0) low = middle + 1;
+      if (this.#compare(lastOf(chunks[middle] as Chunk<Item>), item) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
   }
 
-  #positionIn(chunk: Chunk<Item>, item: Item): number {
-    return lengthOfPrefix(chunk.items, (each) => this.#compare(each, item) < 0);
+  #positionIn({ items }: Chunk<Item>, item: Item): number {
+    let low = 0;
+    let high = items.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#compare(items[middle] as Item, item) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   #chunkOf(items: Item[]): Chunk<Item> {
@@ -185,6 +196,10 @@ export class SortedList<Item> {
     for (const item of items) smallest = Math.min(smallest, rank(item));
     return smallest;
   }
+}
+
+function lastOf<Item>({ items }: Chunk<Item>): Item {
+  return items[items.length - 1] as Item;
 }
 
 function lengthOfPrefix<Item>(items: readonly Item[], isBefore: (item: Item) => boolean): number {

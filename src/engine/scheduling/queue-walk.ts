@@ -50,7 +50,7 @@ export class QueueWalk {
   isReordered = false;
 
   /** `membersOf` says which members of a line are walked: the first, unless somebody wants others. */
-  constructor(pool: Pool, nowMs: number, membersOf: (poolLine: PoolLine) => Iterable<Request> = firstMember) {
+  constructor(pool: Pool, nowMs: number, membersOf?: (poolLine: PoolLine) => Iterable<Request>) {
     this.pool = pool;
     this.#claimed = pool.keys.map(() => 0);
     const discipline = disciplineOf(pool);
@@ -64,7 +64,8 @@ export class QueueWalk {
         score: discipline.scoreOf(poolLine, request, nowMs),
       });
     for (const poolLine of pool.waiting) {
-      for (const request of membersOf(poolLine)) add(request, poolLine, null);
+      if (membersOf === undefined) add(poolLine.line.members.first() as Request, poolLine, null);
+      else for (const request of membersOf(poolLine)) add(request, poolLine, null);
     }
     const { name } = pool.record;
     for (const request of pool.holders) add(request, request.line.pools.get(name) as PoolLine, "here");
@@ -233,10 +234,6 @@ export class QueueWalk {
     }
     return false;
   }
-}
-
-function firstMember({ line }: PoolLine): Request[] {
-  return [line.members.first() as Request];
 }
 
 function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): number[] {

@@ -100,14 +100,18 @@ function permissionsFor(search: VictimSearch, short: readonly number[]): Permiss
       continue;
     }
     const difference = head.poolLine.policy.record.priority - policy.record.priority;
+    const isOwn = policy === head.poolLine.policy;
+    const reclaims = mayReclaim && (!isOwn || head.poolLine.firm) && !(any && difference < 0);
+    const forbiddenBy = difference > 0 ? "8.1" : "8.2";
+    if (difference <= 0 && !reclaims && !kind.opportunistic) {
+      permissions.push({ ...NOBODY, kind, priority: policy.record.priority, forbiddenBy });
+      continue;
+    }
     const held = short.filter((i) => (need[i] as number) > 0);
     const borrowsFrom = held.map((i) => lines.borrowsFrom(kind, i));
     const byPriorityFrom = difference <= 0 ? Number.POSITIVE_INFINITY : any ? 0 : Math.max(...borrowsFrom);
-    const isOwn = policy === head.poolLine.policy;
-    const reclaims = mayReclaim && (!isOwn || head.poolLine.firm) && !(any && difference < 0);
     const byReclaimFrom = reclaims ? Math.min(...borrowsFrom) : Number.POSITIVE_INFINITY;
     const from = kind.opportunistic ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
-    const forbiddenBy = difference > 0 ? "8.1" : "8.2";
     permissions.push({
       kind,
       priority: policy.record.priority,
