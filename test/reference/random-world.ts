@@ -108,7 +108,7 @@ function someSettings(dice: Dice, discipline: Discipline): PoolSettings {
     max_preemptions: [25, () => dice.int(1, 2)],
     checkpoint_timeout_seconds: [15, () => dice.pick([60, 120, 300])],
     max_deferral_seconds: [20, () => dice.pick([0, 60, 600])],
-    grace_seconds: [20, () => dice.pick([0, 10, 60])],
+    grace_seconds: [20, () => dice.pick([1, 10, 60])],
   });
   const own =
     discipline === "priority"
