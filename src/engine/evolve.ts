@@ -10,19 +10,24 @@ import {
   endRun,
   enqueue,
   ensureComponent,
+  forgetOperation,
+  forgetShares,
   keepOrderUntil,
   rebuildPool,
   refreshPool,
   releaseComponent,
+  rememberOperation,
   removePolicy,
   rewake,
   sortRunAnew,
   startRun,
   stopRun,
+  touchShares,
   unsettleWaiter,
 } from "./indexes.ts";
 import { joinLine, leaveLine } from "./lines.ts";
-import { evolveNode } from "./nodes.ts";
+import { dropNode, evolveNode } from "./nodes.ts";
+import { NodeIndex } from "./placement/node-index.ts";
 import type { HoldRecord, RequestId, RequestProgress, RequestStatus, Stop } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import { SortedList } from "./sorted-list.ts";
@@ -63,7 +68,8 @@ export function evolve(state: EngineState, event: Event): void {
     case "nodeSet":
     case "nodeStateChanged":
     case "nodeRemoved":
-      forgetDisplacements(state);
+      // That its last run has ended is no event from outside (V6).
+      if (event.kind !== "nodeStateChanged" || event.state !== "drained") forgetDisplacements(state);
       return evolveNode(state, event);
     case "serverSettingsChanged":
       return state.undo.set(state, "unmanaged", event.unmanaged);
@@ -134,6 +140,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     groups: new Map(),
     policies: new Map(),
     nodes: new Map(),
+    places: new NodeIndex(),
     waiting: [],
     holders: new Set(),
     passers: new Set(),
@@ -143,6 +150,8 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     starvation: new Map(),
     orderUntilMs: Number.POSITIVE_INFINITY,
     preemptiveStartAtMs: new Map(),
+    shareTree: null,
+    staleLines: new Set(),
   };
   state.undo.run(
     () => state.pools.set(record.name, pool),
@@ -159,6 +168,7 @@ function evolvePoolDeleted(state: EngineState, { name }: EventOf<"poolDeleted">)
   forgetDisplacements(state);
   const pool = requirePool(state, name);
   for (const policy of [...pool.policies.values()]) removePolicy(state, pool, policy);
+  for (const node of [...pool.nodes.values()]) dropNode(state, node);
   state.undo.run(
     () => state.pools.delete(name),
     () => state.pools.set(name, pool),
@@ -190,6 +200,7 @@ function evolveGroupDeleted(state: EngineState, { pool: poolName, name }: EventO
     () => pool.groups.delete(name),
     () => pool.groups.set(name, group),
   );
+  forgetShares(state, pool);
 }
 
 function evolvePolicySet(state: EngineState, { policy: record }: EventOf<"policySet">): void {
@@ -217,6 +228,7 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
     shielded: false,
     resume: false,
     lastCheckpointAtMs: null,
+    lastCheckpointSeq: 0,
     furtherAttempts: 0,
     queuedAtMs: atMs,
     delayed: false,
@@ -236,6 +248,7 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
     () => state.requests.set(spec.id, request),
     () => state.requests.delete(spec.id),
   );
+  rememberOperation(state, request);
   enqueue(state, request);
   rewake(state, request);
 }
@@ -284,7 +297,10 @@ function setStop(state: EngineState, request: Request, stop: Stop): void {
   const { allocation } = request.progress;
   if (allocation === null) throw new Error(`${request.spec.id} has nothing to stop`);
   state.undo.set(request.progress, "allocation", { ...allocation, stop });
-  if (request.run !== null) stopRun(state, request.run);
+  if (request.run !== null) {
+    stopRun(state, request.run);
+    touchShares(state, request.run.poolLine); // It may not come back any more (9).
+  }
   rewake(state, request);
 }
 
@@ -292,6 +308,7 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
   const { progress, run } = requireRequest(state, event.requestId);
   state.undo.set(progress, "resume", true);
   state.undo.set(progress, "lastCheckpointAtMs", event.atMs);
+  state.undo.set(progress, "lastCheckpointSeq", state.seq);
   if (run !== null) sortRunAnew(state, run);
 }
 
@@ -339,6 +356,7 @@ function endRequest(state: EngineState, request: Request, status: RequestStatus,
 function forgetRequest(state: EngineState, id: RequestId): void {
   const request = requireRequest(state, id);
   if (!TERMINAL_STATUSES.has(request.progress.status)) throw new Error(`forgetting ${id}, which is alive`);
+  forgetOperation(state, request);
   state.undo.run(
     () => {
       state.requests.delete(id);
@@ -387,6 +405,24 @@ function evolvePreemptionDecided(state: EngineState, event: EventOf<"preemptionD
     seq: state.seq,
     placement: event.placement,
   });
+  notePreemptiveStart(state, event);
+}
+
+/** From here on the back-off counts, on every node of the placement (9.7). */
+function notePreemptiveStart(state: EngineState, event: EventOf<"preemptionDecided">): void {
+  const { record, preemptiveStartAtMs } = requirePool(state, event.pool);
+  if (record.discipline !== "fair_share") return;
+  const nodes = record.nodeBacked ? event.placement.map(({ node }) => node) : [""];
+  for (const node of nodes) {
+    const before = preemptiveStartAtMs.get(node);
+    state.undo.run(
+      () => preemptiveStartAtMs.set(node, event.atMs),
+      () => {
+        if (before === undefined) preemptiveStartAtMs.delete(node);
+        else preemptiveStartAtMs.set(node, before);
+      },
+    );
+  }
 }
 
 function noteDisplacement(state: EngineState, by: RequestId, displaced: RequestId): void {

@@ -1,8 +1,9 @@
 // The indexes of the state: who waits where, who runs where, and the sums. Only `evolve` and a restored
 // snapshot call these; every change goes through the undo log.
 
-import { createPoolLine, describe, joinLine, leaveLine, usesFairShare } from "./lines.ts";
-import { occupyNodes, poolCapacity, vacateNodes } from "./placement.ts";
+import { createPoolLine, describe, joinLine, leaveLine, operationKey, usesFairShare } from "./lines.ts";
+import { poolCapacity } from "./placement/capacity.ts";
+import { awayFromHome, emptyNodes, fillNodes, occupyNodes, stopOnNodes, vacateNodes } from "./placement/occupancy.ts";
 import type { ComponentName, PolicyRecord } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import { amountOf, compareIds, toVector } from "./resources.ts";
@@ -11,11 +12,13 @@ import {
   byEnd,
   byGrant,
   byShareOrder,
+  bySubmission,
   type Component,
   type EngineState,
   freeOf,
   type Group,
   type Line,
+  type Node,
   needOf,
   type Policy,
   type Pool,
@@ -24,6 +27,7 @@ import {
   type Run,
   type RunKind,
   requirePool,
+  shareNeedOf,
 } from "./state.ts";
 
 const DAY_MS = 86_400_000;
@@ -34,6 +38,7 @@ const DAY_MS = 86_400_000;
 export function enqueue(state: EngineState, request: Request): void {
   const { line, progress } = request;
   if (progress.delayed) return;
+  touchLine(state, line);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     addTo(state, holdPool.holders, request);
@@ -57,9 +62,9 @@ export function enqueue(state: EngineState, request: Request): void {
  * costs nothing. The exception is backfill by walltime, which may prefer a later member.
  */
 function unsettleBehind(state: EngineState, { line, spec }: Request): void {
-  for (const { pool, need, verdict } of line.pools.values()) {
+  for (const { pool, need, ask, verdict } of line.pools.values()) {
     const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
-    if (verdict === null && mayPass && need.every((amount, i) => amount <= freeOf(pool, i)))
+    if (verdict === null && mayPass && (ask !== null || need.every((amount, i) => amount <= freeOf(pool, i))))
       state.unsettled.add(pool);
   }
 }
@@ -68,6 +73,7 @@ export function dequeue(state: EngineState, request: Request): void {
   const { line, progress } = request;
   if (progress.delayed) return;
   unsettleLine(state, line);
+  touchLine(state, line);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     removeFrom(state, holdPool.holders, request);
@@ -133,11 +139,14 @@ export function startRun(state: EngineState, request: Request): void {
     startedAtMs: allocation.startedAtMs,
     endMs: allocation.startedAtMs + (request.spec.walltimeMs ?? Number.POSITIVE_INFINITY),
     isStopping: allocation.stop !== null,
+    nodes: allocation.placement.map(({ node }) => poolLine.pool.nodes.get(node) as Node),
+    away: null,
   };
   state.undo.set(request, "run", run);
   state.undo.set(poolLine.pool, "runCount", poolLine.pool.runCount + 1);
   indexRun(state, run);
   occupyNodes(state, run);
+  touchShares(state, poolLine);
   state.unsettled.add(poolLine.pool);
 }
 
@@ -147,6 +156,9 @@ export function stopRun(state: EngineState, run: Run): void {
   state.unsettled.add(run.poolLine.pool);
   removeCandidate(state, run);
   state.undo.set(run, "isStopping", true);
+  addTo(state, run.poolLine.stoppingRuns, run);
+  touchShares(state, run.poolLine);
+  stopOnNodes(state, run);
   state.undo.add(run.poolLine.pool.stopping, run.poolLine.need, 1);
 }
 
@@ -162,6 +174,8 @@ export function endRun(state: EngineState, request: Request): void {
     () => runs.remove(run),
     () => runs.insert(run),
   );
+  touchShares(state, run.poolLine);
+  removeFrom(state, run.poolLine.stoppingRuns, run);
   if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
   else removeCandidate(state, run);
   state.undo.set(pool, "runCount", pool.runCount - 1);
@@ -173,13 +187,16 @@ function indexRun(state: EngineState, run: Run): void {
   const { poolLine } = run;
   addUsage(state, run, 1);
   const { runs } = poolLine.policy;
+  if (run.nodes.length > 0) state.undo.set(run, "away", awayFromHome(run));
   state.undo.set(run, "kind", kindOf(run));
   state.undo.run(
     () => runs.insert(run),
     () => runs.remove(run),
   );
-  if (run.isStopping) state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
-  else addCandidate(state, run);
+  if (run.isStopping) {
+    state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
+    addTo(state, poolLine.stoppingRuns, run);
+  } else addCandidate(state, run);
 }
 
 /** Something about a run changed that tells kinds apart. */
@@ -243,10 +260,12 @@ function kindOf(run: Run): RunKind {
   const hasWalltime = isClass && run.endMs < Number.POSITIVE_INFINITY;
   const savedAtMs = request.progress.lastCheckpointAtMs ?? Number.NEGATIVE_INFINITY;
   const hasCheckpoint = isClass && request.spec.checkpoint === "none" && savedAtMs > run.startedAtMs;
-  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}`;
+  const isAway = run.away !== null;
+  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
-    kind = { poolLine, opportunistic, shielded, hasWalltime, hasCheckpoint, runs: new SortedList(byGrant) };
+    const runs = new SortedList<Run>(byGrant);
+    kind = { poolLine, opportunistic, shielded, hasWalltime, hasCheckpoint, isAway, runs };
     poolLine.runKinds.set(key, kind);
   }
   return kind;
@@ -265,6 +284,7 @@ export function isShielded(request: Request, pool: Pool, nowMs: number): boolean
 export function rebuildPool(state: EngineState, pool: Pool): void {
   const { undo } = state;
   const runs = [...pool.policies.values()].flatMap((policy) => [...policy.runs]);
+  forgetShares(state, pool);
   const { keys, capacity } = poolCapacity(pool);
   const zeros = () => keys.map(() => 0);
   undo.set(pool, "keys", keys);
@@ -285,6 +305,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     () => kinds.forEach((kind) => pool.runKinds.add(kind)),
   );
 
+  emptyNodes(state, pool);
   for (const group of pool.groups.values()) {
     undo.set(
       group,
@@ -298,7 +319,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     setQuotas(state, policy, keys);
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());
-    undo.set(policy, "runs", new SortedList<Run>(byShareOrder, { weigh: needOf }));
+    undo.set(policy, "runs", new SortedList<Run>(byShareOrder, { weigh: shareNeedOf }));
     for (const line of policyComponent(state, policy).lines) {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
       const oldKinds = [...poolLine.runKinds];
@@ -309,9 +330,11 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
           for (const [key, kind] of oldKinds) poolLine.runKinds.set(key, kind);
         },
       );
+      for (const run of [...poolLine.stoppingRuns]) removeFrom(state, poolLine.stoppingRuns, run);
       redescribe(state, poolLine);
     }
   }
+  fillNodes(state, pool, runs);
   for (const run of runs) indexRun(state, run);
   state.unsettled.add(pool);
 }
@@ -321,6 +344,7 @@ export function refreshPool(state: EngineState, pool: Pool): void {
   const { undo } = state;
   const { keys, capacity } = poolCapacity(pool);
   if (keys.join() !== pool.keys.join()) return rebuildPool(state, pool);
+  forgetShares(state, pool);
   undo.set(pool, "capacity", capacity);
   for (const group of pool.groups.values()) undo.set(group, "limit", limitVector(group.record.limit, keys));
   for (const policy of pool.policies.values()) {
@@ -355,6 +379,7 @@ function redescribe(state: EngineState, poolLine: PoolLine): void {
   const { pool, line } = poolLine;
   const described = describe(poolLine);
   undo.set(poolLine, "need", described.need);
+  undo.set(poolLine, "ask", described.ask);
   undo.set(poolLine, "verdict", described.verdict);
   undo.set(poolLine, "preemptionClass", described.preemptionClass);
   undo.set(poolLine, "sensitive", described.sensitive);
@@ -432,7 +457,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     limit: [],
     usage: pool.keys.map(() => 0),
     firmUsage: pool.keys.map(() => 0),
-    runs: new SortedList<Run>(byShareOrder, { weigh: needOf }),
+    runs: new SortedList<Run>(byShareOrder, { weigh: shareNeedOf }),
   };
   state.undo.run(
     () => {
@@ -506,6 +531,64 @@ function moveToNewLines(state: EngineState, component: Component): void {
       state.undo.set(run, "poolLine", line.pools.get(run.poolLine.pool.record.name) as PoolLine);
   }
   for (const policy of component.policies.values()) rebuildPool(state, policy.pool);
+}
+
+// --- shares ------------------------------------------------------------------------------------------
+
+/** Demand or usage of a line changed: the shares of its pool are looked at again (9). */
+export function touchShares(state: EngineState, poolLine: PoolLine): void {
+  const { pool } = poolLine;
+  if (pool.record.discipline !== "fair_share") return;
+  state.unsettled.add(pool);
+  const touch = () => pool.staleLines.add(poolLine);
+  state.undo.run(touch, touch);
+}
+
+function touchLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) touchShares(state, poolLine);
+}
+
+/** Something about the pool itself changed: nothing of what was computed holds any more. */
+export function forgetShares(state: EngineState, pool: Pool): void {
+  const forget = () => {
+    pool.shareTree = null;
+  };
+  state.undo.run(forget, forget);
+}
+
+/** An operation is as old as its first request, also when that has ended (9.11). */
+export function rememberOperation(state: EngineState, request: Request): void {
+  if (request.spec.operation === null) return;
+  const key = operationKey(request.spec);
+  let requests = state.operations.get(key);
+  if (requests === undefined) {
+    requests = new SortedList(bySubmission);
+    const created = requests;
+    state.undo.run(
+      () => state.operations.set(key, created),
+      () => state.operations.delete(key),
+    );
+  }
+  const list = requests;
+  state.undo.run(
+    () => list.insert(request),
+    () => list.remove(request),
+  );
+}
+
+export function forgetOperation(state: EngineState, request: Request): void {
+  const key = operationKey(request.spec);
+  const requests = state.operations.get(key);
+  if (requests === undefined || request.spec.operation === null) return;
+  state.undo.run(
+    () => requests.remove(request),
+    () => requests.insert(request),
+  );
+  if (requests.size > 0) return;
+  state.undo.run(
+    () => state.operations.delete(key),
+    () => state.operations.set(key, requests),
+  );
 }
 
 // --- timers ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // at the heads of lines and not at everything that waits.
 
 import { judge } from "./admission.ts";
+import { askOf } from "./placement/capacity.ts";
 import type { RequestSpec } from "./records.ts";
 import { compareIds, toVector } from "./resources.ts";
 import { SortedList } from "./sorted-list.ts";
@@ -26,6 +27,11 @@ export function lineKeyOf(component: Component, spec: RequestSpec): string {
     key += `${JSON.stringify([label, spec.constraints[label]])},`;
   }
   return usesFairShare(component) ? `${key}|${spec.operation ?? `#${spec.id}`}` : key;
+}
+
+/** Operations of different components are different ones; without an operation a request is its own (9). */
+export function operationKey({ id, component, operation }: RequestSpec): string {
+  return operation === null ? `request ${id}` : `operation ${component}/${operation}`;
 }
 
 /** Fair share serves operations one by one, so there an operation's requests are a line of their own. */
@@ -94,12 +100,14 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     policy,
     pool: policy.pool,
     need: [],
+    ask: null,
     verdict: null,
     preemptionClass: 0,
     sensitive: false,
     firm: false,
     shareRank: 2,
     runKinds: new Map(),
+    stoppingRuns: new Set(),
     borrows: false,
     score: 0,
   };
@@ -109,7 +117,7 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
 /** What the pool and the policy make of a line; to be taken anew whenever one of them changes. */
 export function describe(
   poolLine: PoolLine,
-): Pick<PoolLine, "need" | "verdict" | "preemptionClass" | "sensitive" | "firm" | "shareRank"> {
+): Pick<PoolLine, "need" | "ask" | "verdict" | "preemptionClass" | "sensitive" | "firm" | "shareRank"> {
   const { line, policy, pool } = poolLine;
   const { shape } = line;
   const isClass = pool.record.discipline === "class";
@@ -117,12 +125,14 @@ export function describe(
   const preemptionClass = isClass && sensitive ? 10 : shape.preemptionClass;
   const firm = !shape.preemptible || (isClass && preemptionClass === 10);
   const isDear = isClass && preemptionClass >= 7 && shape.checkpoint === "none";
+  const shareRank = firm ? 0 : isDear ? 1 : 2;
   const described = {
     need: needIn(poolLine),
+    ask: askOf(poolLine, shareRank),
     preemptionClass,
     sensitive,
     firm,
-    shareRank: firm ? 0 : isDear ? 1 : 2,
+    shareRank,
   };
   return { ...described, verdict: judge({ ...poolLine, ...described }) };
 }

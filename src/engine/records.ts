@@ -205,6 +205,8 @@ export interface RequestProgress {
   shielded: boolean;
   resume: boolean;
   lastCheckpointAtMs: number | null;
+  /** Journal position of that checkpoint: of equal times the journal decides. */
+  lastCheckpointSeq: number;
   furtherAttempts: number;
   /** Latest entry into the queue, or for a delayed attempt the moment it will enter. */
   queuedAtMs: number;

@@ -3,7 +3,14 @@
 
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
-import { enqueue, ensureComponent, releaseComponent, rewake, startRun } from "./indexes.ts";
+import {
+  enqueue,
+  ensureComponent,
+  releaseComponent,
+  rememberOperation,
+  rewake,
+  startRun,
+} from "./indexes.ts";
 import { joinLine } from "./lines.ts";
 import type {
   GroupRecord,
@@ -88,7 +95,10 @@ export function restoreState(snapshot: Snapshot): EngineState {
   state.lastEventAtMs = snapshot.lastEventAtMs;
   state.clockMs = snapshot.lastEventAtMs;
   state.unmanaged = snapshot.unmanaged;
-  state.unsettled.clear();
+  // What is settled is not written down. Of a fair-share pool time is the next event, so it is looked at again.
+  for (const pool of state.unsettled) {
+    if (pool.record.discipline !== "fair_share") state.unsettled.delete(pool);
+  }
   return state;
 }
 
@@ -97,6 +107,7 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
   const line = joinLine(state, component, spec);
   const request: Request = { spec, progress, line, run: null, wakeAtMs: Number.POSITIVE_INFINITY };
   state.requests.set(spec.id, request);
+  rememberOperation(state, request);
   if (TERMINAL_STATUSES.has(progress.status)) {
     line.liveCount--;
     if (line.liveCount === 0) {

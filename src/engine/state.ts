@@ -5,7 +5,10 @@
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
 
+import type { ShareTree } from "./disciplines/fair_share/tree.ts";
 import type { StarvationChange } from "./events.ts";
+import type { NodeIndex } from "./placement/node-index.ts";
+import type { Ask } from "./placement/room.ts";
 import type {
   ComponentName,
   GroupName,
@@ -37,6 +40,8 @@ export interface EngineState {
   /** Requests in a terminal status that are still remembered, oldest end first. */
   readonly ended: Set<Request>;
   readonly lines: Map<string, Line>;
+  /** All remembered requests of each operation: it is as old as the first of them (9.11). */
+  readonly operations: Map<string, SortedList<Request>>;
   /** Requests with something to do at a known time, soonest first. */
   readonly timers: SortedList<Request>;
   /** Who displaced whom since the last event from outside (V6). */
@@ -70,6 +75,8 @@ export interface Pool {
   readonly groups: Map<GroupName, Group>;
   readonly policies: Map<ComponentName, Policy>;
   readonly nodes: Map<NodeName, Node>;
+  /** The nodes, arranged for placement. */
+  readonly places: NodeIndex;
   /** Lines with members that this pool admits; nearly in order, which is only a matter of speed. */
   readonly waiting: PoolLine[];
   /** Waiting requests that hold units here (V5). */
@@ -87,11 +94,22 @@ export interface Pool {
   orderUntilMs: number;
   /** When a preemptive stage last started something, per node; "" in a pool without nodes (9.7). */
   readonly preemptiveStartAtMs: Map<string, number>;
+  /** What the records give for section 9; null: to be built anew when somebody asks. */
+  shareTree: ShareTree | null;
+  /** Lines whose demand or usage may differ from what the tree says. */
+  readonly staleLines: Set<PoolLine>;
 }
 
 export interface Node {
   record: NodeRecord;
+  readonly pool: Pool;
+  /** Infinite for what the node does not meter (R4). */
+  capacity: number[];
   usage: number[];
+  /** The part of `usage` that is on its way out. */
+  stopping: number[];
+  /** Capacity less usage; below zero after a shrink. */
+  free: number[];
   readonly runs: Set<Run>;
   /** Device indices in use (N2). */
   readonly devices: Set<number>;
@@ -138,6 +156,8 @@ export interface PoolLine {
   readonly policy: Policy;
   readonly pool: Pool;
   need: number[];
+  /** What it wants of each node; null in a pool without nodes (N2). */
+  ask: Ask | null;
   /** `null`: the pool admits it. */
   verdict: RejectionReason | null;
   /** Class and sensitivity in this pool (10.7). */
@@ -149,6 +169,8 @@ export interface PoolLine {
   shareRank: number;
   /** Kinds of runs of this line, by whether they are opportunistic and shielded. */
   readonly runKinds: Map<string, RunKind>;
+  /** Runs of this line that were told to stop. */
+  readonly stoppingRuns: Set<Run>;
   /** Scratch of the scheduler: place in the order at the time of the last look. */
   borrows: boolean;
   score: number;
@@ -163,6 +185,8 @@ export interface RunKind {
   readonly hasWalltime: boolean;
   /** Has saved its work without being asked, though it says that it cannot. */
   readonly hasCheckpoint: boolean;
+  /** Runs, at least in part, on home nodes of others, and so borrows (N3). */
+  readonly isAway: boolean;
   /** By grant, oldest first. Stopping runs are not in here. */
   readonly runs: SortedList<Run>;
 }
@@ -177,6 +201,10 @@ export interface Run {
   /** End by walltime; infinite without one. */
   readonly endMs: number;
   isStopping: boolean;
+  /** Where it runs, in the order of its placement; none in a pool without nodes. */
+  readonly nodes: readonly Node[];
+  /** What it holds on home nodes of others, over the keys of the pool; null: nothing (N3). */
+  away: readonly number[] | null;
 }
 
 export interface Request {
@@ -199,6 +227,7 @@ export function createState(): EngineState {
     requests: new Map(),
     ended: new Set(),
     lines: new Map(),
+    operations: new Map(),
     timers: new SortedList(compareTimers),
     displaced: new Map(),
     unsettled: new Set(),
@@ -235,6 +264,11 @@ export function byEnd(a: Run, b: Run): number {
 
 export function needOf(run: Run): readonly number[] {
   return run.poolLine.need;
+}
+
+/** What of a run may fill its component's share: nothing that it holds on home nodes of others (G6, N3). */
+export function shareNeedOf({ poolLine, away }: Run): readonly number[] {
+  return away === null ? poolLine.need : poolLine.need.map((amount, i) => amount - (away[i] as number));
 }
 
 /** Units that nobody uses; below zero after a shrink (P7). */

@@ -122,6 +122,11 @@ function outcomeOf(reported: "succeeded" | "failed" | "stopped" | "lost", stop: 
   return stop?.cause === "walltime" ? "walltime" : "preempted";
 }
 
+/** Whether a run that was told to stop is queued again when it has stopped (Q3). */
+export function comesBack(request: Request): boolean {
+  return mayComeBack(request, outcomeOf("stopped", allocationOf(request).stop));
+}
+
 function mayComeBack({ spec, progress }: Request, outcome: AttemptOutcome): boolean {
   if (outcome === "succeeded" || outcome === "cancelled" || spec.requeue === "never") return false;
   const isFailure = outcome === "failed" || outcome === "walltime";

@@ -1,8 +1,21 @@
 // When time itself is the next event.
 
-import type { EngineState } from "./state.ts";
+import type { EngineState, Pool } from "./state.ts";
 
 /** The next moment at which a `tick` has something to do; null if only commands can change anything. */
 export function nextWakeMs(state: EngineState): number | null {
-  return state.timers.first()?.wakeAtMs ?? null;
+  const wakeAtMs = Math.min(
+    state.timers.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY,
+    starvationWakeMs(state),
+  );
+  return wakeAtMs === Number.POSITIVE_INFINITY ? null : wakeAtMs;
+}
+
+/** When somebody in a fair-share pool begins to starve, or a back-off is over (9.4, 9.7). */
+function starvationWakeMs({ unsettled, moving, clockMs }: EngineState): number {
+  const isShared = ({ record }: Pool) => record.discipline === "fair_share";
+  // After a restart nobody has looked yet.
+  for (const pool of unsettled) if (isShared(pool)) return clockMs;
+  for (const pool of moving) if (isShared(pool)) return pool.orderUntilMs;
+  return Number.POSITIVE_INFINITY;
 }

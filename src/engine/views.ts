@@ -1,5 +1,8 @@
 // Looking at the state from outside: what people and programs may know, computed from the records.
 
+export { type ShareView, shareViewOf } from "./disciplines/fair_share/view.ts";
+
+import { sharedQueueOf } from "./disciplines/fair_share/view.ts";
 import type {
   GroupRecord,
   NodeRecord,
@@ -12,7 +15,7 @@ import type {
 } from "./records.ts";
 import { compareIds, type Resources, toResources } from "./resources.ts";
 import { QueueWalk } from "./scheduling/queue-walk.ts";
-import { type EngineState, type Pool, requirePool } from "./state.ts";
+import { type EngineState, type Pool, requirePool, shareNeedOf } from "./state.ts";
 
 export function requestOf(
   state: EngineState,
@@ -50,7 +53,9 @@ export function nodesOf(state: EngineState, pool?: PoolName): NodeRecord[] {
 
 /** Everything that waits in a pool, in the order of section 6. */
 export function queueOf(state: EngineState, pool: PoolName, nowMs: number): RequestId[] {
-  const walk = new QueueWalk(requirePool(state, pool), nowMs, ({ line }) => line.members);
+  const shared = requirePool(state, pool);
+  if (shared.record.discipline === "fair_share") return sharedQueueOf(state, shared);
+  const walk = new QueueWalk(shared, nowMs, ({ line }) => line.members);
   return [...walk].map(({ request }) => request.spec.id);
 }
 
@@ -69,11 +74,11 @@ export function capacityOf(state: EngineState, pool: PoolName): Resources {
 export function borrowedOf(state: EngineState, id: RequestId): Resources {
   const run = state.requests.get(id)?.run ?? null;
   if (run === null) return {};
-  const { policy, need, pool } = run.poolLine;
-  const borrowed = need.map((amount, i) => {
-    if (amount === 0) return 0;
+  const { policy, pool } = run.poolLine;
+  const borrowed = shareNeedOf(run).map((amount, i) => {
     const above = policy.runs.sumThrough(run, i) - (policy.reserved[i] as number);
-    return Math.min(amount, Math.max(0, above));
+    const away = run.away?.[i] ?? 0; // On home nodes of others (N3).
+    return away + Math.min(amount, Math.max(0, above));
   });
   return toResources(borrowed, pool.keys);
 }
@@ -84,17 +89,4 @@ function chosenPools(state: EngineState, pool: PoolName | undefined): Pool[] {
 
 function sortedPools(state: EngineState): Pool[] {
   return [...state.pools.values()].sort((a, b) => compareIds(a.record.name, b.record.name));
-}
-
-/** What people see of a fair-share pool (9.10). */
-export interface ShareView {
-  readonly elements: ReadonlyMap<
-    string,
-    { readonly fairShare: Readonly<Record<string, number>>; readonly status: string }
-  >;
-  readonly allocationGroups: ReadonlyMap<RequestId, string>;
-}
-
-export function shareViewOf(_state: EngineState, _pool: PoolName, _nowMs: number): ShareView {
-  return { elements: new Map(), allocationGroups: new Map() };
 }

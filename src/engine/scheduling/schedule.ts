@@ -8,6 +8,7 @@
 // that it prefers among those that name it. Only pools in which something changed are looked at.
 
 import { disciplineOf, type VictimChoice } from "../disciplines/discipline.ts";
+import { lookAtShares, type ShareLook } from "../disciplines/fair_share/stages.ts";
 import type { HoldEnd } from "../events.ts";
 import { isShielded, keepOrderUntil, poolsByName, unsettleMoved } from "../indexes.ts";
 import { byPreference } from "../lines.ts";
@@ -25,6 +26,8 @@ interface Survey {
   /** The first that can be granted in its turn. */
   readonly inTurn: Waiter | undefined;
   readonly head: Head | undefined;
+  /** What a fair-share pool finds instead of a head (9.7). */
+  readonly look?: ShareLook;
 }
 
 /** The first that waits for units and is promised none (V1, G4). */
@@ -65,14 +68,17 @@ export function schedule(transaction: Transaction): void {
     const all = poolsByName(surveys.keys()).map((pool) => surveys.get(pool) as Survey);
     const named =
       serve(all, (found) => nameForGrant(transaction, found)) ??
+      enforceLimits(transaction, all) ??
       serve(all, (found) => nameCovered(transaction, found)) ??
       serve(all, (found) => nameForPreemption(transaction, found));
     if (named === undefined) break;
+    if (named === "enforced") continue;
     takers.set(named.waiter.poolLine.pool, named.waiter.request);
     named.act();
   }
-  for (const { pool, head } of surveys.values()) {
-    keepOrderUntil(transaction.state, pool, settledUntil(pool, head, transaction.nowMs));
+  for (const { pool, head, look } of surveys.values()) {
+    const untilMs = look?.untilMs ?? settledUntil(pool, head, transaction.nowMs);
+    keepOrderUntil(transaction.state, pool, untilMs);
   }
 }
 
@@ -114,6 +120,7 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
     if (holder.line.pools.get(pool.record.name)?.verdict !== null)
       return end(holder, "not_admitted", undefined);
   }
+  if (pool.record.discipline === "fair_share") return false; // Nothing else ends a hold there (9.7).
   const walk = new QueueWalk(pool, transaction.nowMs);
   for (const waiter of walk) {
     if (waiter.hold !== "here") continue;
@@ -126,6 +133,10 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
 }
 
 function survey(transaction: Transaction, pool: Pool): Survey {
+  if (pool.record.discipline === "fair_share") {
+    const look = lookAtShares(transaction, pool);
+    return { pool, inTurn: look.grant, head: undefined, look };
+  }
   const walk = new QueueWalk(pool, transaction.nowMs);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     if (walk.quotaBlock(waiter) !== null) continue;
@@ -184,9 +195,20 @@ function grant(transaction: Transaction, { request, poolLine }: Waiter, opportun
   });
 }
 
-function nameCovered(transaction: Transaction, { pool, head }: Survey): Named | undefined {
-  if (!head?.isCovered) return undefined;
-  const { waiter } = head;
+/** A policy or group above its limit loses allocations where its pool says so (9.9). */
+function enforceLimits(transaction: Transaction, surveys: readonly Survey[]): "enforced" | undefined {
+  for (const { pool, look } of surveys) {
+    if (look?.enforcement === undefined) continue;
+    decideVictims(transaction, pool, null, [], look.enforcement);
+    return "enforced";
+  }
+  return undefined;
+}
+
+function nameCovered(transaction: Transaction, { pool, head, look }: Survey): Named | undefined {
+  const covered = head?.isCovered ? head : look?.service?.choice === null ? look.service : undefined;
+  if (covered === undefined) return undefined;
+  const { waiter } = covered;
   const act = () =>
     emit(transaction, {
       kind: "holdTaken",
@@ -199,29 +221,32 @@ function nameCovered(transaction: Transaction, { pool, head }: Survey): Named | 
 }
 
 /** Preferably where some of what it lacks is coming free already (G5). */
-function nameForPreemption(transaction: Transaction, { head }: Survey): Named | undefined {
-  if (head === undefined || head.choice === null) return undefined;
-  const { waiter, shortage, choice, isHelped } = head;
-  return { waiter, isBetter: isHelped, act: () => preempt(transaction, waiter, shortage, choice) };
+function nameForPreemption(transaction: Transaction, { pool, head, look }: Survey): Named | undefined {
+  const found = head ?? look?.service;
+  if (found === undefined || found.choice === null) return undefined;
+  const { waiter, shortage, choice } = found;
+  const act = () => decideVictims(transaction, pool, waiter.request, shortage, choice);
+  return { waiter, isBetter: head?.isHelped ?? false, act };
 }
 
-function preempt(
+function decideVictims(
   transaction: Transaction,
-  { request, poolLine }: Waiter,
+  pool: Pool,
+  waiter: Request | null,
   shortage: readonly number[],
   choice: VictimChoice,
 ): void {
-  const { pool } = poolLine;
   const { nowMs } = transaction;
+  const forRequest = waiter?.spec.id ?? null;
   emit(transaction, {
     kind: "preemptionDecided",
     pool: pool.record.name,
-    waiter: request.spec.id,
+    waiter: forRequest,
     shortage: positive(toResources(shortage, pool.keys)),
     victims: choice.victims.map(({ run, reason, cost }) => ({
       requestId: run.request.spec.id,
       reason,
-      stop: firstStop(run.request, pool, { reason, forRequest: request.spec.id, nowMs }),
+      stop: firstStop(run.request, pool, { reason, forRequest, nowMs }),
       shielded: isShieldedAfter(run.request, pool, nowMs),
       ...(cost === undefined ? {} : { cost }),
     })),

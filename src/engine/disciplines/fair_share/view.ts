@@ -1,0 +1,79 @@
+// What people see of a fair-share pool (9.10).
+
+import type { PoolName, RequestId } from "../../records.ts";
+import { type EngineState, type Pool, requirePool } from "../../state.ts";
+import type { AllocationGroup } from "./allocation-groups.ts";
+import { allocationsOf } from "./allocations.ts";
+import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
+import { type StarvationStatus, statusOf } from "./starvation.ts";
+import { type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
+
+type Fractions = Readonly<Record<string, number>>;
+
+export interface ElementView {
+  readonly kind: "group" | "policy" | "operation";
+  readonly name: string;
+  /** The group or policy above it; null: the pool itself. */
+  readonly parent: string | null;
+  readonly fairShare: Fractions;
+  readonly usageShare: Fractions;
+  readonly demandShare: Fractions;
+  /** Null: it has no fair share at all, so that nothing compares with it. */
+  readonly satisfaction: number | null;
+  readonly status: StarvationStatus;
+  /** Since when it has been below its fair share; null: it is not. */
+  readonly belowSinceMs: number | null;
+  readonly waitingCount: number;
+}
+
+export interface ShareView {
+  /** By name. Where a group, a policy and an operation share one, the first of these three is shown. */
+  readonly elements: ReadonlyMap<string, ElementView>;
+  readonly allocationGroups: ReadonlyMap<RequestId, AllocationGroup>;
+  /** Groups whose members are guaranteed more than there is, so that all guarantees were scaled down (9.1). */
+  readonly overcommitted: readonly string[];
+}
+
+export function shareViewOf(state: EngineState, name: PoolName, _nowMs: number): ShareView {
+  const pool = requirePool(state, name);
+  const elements = new Map<string, ElementView>();
+  const allocationGroups = new Map<RequestId, AllocationGroup>();
+  if (pool.record.discipline !== "fair_share") return { elements, allocationGroups, overcommitted: [] };
+  const tree = shareTreeOf(state, pool);
+  for (const node of [...tree.inner, ...tree.operations.values()]) {
+    if (node.kind !== "root" && !elements.has(node.name))
+      elements.set(node.name, viewOf(pool, tree, node, node.kind));
+  }
+  for (const operation of tree.operations.values()) {
+    for (const { run, group } of allocationsOf(pool, tree, operation)) {
+      allocationGroups.set(run.request.spec.id, group);
+    }
+  }
+  return { elements, allocationGroups, overcommitted: tree.overcommitted };
+}
+
+function viewOf(pool: Pool, tree: ShareTree, node: ShareNode, kind: ElementView["kind"]): ElementView {
+  const named = (shares: readonly number[]): Fractions =>
+    Object.fromEntries(tree.keyNames.map((key, index) => [key, shares[index]!]));
+  const satisfaction = satisfactionOf(node);
+  return {
+    kind,
+    name: node.name,
+    parent: node.parent === null || node.parent.kind === "root" ? null : node.parent.name,
+    fairShare: named(node.fairShare),
+    usageShare: named(node.usageShare),
+    demandShare: named(node.demandShare),
+    satisfaction: satisfaction === Number.POSITIVE_INFINITY ? null : satisfaction,
+    status: statusOf(pool, node),
+    belowSinceMs: pool.starvation.get(node.key)?.belowSinceMs ?? null,
+    waitingCount: node.waitingCount,
+  };
+}
+
+/** Everything that waits in the pool, in the order of 9.6. */
+export function sharedQueueOf(state: EngineState, pool: Pool): RequestId[] {
+  const tree = shareTreeOf(state, pool);
+  return [...inOrder(tree)].flatMap((operation) =>
+    waitersOf(pool, operation).map(({ request }) => request.spec.id),
+  );
+}

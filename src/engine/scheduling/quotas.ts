@@ -1,0 +1,85 @@
+// Quotas of its own that keep a request waiting: limits of its policy and of the groups above it, and its reserve (G3).
+
+import { isFirmOn } from "../admission.ts";
+import type { Group, Policy, PoolLine } from "../state.ts";
+
+/** What blocks a request, whether or not units are short as well. */
+export interface QuotaBlock {
+  readonly rule: "limit" | "group_limit" | "reserved";
+  readonly group: Group | null;
+  readonly keyIndex: number;
+  readonly used: number;
+  readonly allowed: number;
+}
+
+/** Units that holds have set aside: they count as if their waiters ran (V1). */
+export class Promises {
+  /** In the pool as a whole. */
+  readonly claimed: number[];
+  readonly #to = new Map<Policy | Group, number[]>();
+  readonly #firmTo = new Map<Policy, number[]>();
+
+  constructor(keyCount: number) {
+    this.claimed = new Array<number>(keyCount).fill(0);
+  }
+
+  add(poolLine: PoolLine): void {
+    const { policy, need } = poolLine;
+    addInto(this.claimed, need);
+    addInto(vectorOf(this.#to, policy, need.length), need);
+    if (poolLine.firm) addInto(vectorOf(this.#firmTo, policy, need.length), need);
+    for (let group = policy.group; group !== null; group = group.parent) {
+      addInto(vectorOf(this.#to, group, need.length), need);
+    }
+  }
+
+  to(holder: Policy | Group, i: number): number {
+    return this.#to.get(holder)?.[i] ?? 0;
+  }
+
+  firmTo(policy: Policy, i: number): number {
+    return this.#firmTo.get(policy)?.[i] ?? 0;
+  }
+}
+
+/** The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count (G3). */
+export function quotaBlockOf(poolLine: PoolLine, promises: Promises): QuotaBlock | null {
+  const { policy, need, pool } = poolLine;
+  for (let i = 0; i < need.length; i++) {
+    const amount = need[i] as number;
+    if (amount === 0) continue;
+    const capacity = pool.capacity[i] as number;
+    const exceeds = (holder: Policy | Group) =>
+      (holder.limit[i] as number) < capacity &&
+      (holder.usage[i] as number) + promises.to(holder, i) + amount > (holder.limit[i] as number);
+    const blocked = (rule: "limit" | "group_limit", group: Group | null): QuotaBlock => {
+      const holder = group ?? policy;
+      const used = (holder.usage[i] as number) + promises.to(holder, i);
+      return { rule, group, keyIndex: i, used, allowed: holder.limit[i] as number };
+    };
+    if (exceeds(policy)) return blocked("limit", null);
+    for (let group = policy.group; group !== null; group = group.parent) {
+      if (exceeds(group)) return blocked("group_limit", group);
+    }
+    if (!isFirmOn(poolLine, i)) continue;
+    const reserved = policy.reserved[i] as number;
+    const used = (policy.firmUsage[i] as number) + promises.firmTo(policy, i);
+    if (reserved < capacity && used + amount > reserved) {
+      return { rule: "reserved", group: null, keyIndex: i, used, allowed: reserved };
+    }
+  }
+  return null;
+}
+
+function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): number[] {
+  let vector = map.get(key);
+  if (vector === undefined) {
+    vector = new Array<number>(length).fill(0);
+    map.set(key, vector);
+  }
+  return vector;
+}
+
+function addInto(target: number[], amounts: readonly number[]): void {
+  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + (amounts[i] as number);
+}
