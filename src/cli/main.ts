@@ -12,6 +12,16 @@ interface CommandEntry {
 
 const COMMANDS: readonly CommandEntry[] = [
   {
+    name: "run",
+    summary: "run a command as soon as its resources are granted",
+    load: () => import("./run.ts"),
+  },
+  {
+    name: "checkpoint",
+    summary: "said by a running command: its state is saved, being saved, or not yet",
+    load: () => import("./checkpoint.ts"),
+  },
+  {
     name: "scenario",
     summary: "run scenario files: small stories that test your pools and policies",
     load: () => import("./scenario.ts"),

@@ -57,6 +57,8 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
   const stopping = new AbortController();
   let callback: CheckpointCallback | undefined;
   let notice: CheckpointNotice | undefined;
+  /** Of the checkpoint, by the server's clock. */
+  let deadlineMs: number | undefined;
   let isCalled = false;
   let hasReported = false;
   let released: Promise<WireRequest> | undefined;
@@ -73,9 +75,12 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
     },
     progress: async () => void (await report({ report: "progress" })),
     defer: async (seconds) => {
-      const beforeMs = deadlineMsOf((await transport.send("getRequest", { params: { id } })).body);
-      const afterMs = deadlineMsOf(await report({ report: "defer", seconds }));
-      return Math.max(0, afterMs - beforeMs) / 1000;
+      const beforeMs = deadlineMs;
+      const { stop } = await report({ report: "defer", seconds });
+      deadlineMs = stop === null ? undefined : Date.parse(stop.deadline);
+      return beforeMs === undefined || deadlineMs === undefined
+        ? 0
+        : Math.max(0, deadlineMs - beforeMs) / 1000;
     },
   };
 
@@ -93,6 +98,7 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
   const lease = keepLease(transport, request, {
     onInstruction: (instruction) => {
       if (instruction.do === "stop") stopping.abort(reasonToStop(instruction));
+      deadlineMs = instruction.deadlineMs;
       if (instruction.do !== "checkpoint") return;
       notice = { reason: instruction.reason, deadline: new Date(Date.now() + instruction.leftMs) };
       askForCheckpoint();
@@ -128,10 +134,6 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
     },
     abandon: () => lease.close(),
   };
-}
-
-function deadlineMsOf({ stop }: WireRequest): number {
-  return stop === null ? 0 : Date.parse(stop.deadline);
 }
 
 /** What an instruction to stop means, as an error. */

@@ -19,6 +19,8 @@ export interface Instruction {
   readonly reason: string;
   /** How much time is left, from now; measured by the server, so that clocks may differ. */
   readonly leftMs: number;
+  /** The same as a point in time, by the server's clock: to tell how far it was moved. */
+  readonly deadlineMs: number | undefined;
 }
 
 export interface LeaseHandlers {
@@ -169,10 +171,8 @@ function firstLeaseMs({ lease_expires_at, started_at }: GrantedRequest): number 
 /** Both times are of the server: their difference holds whatever our own clock says. */
 function toInstruction({ instruction, lease_expires_at, lease_seconds }: WireRenewalAnswer): Instruction {
   const serverNowMs = Date.parse(lease_expires_at) - lease_seconds * 1000;
-  const deadlineMs = instruction.deadline === undefined ? serverNowMs : Date.parse(instruction.deadline);
-  return {
-    do: instruction.do,
-    reason: instruction.reason ?? "",
-    leftMs: Math.max(0, deadlineMs - serverNowMs),
-  };
+  const { reason = "", deadline } = instruction;
+  const deadlineMs = deadline === undefined ? undefined : Date.parse(deadline);
+  const leftMs = Math.max(0, (deadlineMs ?? serverNowMs) - serverNowMs);
+  return { do: instruction.do, reason, leftMs, deadlineMs };
 }

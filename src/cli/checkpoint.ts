@@ -1,0 +1,57 @@
+// berth checkpoint done|progress|defer SECONDS: what a job says to its wrapper.
+
+import type { Command } from "commander";
+import { parseDurationSeconds } from "../protocol/index.ts";
+import { type CheckpointReport, sendCheckpointReport } from "../runner/index.ts";
+import { type CliContext, CliError } from "./context.ts";
+
+const HELP = `
+For programs that \`berth run\` has started. Instead of this command they may create a file of the same name,
+done, progress or defer (which holds the seconds), in the directory named by BERTH_CHECKPOINT_DIR.
+
+Examples:
+  berth checkpoint done          the state is saved: stop me, and let the next attempt resume
+  berth checkpoint progress      still saving
+  berth checkpoint defer 60      not now, in a minute
+`;
+
+export function define(command: Command, context: CliContext): void {
+  command.addHelpText("after", HELP);
+  command
+    .command("done")
+    .description("the checkpoint is complete")
+    .action(() => report({ kind: "done" }, context));
+  command
+    .command("progress")
+    .description("the checkpoint is being made")
+    .action(() => report({ kind: "progress" }, context));
+  command
+    .command("defer")
+    .description("ask for more time")
+    .argument("<seconds>", "how much, such as 60 or 2m")
+    .action((text: string) => report({ kind: "defer", seconds: parseSeconds(text) }, context));
+}
+
+async function report(said: CheckpointReport, context: CliContext): Promise<void> {
+  const path = process.env.BERTH_SOCKET;
+  if (path === undefined || path === "") {
+    throw new CliError(
+      "usage",
+      "There is no wrapper to report to.",
+      "This is for programs that `berth run` has started.",
+    );
+  }
+  const answer = await sendCheckpointReport(path, said).catch((error: Error) => {
+    throw new CliError("unavailable", `The wrapper of this job cannot be reached: ${error.message}`);
+  });
+  const { accepted, message = "" } = answer;
+  if (!accepted) throw new CliError("invalid_request", message === "" ? "The report was refused." : message);
+  if (message !== "") context.tell(`${message}\n`);
+}
+
+function parseSeconds(text: string): number {
+  const plain = /^\d{1,9}(\.\d{1,3})?$/.test(text) ? Number(text) : undefined;
+  const parsed = plain === undefined ? parseDurationSeconds(text) : { ok: true as const, value: plain };
+  if (parsed.ok && parsed.value > 0) return parsed.value;
+  throw new CliError("usage", `"${text.slice(0, 40)}" is not a time.`, "Write it like 60 or 2m.");
+}

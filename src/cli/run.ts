@@ -1,0 +1,343 @@
+// berth run [resources] [options] -- COMMAND…
+
+import { rmdirSync, rmSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import type { Command } from "commander";
+import { EXIT, type WireRequest } from "../protocol/index.ts";
+import { isJobRefusal } from "../runner/index.ts";
+import {
+  BerthError,
+  type Client,
+  createClient,
+  errorOfEnding,
+  type GrantedRequest,
+  isBerthError,
+} from "../sdk/index.ts";
+import { resolveConnection } from "./connection.ts";
+import { type CliContext, CliError } from "./context.ts";
+import { type AttemptEnd, runAttempt } from "./run/attempt.ts";
+import { planRun, type RunOptions, type RunPlan } from "./run/plan.ts";
+import {
+  createTalk,
+  printable,
+  resourcesOf,
+  secondsText,
+  silentTalk,
+  type Talk,
+  titleOf,
+} from "./run/talk.ts";
+import { type Verdict, verdictOfCommand, verdictOfError, writeReport } from "./run/verdict.ts";
+
+const HELP = `
+The command waits until its resources are granted, and ends with its own exit code. Berth's own are
+69 rejected, 71 cancelled, 73 walltime over, 74 grant lost, 75 preempted and not queued again,
+124 not granted in time, 125 Berth failed, 126 and 127 not executable and not found.
+
+When the grant is needed by others, the file named by BERTH_PREEMPT_FILE appears. A command that can save
+says so with --checkpoint auto, and answers with \`berth checkpoint done\`. After a preemption it waits again
+and is started again, with BERTH_ATTEMPT one higher, and BERTH_RESUME=1 if a checkpoint is complete.
+
+Examples:
+  berth run --gpu 1 -- python train.py
+  berth run --gpu 2 --memory 16GiB --name train --checkpoint auto -- python train.py
+  berth run --cpu 4 --wait-timeout 10m --report verdict.json -- make test
+`;
+
+export function define(command: Command, context: CliContext): void {
+  // Options after the command are the command's own, also without \`--\`.
+  command.parent?.enablePositionalOptions();
+  command
+    .usage("[resources] [options] -- COMMAND...")
+    .argument("[command...]", "the command and its arguments")
+    .passThroughOptions()
+    .option("--gpu <count>", "GPUs")
+    .option("--cpu <count>", "CPUs, such as 4 or 0.5")
+    .option("--memory <size>", "memory with its unit, such as 16GiB")
+    .option("-r, --resource <key=amount>", "any other resource; may be repeated", collect)
+    .option("--component <name>", "who asks; needs a policy in some pool")
+    .option("--name <name>", "what to call it")
+    .option("--operation <name>", "what it belongs to, such as a pipeline run")
+    .option("--class <0-10>", "preemption class")
+    .option("--no-preempt", "never stop it for others; it must then fit into what is reserved")
+    .option("--checkpoint <how>", "auto or manual: it can save its state when asked; default none")
+    .option("--checkpoint-signal <signal>", "ask for a checkpoint with this signal, too")
+    .option("--checkpoint-cmd <shell>", "save its state with this command")
+    .option("--checkpoint-dir <directory>", "BERTH_CHECKPOINT_DIR, kept afterwards")
+    .option("--checkpoint-time <duration>", "how long a checkpoint takes, as an estimate")
+    .option("--walltime <duration>", "stop it after this time, such as 1h30m")
+    .option("--wait-timeout <duration>", "do not wait longer than this")
+    .option("--retries <count>", "further attempts at most; also after failures")
+    .option("--retry-delay <duration>", "pause before another attempt after a failure")
+    .option("--requeue <when>", "never, on_preemption or on_failure")
+    .option("--on-lost <how>", "after a lease without any server: suspend, run-on or kill", "suspend")
+    .option("--label <key=value>", "a label; may be repeated", collect)
+    .option("--note <text>", "a note for those who look")
+    .option("--idempotency-key <key>", "the same key asks only once")
+    .option("--report <file>", "write how it ended, as JSON")
+    .option("--url <url>", "server, or several separated by commas")
+    .option("--context <name>", "saved context to use")
+    .option("-q, --quiet", "say nothing unless it goes wrong")
+    .addHelpText("after", HELP)
+    .action((words: string[], options: RunOptions) => runCommand(words, options, context));
+}
+
+function collect(value: string, before: readonly string[] = []): string[] {
+  return [...before, value];
+}
+
+async function runCommand(words: readonly string[], options: RunOptions, context: CliContext): Promise<void> {
+  const connection = resolveConnection(options);
+  const plan = planRun(words, options, connection.component ?? "");
+  const talk = options.quiet === true ? silentTalk : createTalk(screenOf(context));
+  const session: Session = { plan, talk, request: undefined, waitedMs: 0, isUnreachable: false };
+  const client = createClient({
+    urls: connection.urls,
+    ...(connection.token !== undefined && { token: connection.token }),
+    onRetry: (error) => tellTrouble(session, error),
+  });
+  const verdict = await runToVerdict(client, session);
+  talk.clear();
+  if (verdict.command === undefined || verdict.code !== "command_failed") tellVerdict(context, verdict);
+  if (plan.reportFile !== undefined) saveReport(context, plan.reportFile, verdict, session.waitedMs);
+  context.exitCode = verdict.exitCode;
+}
+
+/** What is known so far, whatever happens next. */
+interface Session {
+  readonly plan: RunPlan;
+  readonly talk: Talk;
+  request: WireRequest | undefined;
+  waitedMs: number;
+  isUnreachable: boolean;
+}
+
+async function runToVerdict(client: Client, session: Session): Promise<Verdict> {
+  const interruptions = listenForSignals();
+  try {
+    return await attemptUntilOver(client, session, interruptions);
+  } catch (error) {
+    if (isJobRefusal(error)) {
+      const { exitCode, code, message, hint } = error;
+      return { exitCode, code, message, hint, request: session.request, command: undefined };
+    }
+    if (!isBerthError(error) && !(error instanceof CliError)) throw error;
+    return verdictOfError(error, session.request);
+  } finally {
+    interruptions.stop();
+  }
+}
+
+/** Waits, runs, and does both again for as long as the server queues the request again. */
+async function attemptUntilOver(
+  client: Client,
+  session: Session,
+  interruptions: Interruptions,
+): Promise<Verdict> {
+  const { talk } = session;
+  const submitted = await submit(client, session);
+  let grantedAtMs: number | undefined = submitted.sentAtMs;
+  session.request = submitted.request;
+  for (;;) {
+    const sinceMs = performance.now();
+    if (session.request.status === "queued") grantedAtMs = undefined;
+    const granted = await waitOrWithdraw(client, session, session.request, interruptions.signal);
+    session.waitedMs += performance.now() - sinceMs;
+    session.request = granted;
+    talk.say(
+      `granted  ${titleOf(granted)} · ${resourcesOf(granted)} · waited ${secondsText(performance.now() - sinceMs)}` +
+        (granted.attempt > 1 ? ` · attempt ${granted.attempt}${granted.resume ? ", resumes" : ""}` : ""),
+    );
+    const end = await attempt(client, session, { granted, grantedAtMs, interruptions });
+    if (end.kind !== "reported") return verdictOfUnreported(end, session.request);
+    session.request = end.request;
+    if (end.request.status !== "queued") return verdictOfReported(end);
+    talk.say(`${end.stopped ? "preempted" : "failed   "} ${titleOf(end.request)} · waits again`);
+  }
+}
+
+async function attempt(
+  client: Client,
+  { plan, talk }: Session,
+  {
+    granted,
+    grantedAtMs,
+    interruptions,
+  }: { granted: GrantedRequest; grantedAtMs: number | undefined; interruptions: Interruptions },
+): Promise<AttemptEnd> {
+  const checkpointDir = plan.checkpointDir ?? ownCheckpointDir(granted);
+  const early = interruptions.beginRun();
+  let end: AttemptEnd | undefined;
+  try {
+    const giveUp = interruptions.giveUp;
+    end = await runAttempt({ client, plan, granted, grantedAtMs, checkpointDir, talk, early, giveUp });
+    return end;
+  } catch (error) {
+    // What cannot be started will not be startable later: the request ends here.
+    if (isJobRefusal(error)) await client.requests.withdraw(granted.id).catch(() => undefined);
+    throw error;
+  } finally {
+    interruptions.endRun();
+    const isFinished = end?.kind === "reported" && end.request.status === "released";
+    if (plan.checkpointDir === undefined) tidyCheckpointDir(checkpointDir, isFinished);
+  }
+}
+
+async function submit(
+  client: Client,
+  { plan }: Session,
+): Promise<{ request: WireRequest; sentAtMs: number }> {
+  const body =
+    plan.submission.component === ""
+      ? { ...plan.submission, component: await onlyComponent(client) }
+      : plan.submission;
+  const { idempotencyKey } = plan;
+  const { body: request, sentAtMs } = await client.transport.send(
+    "submitRequest",
+    { body },
+    { idempotencyKey },
+  );
+  return { request, sentAtMs };
+}
+
+/** A token for one component need not be told which. */
+async function onlyComponent(client: Client): Promise<string> {
+  const { components } = await client.whoami();
+  if (components?.length === 1) return components[0] as string;
+  throw new CliError("usage", "It is not clear who asks.", "Say it with --component, or BERTH_COMPONENT.");
+}
+
+async function waitOrWithdraw(
+  client: Client,
+  session: Session,
+  request: WireRequest,
+  signal: AbortSignal,
+): Promise<GrantedRequest> {
+  const { talk } = session;
+  const timeoutSeconds = request.wait_timeout_seconds;
+  try {
+    return await client.waitForGrant(request, {
+      signal,
+      // The server counts, too, and first; this is for when it cannot be reached.
+      timeoutMs: timeoutSeconds === null ? undefined : timeoutSeconds * 1000 + WAIT_TIMEOUT_MARGIN_MS,
+      onProgress: ({ line }) => {
+        session.isUnreachable = false;
+        talk.status(`waiting  ${titleOf(request)}${line === "" ? "" : ` · ${printable(line)}`}`);
+      },
+    });
+  } catch (error) {
+    if (signal.aborted) {
+      session.request = await client.requests.withdraw(request.id).catch(() => request);
+      throw new BerthError("cancelled", `Request #${request.number} was cancelled.`);
+    }
+    if (isBerthError(error, "wait_timeout"))
+      await client.requests.withdraw(request.id).catch(() => undefined);
+    else session.request = await client.requests.get(request.id, {}, { retryForMs: 0 }).catch(() => request);
+    throw error;
+  }
+}
+
+const WAIT_TIMEOUT_MARGIN_MS = 2_000;
+
+/** Whoever has ended the command with Ctrl-C gets the code that the command made of it. */
+function verdictOfReported({ request, command, interrupted }: Reported): Verdict {
+  const error = interrupted ? undefined : errorOfEnding(request);
+  return error === undefined ? verdictOfCommand(request, command) : verdictOfError(error, request, command);
+}
+
+type Reported = Extract<AttemptEnd, { kind: "reported" }>;
+
+function verdictOfUnreported(end: Exclude<AttemptEnd, { kind: "reported" }>, request: WireRequest): Verdict {
+  if (end.kind === "entrusted" && end.reason === undefined) return verdictOfCommand(request, end.command);
+  const error = end.kind === "lost" ? end.error : (end.reason as BerthError);
+  const verdict = verdictOfError(error, request, end.command);
+  return end.kind === "lost" ? { ...verdict, exitCode: EXIT.holderLost } : verdict;
+}
+
+// --- Signals
+
+interface Interruptions {
+  /** Aborted by the first Ctrl-C that is not the command's. */
+  readonly signal: AbortSignal;
+  /** Aborted when somebody insists. */
+  readonly giveUp: AbortSignal;
+  /** From now on signals are the command's. Returns those that have come too early for it. */
+  beginRun(): readonly NodeJS.Signals[];
+  endRun(): void;
+  stop(): void;
+}
+
+const heededSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
+
+/** Handlers stand before anything runs: without one, Ctrl-C would end us and the job at once. */
+function listenForSignals(): Interruptions {
+  const interruption = new AbortController();
+  const giveUp = new AbortController();
+  let isRunning = false;
+  const onSignal = () => {
+    if (isRunning) return; // Forwarded by whoever runs the command.
+    if (interruption.signal.aborted) giveUp.abort();
+    interruption.abort();
+  };
+  for (const signal of heededSignals) process.on(signal, onSignal);
+  return {
+    signal: interruption.signal,
+    giveUp: giveUp.signal,
+    beginRun: () => {
+      isRunning = true;
+      return interruption.signal.aborted ? ["SIGINT"] : [];
+    },
+    endRun: () => {
+      isRunning = false;
+    },
+    stop: () => {
+      for (const signal of heededSignals) process.off(signal, onSignal);
+    },
+  };
+}
+
+// --- Where checkpoints are kept between attempts
+
+/** On disk rather than in memory: checkpoints are large. */
+function ownCheckpointDir({ id }: WireRequest): string {
+  const state = process.env.XDG_STATE_HOME || join(homedir(), ".local", "state");
+  return join(state, "berth", "checkpoints", id);
+}
+
+/** What was saved is no longer needed after a good end; before that only an empty directory is. */
+function tidyCheckpointDir(directory: string, isFinished: boolean): void {
+  try {
+    if (isFinished) rmSync(directory, { recursive: true, force: true });
+    else rmdirSync(directory);
+  } catch {
+    // There is something in it, and it may be wanted again.
+  }
+}
+
+// --- Telling
+
+function screenOf(context: CliContext) {
+  const isTerminal = process.stderr.isTTY === true;
+  return { write: context.tell, isTerminal, columns: () => process.stderr.columns ?? 80 };
+}
+
+function tellTrouble(session: Session, { message }: BerthError): void {
+  if (session.isUnreachable) return;
+  session.isUnreachable = true;
+  const title = session.request === undefined ? "" : `${titleOf(session.request)} · `;
+  session.talk.status(`waiting  ${title}${message} Trying again.`);
+}
+
+function tellVerdict(context: CliContext, { code, message, hint }: Verdict): void {
+  if (code === "ok") return;
+  context.tell(`berth: ${printable(message)} [${code}]\n${hint === "" ? "" : `${printable(hint)}\n`}`);
+}
+
+/** The command's own end matters more than a report that cannot be written. */
+function saveReport(context: CliContext, file: string, verdict: Verdict, waitedMs: number): void {
+  try {
+    writeReport(file, verdict, waitedMs);
+  } catch (error) {
+    context.tell(`berth: ${(error as Error).message}\n`);
+  }
+}
