@@ -1,0 +1,202 @@
+// What is refused, with which code, and that a refusal leaves everything as it was (P4, P7, P8, R1, A5).
+
+import { describe, expect, test } from "vitest";
+import {
+  type Command,
+  type ComponentName,
+  createState,
+  decide,
+  type EngineState,
+  type GroupName,
+  type PoolName,
+  preview,
+  type RefusalCode,
+  type RequestId,
+  type RequestSpec,
+  snapshotOf,
+} from "./index.ts";
+
+const POOL = "p" as PoolName;
+const TEAM = "team" as ComponentName;
+
+const spec: RequestSpec = {
+  id: "x" as RequestId,
+  component: TEAM,
+  resources: { gpu: 1 },
+  preemptible: true,
+  preemptionClass: 5,
+  sensitive: false,
+  checkpoint: "none",
+  checkpointMs: null,
+  walltimeMs: null,
+  operation: null,
+  gang: false,
+  nodes: 1,
+  constraints: {},
+  retriesMax: null,
+  retryDelayMs: 0,
+  requeue: "on_preemption",
+  waitTimeoutMs: null,
+  attended: false,
+  name: "",
+  labels: {},
+  note: "",
+  submittedBy: "",
+};
+const submit = (rest: Partial<RequestSpec>): Command => ({
+  kind: "submitRequest",
+  spec: { ...spec, ...rest },
+});
+const policy = (rest: object): Command => ({
+  kind: "updatePolicy",
+  policy: { pool: POOL, component: TEAM, ...rest },
+});
+
+/** Four GPUs; a team that reserves two and runs on one. */
+function world(): EngineState {
+  const state = createState();
+  const commands: Command[] = [
+    {
+      kind: "createPool",
+      name: POOL,
+      capacity: { gpu: 4 },
+      groups: [{ name: "lab" as GroupName, reserved: { gpu: 3 } }],
+    },
+    {
+      kind: "attachPolicy",
+      policy: { pool: POOL, component: TEAM, reserved: { gpu: 2 }, group: "lab" as GroupName },
+    },
+    submit({ id: "running" as RequestId }),
+  ];
+  for (const command of commands) expect(decide(state, command, 0).outcome).toBe("accepted");
+  return state;
+}
+
+const refused: Record<string, [Command, RefusalCode]> = {
+  "a pool with a name that is taken": [
+    { kind: "createPool", name: POOL, capacity: { gpu: 1 } },
+    "name_taken",
+  ],
+  "a pool with a name in capitals": [
+    { kind: "createPool", name: "P" as PoolName, capacity: { gpu: 1 } },
+    "invalid_request",
+  ],
+  "a pool without capacity": [{ kind: "createPool", name: "q" as PoolName, capacity: {} }, "empty_capacity"],
+  "a pool with half a GPU": [
+    { kind: "createPool", name: "q" as PoolName, capacity: { gpu: 0.5 } },
+    "invalid_amount",
+  ],
+  "a pool with more than numbers can count": [
+    { kind: "createPool", name: "q" as PoolName, capacity: { gpu: 2e16 } },
+    "invalid_amount",
+  ],
+  "a pool with a malformed key": [
+    { kind: "createPool", name: "q" as PoolName, capacity: { "G P U": 1 } },
+    "invalid_request",
+  ],
+  "a setting below zero": [{ kind: "updatePool", name: POOL, settings: { graceMs: -1 } }, "invalid_request"],
+  "removing the last key": [{ kind: "updatePool", name: POOL, capacity: { gpu: 0 } }, "empty_capacity"],
+  "a capacity below what is reserved (P4)": [
+    { kind: "updatePool", name: POOL, capacity: { gpu: 1 } },
+    "reserved_over_capacity",
+  ],
+  "a pool that is not there": [
+    { kind: "updatePool", name: "q" as PoolName, capacity: { gpu: 1 } },
+    "not_found",
+  ],
+  "deleting a pool in use (P8)": [{ kind: "deletePool", name: POOL }, "in_use"],
+  "detaching a policy in use (P8)": [{ kind: "detachPolicy", pool: POOL, component: TEAM }, "in_use"],
+  "a second policy for the same component": [
+    { kind: "attachPolicy", policy: { pool: POOL, component: TEAM } },
+    "policy_exists",
+  ],
+  "a policy for a group that is not there": [policy({ group: "none" }), "not_found"],
+  "reserving more than the limit (P4)": [policy({ limit: { gpu: 1 } }), "reserved_over_limit"],
+  "reserving more than the group (P4)": [policy({ reserved: { gpu: 4 } }), "reserved_over_capacity"],
+  "reserving what the pool does not have (P4)": [policy({ reserved: { tpu: 1 } }), "unknown_key"],
+  "reserving less than nothing": [policy({ reserved: { gpu: -1 } }), "invalid_amount"],
+  "a weight of zero": [policy({ weight: 0 }), "invalid_request"],
+  "a priority below zero": [policy({ priority: -1 }), "invalid_request"],
+  "a group below itself": [
+    { kind: "updateGroup", pool: POOL, group: { name: "lab" as GroupName, parent: "lab" as GroupName } },
+    "invalid_request",
+  ],
+  "deleting a group with members": [{ kind: "deleteGroup", pool: POOL, name: "lab" as GroupName }, "in_use"],
+  "an id that is taken": [submit({ id: "running" as RequestId }), "name_taken"],
+  "asking for nothing (A5)": [submit({ resources: {} }), "invalid_request"],
+  "asking for zero (R1)": [submit({ resources: { gpu: 0 } }), "invalid_amount"],
+  "asking for a fraction (R1)": [submit({ resources: { gpu: 1.5 } }), "invalid_amount"],
+  "class 11 (A5)": [submit({ preemptionClass: 11 }), "invalid_class"],
+  "a walltime of zero": [submit({ walltimeMs: 0 }), "invalid_request"],
+  "zero nodes": [submit({ nodes: 0 }), "invalid_request"],
+  "cancelling what is not there": [{ kind: "cancelRequest", requestId: "nobody" as RequestId }, "not_found"],
+  "an old token (L1)": [
+    { kind: "reportEnd", requestId: "running" as RequestId, token: 1, outcome: "succeeded" },
+    "stale_token",
+  ],
+  "stopping what nobody asked to stop": [
+    { kind: "reportEnd", requestId: "running" as RequestId, outcome: "stopped" },
+    "invalid_request",
+  ],
+  "deleting the record of a run (Q6)": [
+    { kind: "deleteRequest", requestId: "running" as RequestId },
+    "in_use",
+  ],
+};
+
+describe("is refused, and changes nothing:", () => {
+  for (const [name, [command, code]] of Object.entries(refused)) {
+    test(name, () => {
+      const state = world();
+      const before = JSON.stringify(snapshotOf(state));
+      const decision = decide(state, command, 5);
+      expect(decision).toMatchObject({ outcome: "refused", refusal: { code } });
+      if (decision.outcome === "refused") {
+        expect(decision.refusal.message).toMatch(/\w.*\.$/);
+        expect(decision.refusal.hint).toMatch(/\w.*\.$/);
+      }
+      expect(JSON.stringify(snapshotOf(state))).toBe(before);
+    });
+  }
+});
+
+test("force accepts a debt, and a debt that was forced blocks no other change (P7)", () => {
+  const state = world();
+  const shrink: Command = { kind: "updatePool", name: POOL, capacity: { gpu: 1 }, force: true };
+  expect(decide(state, shrink, 0).outcome).toBe("accepted");
+  expect(decide(state, policy({ priority: 3 }), 0).outcome).toBe("accepted");
+  expect(decide(state, policy({ reserved: { gpu: 3 } }), 0)).toMatchObject({ outcome: "refused" });
+});
+
+test("a preview tells what would happen and leaves everything as it was (P10)", () => {
+  const state = world();
+  decide(state, submit({ id: "waiting" as RequestId, resources: { gpu: 4 } }), 0);
+  const before = JSON.stringify(snapshotOf(state));
+  const plan = preview(state, { kind: "updatePool", name: POOL, capacity: { gpu: 8 } }, 0);
+  expect(plan).toMatchObject({
+    outcome: "accepted",
+    events: [{ kind: "poolSet" }, { kind: "requestAllocated", requestId: "waiting" }],
+  });
+  expect(JSON.stringify(snapshotOf(state))).toBe(before);
+});
+
+test("deleting a pool by force stops what runs, takes nothing new, and the pool goes with its last run (P8)", () => {
+  const state = world();
+  expect(decide(state, { kind: "deletePool", name: POOL, force: true }, 0).outcome).toBe("accepted");
+  expect(decide(state, submit({}), 0)).toMatchObject({
+    events: [{ kind: "requestSubmitted" }, { kind: "requestRejected", reasons: [{ code: "no_policy" }] }],
+  });
+  const ended = decide(
+    state,
+    { kind: "reportEnd", requestId: "running" as RequestId, outcome: "stopped" },
+    0,
+  );
+  expect(ended).toMatchObject({
+    events: [
+      { kind: "attemptEnded", status: "queued" },
+      { kind: "poolDeleted" },
+      { kind: "requestRejected" },
+    ],
+  });
+  expect(state.pools.size).toBe(0);
+});
