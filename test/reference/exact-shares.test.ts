@@ -50,9 +50,12 @@ describe("shares of random trees", () => {
 test.each(seeds(60))("seed %i: a cache makes no difference, whatever changes between two updates", (seed) => {
   const random = seededRandom(seed);
   const cache = newShareCache();
-  let input = toShareInput(randomShareTree(random));
-  for (let step = 0; step < 12; step++) {
-    input = changed(input, random);
+  const inputs = [toShareInput(randomShareTree(random))];
+  for (let step = 0; step < 20; step++) {
+    // Now and then something is undone, and older objects come back.
+    const isUndone = random.int(1, 4) === 1;
+    const input = isUndone ? inputs[random.int(0, step)]! : changed(inputs.at(-1)!, random);
+    inputs.push(input);
     const { shares, overcommitted } = computeFairShares(input, cache);
     const fresh = computeFairShares(input);
     expect([...shares.values()]).toEqual([...fresh.shares.values()]);
@@ -73,7 +76,10 @@ function changedElement(element: ShareElement, random: Random): ShareElement {
   }
   const { members } = element;
   const chosen = random.int(0, members.length);
-  if (chosen === members.length) return { ...element, weight: random.int(1, 5) };
+  if (chosen === members.length) {
+    const terms = random.int(0, 1) === 0 ? { weight: random.int(1, 5) } : { reserved: [random.int(0, 9)] };
+    return { ...element, ...terms };
+  }
   if (random.int(1, 6) === 1) return { ...element, members: members.toSpliced(chosen, 1) };
   return { ...element, members: members.with(chosen, changedElement(members[chosen]!, random)) };
 }

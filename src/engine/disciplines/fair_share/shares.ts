@@ -77,14 +77,14 @@ export interface FairShares {
 export interface ShareCache {
   pool: Pool | undefined;
   nodes: Map<ShareElement, Node>;
-  /** Lines from which gangs were taken that had to give up. */
-  shortened: Node[];
+  /** What was drawn without a gang that had to give up. */
+  lacking: Node[];
   /** How much had been drawn when everything was new. */
   usedAtFirst: number;
 }
 
 export function newShareCache(): ShareCache {
-  return { pool: undefined, nodes: new Map(), shortened: [], usedAtFirst: 0 };
+  return { pool: undefined, nodes: new Map(), lacking: [], usedAtFirst: 0 };
 }
 
 /** An object may stand in a tree only once. */
@@ -109,19 +109,22 @@ interface Pool {
   readonly nothing: readonly number[];
   readonly everything: readonly number[];
   readonly paper: Paper;
+  /** How many curves have been drawn so far. */
+  drawings: number;
 }
 
 function newPool(total: Units): Pool {
   const nothing = total.map(() => 0);
-  return { total: [...total], nothing, everything: total.map(() => 1), paper: newPaper(total.length) };
+  const everything = total.map(() => 1);
+  return { total: [...total], nothing, everything, paper: newPaper(total.length), drawings: 0 };
 }
 
 /** Every gang that gave up may try again; all is forgotten if the pool has changed, or most of it is waste. */
 function prepareCache(cache: ShareCache, total: Units): Pool {
-  const { pool, shortened, usedAtFirst } = cache;
-  cache.shortened = [];
+  const { pool, lacking, usedAtFirst } = cache;
+  cache.lacking = [];
   if (pool !== undefined && isSameVector(pool.total, total) && pool.paper.used <= 4 * usedAtFirst) {
-    for (const node of shortened) restoreLine(node, pool);
+    for (const node of lacking) restoreGangs(node, pool);
     return pool;
   }
   cache.pool = newPool(total);
@@ -130,10 +133,10 @@ function prepareCache(cache: ShareCache, total: Units): Pool {
   return cache.pool;
 }
 
-function restoreLine(shortened: Node, pool: Pool): void {
-  shortened.line = shortened.fullLine;
-  for (let node: Node | undefined = shortened; node !== undefined; node = node.parent) node.isStale = true;
-  if (!mayClaim(shortened)) draw(shortened, pool);
+function restoreGangs(node: Node, pool: Pool): void {
+  node.line = node.fullLine;
+  node.isStale = true;
+  if (!mayClaim(node)) draw(node, pool);
 }
 
 function isSameVector(a: readonly number[], b: readonly number[]): boolean {
@@ -156,12 +159,12 @@ interface Node {
   /** Whether there are gangs in its line or below it, and below whom. */
   readonly hasGangs: boolean;
   readonly membersWithGangs: readonly Node[];
-  parent: Node | undefined;
   guarantee: readonly number[];
   isOvercommitted: boolean;
   curve: Curve;
-  /** Whether the curve has to be drawn, and the guarantee with which it was last drawn. */
+  /** Whether the curve has to be drawn; else which drawing it is, and with which guarantee. */
   isStale: boolean;
+  drawing: number;
   drawnGuarantee: readonly number[];
 }
 
@@ -191,14 +194,13 @@ function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefi
     limit: limitOf(element, pool),
     hasGangs: line?.some(({ operation }) => operation.isGang) ?? membersWithGangs.length > 0,
     membersWithGangs,
-    parent: undefined,
     guarantee: pool.nothing,
     isOvercommitted: false,
     curve: BLANK,
     isStale: true,
+    drawing: 0,
     drawnGuarantee: pool.nothing,
   };
-  for (const member of members) member.parent = node;
   cache?.nodes.set(element, node);
   // Nothing but itself can change the curve of an operation without a guarantee.
   if (!mayClaim(node)) draw(node, pool);
@@ -265,22 +267,23 @@ function leafOf(operation: ShareOperation, { total, nothing }: Pool, limit?: Sha
   return { operation, path: pathOf({ demand, usage, limit: bounds }) };
 }
 
-/** Draws what is new, has another guarantee than before, or stands above such; says whether it did. */
-function drawStale(node: Node, pool: Pool): boolean {
+/** Draws what is new, has another guarantee than before, or is older than something below it. */
+function drawStale(node: Node, pool: Pool): void {
   let isStale = node.isStale || !isSameVector(node.guarantee, node.drawnGuarantee);
   for (const claimant of node.claimants) {
-    if (drawStale(claimant, pool)) isStale = true;
+    drawStale(claimant, pool);
+    if (claimant.drawing > node.drawing) isStale = true;
   }
   if (isStale) draw(node, pool);
-  return isStale;
 }
 
-function draw(node: Node, { paper }: Pool): void {
+function draw(node: Node, pool: Pool): void {
   const { members, line, guarantee, limit, curve: former } = node;
-  const drawing = { paper, guarantee, limit, former };
+  const drawing = { paper: pool.paper, guarantee, limit, former };
   node.curve = line ? lineCurve(line, drawing) : sumCurve(members, drawing);
-  node.drawnGuarantee = guarantee;
   node.isStale = false;
+  node.drawing = ++pool.drawings;
+  node.drawnGuarantee = guarantee;
 }
 
 /** The root may fill the whole pool; no level of its own decides where it stands. */
@@ -290,38 +293,53 @@ function placeOfRoot(root: Node, pool: Pool): Place {
   return endOf(root.curve);
 }
 
+/** An element and the way up to the root. */
+interface Trail {
+  readonly node: Node;
+  readonly above: Trail | undefined;
+}
+
 interface PartialGang {
   readonly leaf: Leaf;
-  readonly node: Node;
   readonly part: number;
+  readonly trail: Trail;
 }
 
 /** While a gang has a part of its demand, the one with the smallest gives up, and the water flows anew. */
 function settleGangs(tree: Node, pool: Pool, cache: ShareCache | undefined): void {
   for (;;) {
-    const partial = smallestPart(tree, placeOfRoot(tree, pool), undefined);
+    const root = { node: tree, above: undefined };
+    const partial = smallestPart(root, placeOfRoot(tree, pool), undefined);
     if (partial === undefined) return;
-    partial.node.line = partial.node.line!.filter((leaf) => leaf !== partial.leaf);
-    cache?.shortened.push(partial.node);
-    for (let node = partial.node; node.parent !== undefined; node = node.parent) draw(node, pool);
+    const { node } = partial.trail;
+    node.line = node.line!.filter((leaf) => leaf !== partial.leaf);
+    for (let trail: Trail | undefined = partial.trail; trail !== undefined; trail = trail.above) {
+      cache?.lacking.push(trail.node);
+      if (trail.node !== tree) draw(trail.node, pool);
+    }
   }
 }
 
-function smallestPart(node: Node, place: Place, found: PartialGang | undefined): PartialGang | undefined {
-  if (node.line !== undefined) {
-    const index = Math.floor(place.position);
-    const leaf = node.line[index];
+function smallestPart(
+  trail: Trail,
+  { position, isBelow }: Place,
+  found: PartialGang | undefined,
+): PartialGang | undefined {
+  const { line, membersWithGangs } = trail.node;
+  if (line !== undefined) {
+    const index = Math.floor(position);
+    const leaf = line[index];
     if (leaf === undefined || !leaf.operation.isGang) return found;
-    const part = place.position - index;
+    const part = position - index;
     if (part <= SHARE_EPSILON || part >= 1 - SHARE_EPSILON) return found;
-    return found === undefined || givesUpBefore(leaf, part, found) ? { leaf, node, part } : found;
+    return found === undefined || givesUpBefore(leaf, part, found) ? { leaf, part, trail } : found;
   }
   let smallest = found;
-  for (const member of node.membersWithGangs) {
-    const { curve, weight } = member;
-    const level = weight * place.position;
-    if (isSatisfiedAt(curve, level)) continue;
-    smallest = smallestPart(member, placeAt(curve, level, place.isBelow), smallest);
+  for (const member of membersWithGangs) {
+    const level = member.weight * position;
+    if (isSatisfiedAt(member.curve, level)) continue;
+    const place = placeAt(member.curve, level, isBelow);
+    smallest = smallestPart({ node: member, above: trail }, place, smallest);
   }
   return smallest;
 }
