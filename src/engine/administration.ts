@@ -289,6 +289,12 @@ function clear(transaction: Transaction, pool: Pool, queued: readonly Request[],
       });
     }
   }
+  stopByAdministration(transaction, pool, runs);
+}
+
+/** Stops what runs, NP work included; nobody in particular gets the units (P8, N4). */
+export function stopByAdministration(transaction: Transaction, pool: Pool, runs: readonly Run[]): void {
+  const { nowMs } = transaction;
   const stopped = runs.filter((run) => !run.isStopping);
   if (stopped.length === 0) return;
   emit(transaction, {

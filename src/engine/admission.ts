@@ -1,6 +1,6 @@
 // Admission: could this pool ever hold the request (A1–A3)? Each policy is judged alone.
 
-import { largestHoldable } from "./placement.ts";
+import { largestHoldable } from "./placement/capacity.ts";
 import type { RejectionCode, RejectionReason } from "./records.ts";
 import { amountOf, isUnmeteredWhenMissing } from "./resources.ts";
 import type { Policy, PoolLine } from "./state.ts";

@@ -10,17 +10,17 @@ import {
   deletePool,
   detachPolicy,
   rejectUnadmitted,
-  removeWhatClosed,
   settleAdministration,
   updateGroup,
   updatePolicy,
   updatePool,
 } from "./administration.ts";
 import { assertNever } from "./assert.ts";
+import { finishAttempt } from "./attempts.ts";
 import type { Command } from "./commands.ts";
 import type { Event } from "./events.ts";
 import { rewake } from "./indexes.ts";
-import { decideNode } from "./nodes.ts";
+import { decideNode, fireDrainDeadlines } from "./nodes.ts";
 import { type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
 import { schedule } from "./scheduling/schedule.ts";
@@ -29,7 +29,6 @@ import type { EngineState, Request } from "./state.ts";
 import {
   cancelRun,
   deferStop,
-  endAttempt,
   fireRunTimer,
   reportCheckpointDone,
   reportProgress,
@@ -271,18 +270,6 @@ function reportEnd(transaction: Transaction, { requestId, token, outcome }: Comm
   schedule(transaction);
 }
 
-/** Ends an attempt, and judges again what comes back (P8, A3). */
-function finishAttempt(
-  transaction: Transaction,
-  request: Request,
-  outcome: "succeeded" | "failed" | "stopped" | "lost",
-): void {
-  const pool = request.run?.poolLine.pool;
-  endAttempt(transaction, request, outcome);
-  if (pool !== undefined) removeWhatClosed(transaction, pool);
-  if (request.progress.status === "queued") rejectUnadmitted(transaction, request.line);
-}
-
 function reportCheckpoint(transaction: Transaction, command: CommandOf<"reportCheckpoint">): void {
   const request = runningRequest(transaction.state, command.requestId, command.token);
   switch (command.checkpoint.report) {
@@ -357,6 +344,7 @@ function tick(transaction: Transaction, { ends = [] }: CommandOf<"tick">): void 
   }
   const due = dueRequests(state, nowMs);
   for (const request of due) fireTimer(transaction, request);
+  fireDrainDeadlines(transaction);
   schedule(transaction);
 
   for (const request of due) {

@@ -65,7 +65,13 @@ export type Event =
   | { readonly kind: "policySet"; readonly policy: PolicyRecord }
   | { readonly kind: "policyDetached"; readonly pool: PoolName; readonly component: ComponentName }
   | { readonly kind: "nodeSet"; readonly node: NodeRecord }
-  | { readonly kind: "nodeStateChanged"; readonly name: NodeName; readonly state: NodeState }
+  | {
+      readonly kind: "nodeStateChanged";
+      readonly name: NodeName;
+      readonly state: NodeState;
+      /** Only with `draining`: when work that still runs there is stopped. */
+      readonly drainDeadlineMs?: number | null;
+    }
   | { readonly kind: "nodeRemoved"; readonly name: NodeName }
   | { readonly kind: "serverSettingsChanged"; readonly unmanaged: "reject" | "allow" }
   | { readonly kind: "requestSubmitted"; readonly spec: RequestSpec; readonly atMs: number }

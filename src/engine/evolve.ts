@@ -125,7 +125,11 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
   if (known !== undefined) {
     const before = known.record.settings;
     state.undo.set(known, "record", record);
-    if (record.closing || before.maxPreemptions !== record.settings.maxPreemptions) rebuildPool(state, known);
+    const isAnew =
+      record.closing ||
+      before.maxPreemptions !== record.settings.maxPreemptions ||
+      before.mainKey !== record.settings.mainKey;
+    if (isAnew) rebuildPool(state, known);
     else refreshPool(state, known);
     if (before.minRuntimeMs !== record.settings.minRuntimeMs) rewakeRuns(state, known);
     return;

@@ -3,7 +3,14 @@
 
 import { createPoolLine, describe, joinLine, leaveLine, operationKey, usesFairShare } from "./lines.ts";
 import { poolCapacity } from "./placement/capacity.ts";
-import { awayFromHome, emptyNodes, fillNodes, occupyNodes, stopOnNodes, vacateNodes } from "./placement/occupancy.ts";
+import {
+  awayFromHome,
+  emptyNodes,
+  fillNodes,
+  occupyNodes,
+  stopOnNodes,
+  vacateNodes,
+} from "./placement/occupancy.ts";
 import type { ComponentName, PolicyRecord } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import { amountOf, compareIds, toVector } from "./resources.ts";

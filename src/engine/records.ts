@@ -67,6 +67,8 @@ export interface NodeRecord {
   readonly labels: Labels;
   readonly topology: string;
   readonly state: NodeState;
+  /** When work that still runs on a draining node is stopped; `null`: it may finish (N4). */
+  readonly drainDeadlineMs: number | null;
 }
 
 export type CheckpointKind = "none" | "auto" | "manual";

@@ -35,6 +35,8 @@ export interface EngineState {
   unmanaged: "reject" | "allow";
   readonly pools: Map<PoolName, Pool>;
   readonly nodes: Map<NodeName, Node>;
+  /** Nodes to be drained by a certain time. */
+  readonly draining: Set<Node>;
   readonly components: Map<ComponentName, Component>;
   readonly requests: Map<RequestId, Request>;
   /** Requests in a terminal status that are still remembered, oldest end first. */
@@ -223,6 +225,7 @@ export function createState(): EngineState {
     unmanaged: "reject",
     pools: new Map(),
     nodes: new Map(),
+    draining: new Set(),
     components: new Map(),
     requests: new Map(),
     ended: new Set(),

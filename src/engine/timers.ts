@@ -1,5 +1,6 @@
 // When time itself is the next event.
 
+import { drainWakeMs } from "./nodes.ts";
 import type { EngineState, Pool } from "./state.ts";
 
 /** The next moment at which a `tick` has something to do; null if only commands can change anything. */
@@ -7,6 +8,7 @@ export function nextWakeMs(state: EngineState): number | null {
   const wakeAtMs = Math.min(
     state.timers.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY,
     starvationWakeMs(state),
+    drainWakeMs(state),
   );
   return wakeAtMs === Number.POSITIVE_INFINITY ? null : wakeAtMs;
 }

@@ -18,7 +18,8 @@ export class BorrowLines {
   }
 
   /** Runs of the kind with this token or a later one borrow the key. */
-  borrowsFrom({ poolLine }: RunKind, keyIndex: number): number {
+  borrowsFrom({ poolLine, isAway }: RunKind, keyIndex: number): number {
+    if (isAway && (poolLine.need[keyIndex] as number) > 0) return 0; // On home nodes of others (N3).
     const first = this.#firstBorrower(poolLine.policy, keyIndex);
     if (first === undefined || (poolLine.need[keyIndex] as number) === 0) return Number.POSITIVE_INFINITY;
     const difference = poolLine.shareRank - first.poolLine.shareRank;
@@ -26,6 +27,7 @@ export class BorrowLines {
   }
 
   borrows(run: Run, keyIndex: number): boolean {
+    if (run.away !== null && (run.away[keyIndex] as number) > 0) return true;
     const first = this.#firstBorrower(run.poolLine.policy, keyIndex);
     return (
       first !== undefined && (run.poolLine.need[keyIndex] as number) > 0 && byShareOrder(first, run) <= 0

@@ -1,0 +1,147 @@
+// Runs on nodes: their units, those of them that are stopping, and their devices (N2). All through the undo log.
+
+import type { Placement } from "../records.ts";
+import { compareIds, type Vector } from "../resources.ts";
+import type { EngineState, Node, Policy, Pool, Run } from "../state.ts";
+import { nodeVector } from "./capacity.ts";
+import { hasLabels } from "./node-index.ts";
+import type { Ask } from "./room.ts";
+
+/** A run takes its units and devices on its nodes. */
+export function occupyNodes(state: EngineState, run: Run): void {
+  settle(state, run, 1);
+  for (const node of run.nodes) addUnits(state, run, node, 1);
+}
+
+export function vacateNodes(state: EngineState, run: Run): void {
+  for (const node of run.nodes) addUnits(state, run, node, -1);
+  settle(state, run, -1);
+}
+
+/** Who runs where, and on which devices. */
+function settle(state: EngineState, run: Run, sign: 1 | -1): void {
+  const placement = run.request.progress.allocation?.placement ?? [];
+  run.nodes.forEach((node, place) => {
+    const { devices } = placement[place] as Placement;
+    const come = () => {
+      node.runs.add(run);
+      for (const device of devices) node.devices.add(device);
+    };
+    const go = () => {
+      node.runs.delete(run);
+      for (const device of devices) node.devices.delete(device);
+    };
+    if (sign > 0) state.undo.run(come, go);
+    else state.undo.run(go, come);
+  });
+}
+
+function addUnits(state: EngineState, { poolLine, isStopping }: Run, node: Node, sign: 1 | -1): void {
+  const { need } = poolLine.ask as Ask;
+  const add = (direction: number) => () =>
+    node.pool.places.shift(node, () => {
+      addInto(node.usage, need, direction);
+      addInto(node.free, need, -direction);
+    });
+  state.undo.run(add(sign), add(-sign));
+  if (isStopping) addStopping(state, node, need, sign);
+}
+
+/** The nodes of a pool with nothing on them, over the keys that the pool has now; `fillNodes` puts the runs back. */
+export function emptyNodes(state: EngineState, pool: Pool): void {
+  if (!pool.record.nodeBacked) return;
+  const { undo } = state;
+  const { places, keys } = pool;
+  forgetSelections(state, pool);
+  const stopping = [...places.withStopping];
+  undo.run(
+    () => places.withStopping.clear(),
+    () => stopping.forEach((node) => places.withStopping.add(node)),
+  );
+  const homes = [...pool.policies.values()].filter(({ record }) => record.home !== null && !record.closing);
+  undo.set(places, "homes", homes);
+  for (const node of pool.nodes.values()) {
+    const capacity = nodeVector(node.record.capacity, keys);
+    undo.set(node, "capacity", capacity);
+    undo.set(node, "free", [...capacity]);
+    undo.set(
+      node,
+      "usage",
+      keys.map(() => 0),
+    );
+    undo.set(
+      node,
+      "stopping",
+      keys.map(() => 0),
+    );
+  }
+  forgetSelections(state, pool);
+}
+
+export function fillNodes(state: EngineState, { record }: Pool, runs: readonly Run[]): void {
+  if (!record.nodeBacked) return;
+  for (const run of runs) for (const node of run.nodes) addUnits(state, run, node, 1);
+}
+
+/** Lists rest on vectors that are about to be replaced, now or when that is taken back. */
+export function forgetSelections(state: EngineState, { places }: Pool): void {
+  const forget = () => places.forgetSelections();
+  state.undo.run(forget, forget);
+}
+
+/** What a run holds on home nodes of other policies, unless they are its own home too; null: nothing (N3). */
+export function awayFromHome({ poolLine, nodes }: Run): number[] | null {
+  const { policy, pool, need, ask } = poolLine;
+  const { homes } = pool.places;
+  if (homes.length === 0) return null;
+  const isHomeOf = ({ record }: Policy, node: Node) =>
+    record.home !== null && hasLabels(node.record, record.home);
+  const away = nodes.filter(
+    (node) => !isHomeOf(policy, node) && homes.some((other) => other !== policy && isHomeOf(other, node)),
+  );
+  if (away.length === 0) return null;
+  return need.map((amount, i) => Math.min(amount, away.length * ((ask as Ask).need[i] as number)));
+}
+
+/** The units of a run that was told to stop are on their way out. */
+export function stopOnNodes(state: EngineState, run: Run): void {
+  const { ask } = run.poolLine;
+  if (ask !== null) for (const node of run.nodes) addStopping(state, node, ask.need, 1);
+}
+
+function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | -1): void {
+  const { withStopping } = node.pool.places;
+  const add = (direction: number) => () => {
+    addInto(node.stopping, amounts, direction);
+    if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
+    else withStopping.delete(node);
+  };
+  state.undo.run(add(sign), add(-sign));
+}
+
+/** What a grant on these nodes says: in order of name, and of the GPUs the lowest that nobody has (N2). */
+export function assignDevices(nodes: readonly Node[], ask: Ask | null): Placement[] {
+  if (ask === null) return [];
+  return byName(nodes).map((node) => {
+    const gpu = node.pool.keys.indexOf("gpu");
+    const count = gpu < 0 ? 0 : (ask.need[gpu] as number);
+    const devices: number[] = [];
+    for (let device = 0; devices.length < count; device++) {
+      if (!node.devices.has(device)) devices.push(device);
+    }
+    return { node: node.record.name, devices };
+  });
+}
+
+/** What a promise on these nodes says: devices are given out when it is kept. */
+export function promisedPlaces(nodes: readonly Node[]): Placement[] {
+  return byName(nodes).map(({ record }) => ({ node: record.name, devices: [] }));
+}
+
+function byName(nodes: readonly Node[]): Node[] {
+  return [...nodes].sort((a, b) => compareIds(a.record.name, b.record.name));
+}
+
+function addInto(target: number[], amounts: Vector, sign: number): void {
+  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + sign * (amounts[i] as number);
+}
