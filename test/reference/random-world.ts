@@ -296,7 +296,7 @@ function someChange({ dice, pools, policies, seen, discipline }: Course): Step {
   const key = dice.pick(Object.keys(pool.capacity!));
   const amount = (most: number) => dice.int(0, most) * (key === "mcpu" ? 1000 : 1);
   const ended = Object.keys(seen.status).filter((id) => !OPEN.has(seen.status[id]!));
-  const queued = Object.keys(seen.status).filter((id) => seen.status[id] === "queued");
+  const open = Object.keys(seen.status).filter((id) => OPEN.has(seen.status[id]!));
   const roll = dice.int(1, 100);
   if (roll <= 25) return { update_pool: { name: pool.name, capacity: { [key]: amount(9) || 1 }, ...force } };
   if (roll <= 33) return { update_pool: { name: pool.name, settings: someSettings(dice, discipline) } };
@@ -329,7 +329,7 @@ function someChange({ dice, pools, policies, seen, discipline }: Course): Step {
         ...force,
       },
     };
-  if (queued.length > 0 && dice.chance(50)) return { delete_request: { id: dice.pick(queued), ...force } };
+  if (open.length > 0 && dice.chance(50)) return { delete_request: { id: dice.pick(open), ...force } };
   return { delete_request: ended.length > 0 ? dice.pick(ended) : "nobody" };
 }
 

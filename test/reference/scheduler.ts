@@ -231,7 +231,7 @@ function deleteRequest(world: World, spec: string | { id: string; force?: boolea
   if (request.run !== undefined || request.status === "queued") {
     if (!force) refuse("in_use");
     cancel(world, request);
-    if (request.run !== undefined) return; // Its record goes when it has stopped.
+    if (request.run !== undefined) return; // Cancelled first: the record can go once the work has stopped (Q6).
   }
   world.requests.splice(world.requests.indexOf(request), 1);
 }
