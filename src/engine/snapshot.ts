@@ -95,9 +95,9 @@ export function restoreState(snapshot: Snapshot): EngineState {
   state.lastEventAtMs = snapshot.lastEventAtMs;
   state.clockMs = snapshot.lastEventAtMs;
   state.unmanaged = snapshot.unmanaged;
-  // What is settled is not written down. Of a fair-share pool time is the next event, so it is looked at again.
+  // What is settled is not written down. Where time itself moves something (9.3, 10.6), the pool is looked at again.
   for (const pool of state.unsettled) {
-    if (pool.record.discipline !== "fair_share") state.unsettled.delete(pool);
+    if (pool.record.discipline === "priority") state.unsettled.delete(pool);
   }
   return state;
 }

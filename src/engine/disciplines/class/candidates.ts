@@ -22,8 +22,6 @@ export interface Permission {
   /** From which grant on value and number bound a run, or do not: what is taken back, or fills a gap (10.5, G4). */
   readonly boundedFrom: number;
   readonly unboundedFrom: number;
-  /** The rule that forbids the others. */
-  readonly forbiddenBy: string;
 }
 
 /** Why a run may be taken. */
@@ -33,8 +31,11 @@ export interface Permit {
   readonly isUnbounded: boolean;
 }
 
-/** A verdict on every kind that holds something short. */
-export function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
+/** Judges kinds of running work for the head of a search: what may be taken of them, or the rule that forbids it. */
+export function judgeOf(
+  search: VictimSearch,
+  short: readonly number[],
+): (kind: RunKind) => Permission | string {
   const { pool, head, walk } = search;
   const waiter = head.poolLine;
   const { classBands } = pool.record.settings;
@@ -46,58 +47,45 @@ export function permissionsFor(search: VictimSearch, short: readonly number[]): 
   const mustBorrow = waiter.need.some((amount, i) => amount > 0 && !fitsHeadroom(i));
   const lines = new BorrowLines();
 
-  const judge = (kind: RunKind): Permission => {
+  return (kind) => {
     const { policy, line, preemptionClass, need } = kind.poolLine;
-    const forbidden = (forbiddenBy: string) => permission(kind, short, { forbiddenBy });
-    if (kind.shielded) return forbidden("V6");
-    if (!isEligible(kind, short)) return forbidden("V2");
-    if (preemptionClass === 10) return forbidden("10.1");
+    if (kind.shielded) return "V6";
+    if (!isEligible(kind, short)) return "V2";
+    if (preemptionClass === 10) return "10.1";
 
-    const borrowsFrom = short.filter((i) => (need[i] as number) > 0).map((i) => lines.borrowsFrom(kind, i));
-    const borrowsSomeFrom = Math.min(...borrowsFrom);
-    const serviceFrom = policy.record.kind === "service" ? borrowsSomeFrom : 0;
-    const gapFrom = kind.opportunistic ? 0 : NEVER;
-    if (waiter.sensitive) {
-      return permission(kind, short, { sensitiveFrom: serviceFrom, gapFrom, forbiddenBy: "10.3" });
-    }
     const isOwn = policy === waiter.policy;
     const isLower = rankOfClass(preemptionClass, classBands) < rank;
     const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
-    const shareFrom = isOwn || !mustBorrow ? 0 : Math.max(...borrowsFrom);
-    return permission(kind, short, {
-      classFrom: isLower && !isDear ? Math.max(shareFrom, serviceFrom) : NEVER,
-      reclaimFrom: mayReclaim && (!isOwn || mayReclaimOwn) ? borrowsSomeFrom : NEVER,
-      gapFrom,
-      forbiddenBy: !isLower ? "10.1" : isDear ? "10.3" : "10.2",
-    });
+    const byClass = !waiter.sensitive && isLower && !isDear;
+    const byReclaim = !waiter.sensitive && mayReclaim && (!isOwn || mayReclaimOwn);
+    const forbiddenBy = waiter.sensitive || (isLower && isDear) ? "10.3" : isLower ? "10.2" : "10.1";
+    if (!(waiter.sensitive || byClass || byReclaim || kind.opportunistic)) return forbiddenBy;
+
+    const held = short.map((i) => need[i] as number);
+    let borrowsSomeFrom = NEVER;
+    let borrowsAllFrom = 0;
+    for (const i of short) {
+      if (need[i] === 0) continue;
+      const from = lines.borrowsFrom(kind, i);
+      borrowsSomeFrom = Math.min(borrowsSomeFrom, from);
+      borrowsAllFrom = Math.max(borrowsAllFrom, from);
+    }
+    const serviceFrom = policy.record.kind === "service" ? borrowsSomeFrom : 0;
+    const shareFrom = isOwn || !mustBorrow ? 0 : borrowsAllFrom;
+    const sensitiveFrom = waiter.sensitive ? serviceFrom : NEVER;
+    const classFrom = byClass ? Math.max(shareFrom, serviceFrom) : NEVER;
+    const reclaimFrom = byReclaim ? borrowsSomeFrom : NEVER;
+    const unboundedFrom = kind.opportunistic ? 0 : Math.min(sensitiveFrom, reclaimFrom);
+    const from = Math.min(classFrom, unboundedFrom);
+    if (from === NEVER) return forbiddenBy;
+    const boundedFrom = classFrom < unboundedFrom ? classFrom : NEVER;
+    return { kind, held, sensitiveFrom, classFrom, reclaimFrom, from, boundedFrom, unboundedFrom };
   };
-  const isConcerned = ({ poolLine }: RunKind) => short.some((i) => (poolLine.need[i] as number) > 0);
-  return [...pool.runKinds].filter(isConcerned).map(judge);
 }
 
-function permission(
-  kind: RunKind,
-  short: readonly number[],
-  {
-    sensitiveFrom = NEVER,
-    classFrom = NEVER,
-    reclaimFrom = NEVER,
-    gapFrom = NEVER,
-    forbiddenBy,
-  }: Partial<Permission> & { gapFrom?: number; forbiddenBy: string },
-): Permission {
-  const unboundedFrom = Math.min(sensitiveFrom, reclaimFrom, gapFrom);
-  return {
-    kind,
-    held: short.map((i) => kind.poolLine.need[i] as number),
-    sensitiveFrom,
-    classFrom,
-    reclaimFrom,
-    from: Math.min(classFrom, unboundedFrom),
-    boundedFrom: classFrom < unboundedFrom ? classFrom : NEVER,
-    unboundedFrom,
-    forbiddenBy,
-  };
+/** Kinds that hold something short. */
+export function kindsConcerned({ pool }: VictimSearch, short: readonly number[]): RunKind[] {
+  return [...pool.runKinds].filter(({ poolLine }) => short.some((i) => (poolLine.need[i] as number) > 0));
 }
 
 /** Why this run may be taken, or null if it may not; its kind and its age have been looked at. */
@@ -125,9 +113,8 @@ export function countFrom(from: number, { kind }: Permission, { pool, nowMs }: V
   return Math.max(0, mature - kind.runs.countWhile((run) => run.token < from));
 }
 
-/** The rule by which runs of a kind are taken, or by which none is. */
-export function ruleOf({ from, sensitiveFrom, classFrom, reclaimFrom, forbiddenBy }: Permission): string {
-  if (from === NEVER) return forbiddenBy;
+/** The rule by which runs of a kind are taken. */
+export function ruleOf({ sensitiveFrom, classFrom, reclaimFrom }: Permission): string {
   if (Math.min(sensitiveFrom, classFrom) < NEVER) return "10.2";
   return reclaimFrom < NEVER ? "8.2" : "G4";
 }

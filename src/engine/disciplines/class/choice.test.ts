@@ -46,7 +46,7 @@ function choose(specs: Spec[], bounds: Partial<Bounds> = {}): number[] | null {
   return set === null ? null : set.map(({ run }) => run.token).sort((a, b) => a - b);
 }
 
-const minutes = (count: number): Partial<Bounds> => ({ value: [count, MINUTE_MS] });
+const minutes = (count: number): Pick<Bounds, "value"> => ({ value: [count, MINUTE_MS] });
 
 interface Case {
   specs: Spec[];

@@ -2,9 +2,9 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import { hasDisplaced, isMature, shortKeys, spareRedundant } from "../../scheduling/victims.ts";
-import type { Run } from "../../state.ts";
+import type { Run, RunKind } from "../../state.ts";
 import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
-import { countFrom, type Permission, permissionsFor, permitOf, ruleOf } from "./candidates.ts";
+import { countFrom, judgeOf, kindsConcerned, type Permission, permitOf, ruleOf } from "./candidates.ts";
 import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.ts";
 import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
 import { compareIn, orderHoldsUntil, scoreOf } from "./score.ts";
@@ -23,7 +23,9 @@ interface Field {
 function chooseVictims(search: VictimSearch): VictimChoice | null {
   const { pool, head, nowMs } = search;
   const short = shortKeys(search.shortage);
-  const permissions = permissionsFor(search, short);
+  const permissions = kindsConcerned(search, short)
+    .map(judgeOf(search, short))
+    .filter((verdict) => typeof verdict !== "string");
   const bounds: Bounds = {
     lacking: short.map((i) => search.shortage[i] as number),
     victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
@@ -43,7 +45,8 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
 
 function consider(search: VictimSearch): ConsideredKind[] {
   const short = shortKeys(search.shortage);
-  return permissionsFor(search, short).map((permission) => describe(permission, search));
+  const judge = judgeOf(search, short);
+  return kindsConcerned(search, short).map((kind) => describe(kind, judge(kind), search));
 }
 
 /** All or nothing (V3): whether all that began with a certain grant or later would be enough together, by counting. */
@@ -63,13 +66,14 @@ function cheapest(field: Field): Groups {
   const { nowMs } = field.bounds;
   const groups = new Groups(field.bounds);
   for (const permission of field.permissions) {
+    const { boundedFrom, unboundedFrom } = permission;
     const bounded = groups.groupOf(permission, "bounded");
     const unbounded = groups.groupOf(permission, "unbounded");
     const isNeedless = (run: Run) => {
       const leastMs = leastCostSince(run, nowMs);
       return (
-        (run.token < permission.boundedFrom || groups.isBeyond(bounded, leastMs, run)) &&
-        (run.token < permission.unboundedFrom || groups.isBeyond(unbounded, leastMs, run))
+        (run.token < boundedFrom || groups.isBeyond(bounded, leastMs, run)) &&
+        (run.token < unboundedFrom || groups.isBeyond(unbounded, leastMs, run))
       );
     };
     for (const candidate of candidates(field, permission, isNeedless)) {
@@ -106,7 +110,6 @@ function* candidates(
   const { state, pool, head, nowMs } = search;
   const { kind, held } = permission;
   const { preemptionClass } = kind.poolLine;
-  if (permission.from === Number.POSITIVE_INFINITY) return;
   for (const run of kind.runs.backwards((each) => isMature(each, pool, nowMs))) {
     if (run.token < permission.from || isNeedless(run)) return;
     const permit = permitOf(run, permission, nowMs);
@@ -118,8 +121,12 @@ function* candidates(
 }
 
 /** A kind with its numbers, for people and for the journal (V7). */
-function describe(permission: Permission, search: VictimSearch): ConsideredKind {
-  const { poolLine, runs } = permission.kind;
+function describe(
+  { poolLine, runs }: RunKind,
+  verdict: Permission | string,
+  search: VictimSearch,
+): ConsideredKind {
+  const isForbidden = typeof verdict === "string";
   const latest = runs.last();
   return {
     component: poolLine.policy.record.component,
@@ -127,8 +134,8 @@ function describe(permission: Permission, search: VictimSearch): ConsideredKind 
     preemptionClass: poolLine.preemptionClass,
     resources: poolLine.line.shape.resources,
     count: runs.size,
-    permitted: countFrom(permission.from, permission, search),
-    rule: ruleOf(permission),
+    permitted: isForbidden ? 0 : countFrom(verdict.from, verdict, search),
+    rule: isForbidden ? verdict : ruleOf(verdict),
     ...(latest === undefined ? {} : { cost: shown(costOf(latest, search.nowMs).costMs) }),
   };
 }
