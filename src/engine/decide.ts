@@ -64,6 +64,7 @@ function attempt(state: EngineState, command: Command, nowMs: number, then: "kee
   try {
     state.clockMs = nowMs;
     carryOut(transaction, command);
+    schedule(transaction); // Time has passed, whatever the command was about.
   } catch (error) {
     takeBack();
     if (error instanceof RefusedError) return { outcome: "refused", refusal: error.refusal };

@@ -464,7 +464,9 @@ function forgetDisplacements(state: EngineState): void {
 }
 
 function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged">): void {
-  const { starvation } = requirePool(state, event.pool);
+  const pool = requirePool(state, event.pool);
+  const { starvation } = pool;
+  keepOrderUntil(state, pool, 0); // Whoever looks says until when it holds; after a replay nobody has looked yet.
   for (const change of event.changes) {
     const before = starvation.get(change.element);
     state.undo.run(

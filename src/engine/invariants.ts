@@ -15,7 +15,7 @@ export function violations(state: EngineState, nowMs: number): string[] {
     ...[...state.requests.values()].flatMap(recordViolations),
     ...[...state.pools.values()].flatMap((pool) => poolViolations(pool, nowMs)),
     ...indexViolations(state),
-    ...restlessness(state, nowMs),
+    ...restlessness(state),
   ];
 }
 
@@ -137,8 +137,8 @@ function describeIndexes(state: EngineState): Map<string, string> {
 }
 
 /** Nothing waits that could be granted, promised or preempted for now: another look changes nothing (6). */
-function restlessness(state: EngineState, nowMs: number): string[] {
-  const transaction: Transaction = { state, nowMs, events: [] };
+function restlessness(state: EngineState): string[] {
+  const transaction: Transaction = { state, nowMs: state.clockMs, events: [] };
   state.undo.begin();
   for (const pool of state.pools.values()) state.unsettled.add(pool);
   schedule(transaction);

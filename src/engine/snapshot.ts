@@ -6,6 +6,7 @@ import { evolve } from "./evolve.ts";
 import {
   enqueue,
   ensureComponent,
+  keepOrderUntil,
   releaseComponent,
   rememberOperation,
   rewake,
@@ -87,6 +88,7 @@ export function restoreState(snapshot: Snapshot): EngineState {
   for (const [by, displaced] of snapshot.displaced) state.displaced.set(by, new Set(displaced));
   for (const [pool, changes] of snapshot.starvation) {
     for (const change of changes) requirePool(state, pool).starvation.set(change.element, change);
+    keepOrderUntil(state, requirePool(state, pool), 0);
   }
   for (const [pool, starts] of snapshot.preemptiveStarts) {
     for (const [node, atMs] of starts) requirePool(state, pool).preemptiveStartAtMs.set(node, atMs);

@@ -1,7 +1,7 @@
 // When time itself is the next event.
 
 import { drainWakeMs } from "./nodes.ts";
-import type { EngineState, Pool } from "./state.ts";
+import type { EngineState } from "./state.ts";
 
 /** The next moment at which a `tick` has something to do; null if only commands can change anything. */
 export function nextWakeMs(state: EngineState): number | null {
@@ -14,10 +14,7 @@ export function nextWakeMs(state: EngineState): number | null {
 }
 
 /** When somebody in a fair-share pool begins to starve, or a back-off is over (9.4, 9.7). */
-function starvationWakeMs({ unsettled, moving, clockMs }: EngineState): number {
-  const isShared = ({ record }: Pool) => record.discipline === "fair_share";
-  // After a restart nobody has looked yet.
-  for (const pool of unsettled) if (isShared(pool)) return clockMs;
-  for (const pool of moving) if (isShared(pool)) return pool.orderUntilMs;
+function starvationWakeMs({ moving }: EngineState): number {
+  for (const pool of moving) if (pool.record.discipline === "fair_share") return pool.orderUntilMs;
   return Number.POSITIVE_INFINITY;
 }
