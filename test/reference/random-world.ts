@@ -168,6 +168,8 @@ interface Course {
   pools: PoolSpec[];
   policies: PolicySpec[];
   nodes: NodeSpec[];
+  /** Names of the nodes that are down or draining. */
+  away: Set<string>;
   seen: Observation;
   submitted: number;
   /** Holders that fell silent say nothing more: id → the attempt that they held. */
@@ -185,6 +187,7 @@ function someScript(
     ...structuredClone(known),
     dice,
     discipline,
+    away: new Set(),
     seen: play({ advance: 0 }),
     submitted: 0,
     lost: new Map(),
@@ -277,15 +280,16 @@ function someRequest(course: Course): SubmitSpec {
   };
 }
 
-function someNodeChange({ dice, nodes, policies }: Course): Step {
+function someNodeChange({ dice, nodes, away, policies }: Course): Step {
   const node = dice.pick(nodes);
-  const roll = dice.int(1, 100);
-  if (roll <= 30) return { node_down: node.name };
-  if (roll <= 60) return { node_up: node };
-  if (roll <= 75) return { drain: node.name };
-  if (policies.length === 0) return { advance: 1 };
-  const { pool, component } = dice.pick(policies);
-  return { update_policy: { pool, component, priority: dice.int(0, 9) } };
+  const { pool, component } = policies.length > 0 ? dice.pick(policies) : { pool: "alpha", component: "red" };
+  if (dice.chance(20)) return { update_policy: { pool, component, priority: dice.int(0, 9) } };
+  if (away.has(node.name)) {
+    away.delete(node.name);
+    return { node_up: node };
+  }
+  away.add(node.name);
+  return dice.chance(70) ? { node_down: node.name } : { drain: node.name };
 }
 
 /** Administration, mostly sensible, sometimes refused. */
