@@ -133,7 +133,7 @@ function explainInPool(
   const shortage = walk.shortage(self);
   const search = { state, nowMs, pool, walk, head: self, shortage };
   const holders = holdersOf(pool, self, walk);
-  const startMs = earliestStart(pool, shortage);
+  const startMs = earliestStart({ waiter: self, shortage, walk });
   return {
     pool: pool.record.name,
     position: positionOf(pool, self, nowMs),

@@ -5,7 +5,7 @@ import { assertNever } from "../assert.ts";
 import type { ConsideredKind } from "../events.ts";
 import type { PreemptionReason } from "../records.ts";
 import type { QueueWalk, Waiter } from "../scheduling/queue-walk.ts";
-import type { EngineState, Pool, PoolLine, Request, Run } from "../state.ts";
+import type { EngineState, Node, Pool, PoolLine, Request, Run } from "../state.ts";
 import { classDiscipline } from "./class/class.ts";
 import { priorityDiscipline } from "./priority/priority.ts";
 
@@ -40,6 +40,8 @@ export interface VictimChoice {
   }[];
   readonly considered: readonly ConsideredKind[];
   readonly value?: number;
+  /** Where the head will go; in a pool without nodes nowhere. */
+  readonly nodes?: readonly Node[];
 }
 
 export function disciplineOf(pool: Pool): Discipline {

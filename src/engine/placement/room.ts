@@ -51,9 +51,9 @@ export class Room {
     for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + sign * (amounts[i] as number);
   }
 
-  /** Whether a node is among those that may be asked, whatever is left on it. */
-  mayServe(node: Node, { wanted }: Ask): boolean {
-    return isReady(node) && hasLabels(node.record, wanted.labels);
+  /** Whether a part of the request fits on a node. */
+  canHold(node: Node, ask: Ask): boolean {
+    return mayServe(node, ask) && covers(this.leftOn(node), ask.need);
   }
 
   /** Where the request would go: all of its nodes, or null if there is no room for all of them (N2). */
@@ -117,6 +117,11 @@ export class Room {
     }
     return found;
   }
+}
+
+/** Whether a node is among those that may be asked, whatever is left on it. */
+export function mayServe(node: Node, { wanted }: Ask): boolean {
+  return isReady(node) && hasLabels(node.record, wanted.labels);
 }
 
 /**

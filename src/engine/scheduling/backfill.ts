@@ -1,7 +1,12 @@
-// Backfill: a later request may start behind the head if that cannot delay the head (G4).
+// Backfill: a later request may start behind the head if that cannot delay the head (G4). What that means on
+// nodes: docs/decisions/placement.md.
 
+import { couldHold } from "../placement/capacity.ts";
+import type { Ask, Room } from "../placement/room.ts";
+import { Rooms } from "../placement/rooms.ts";
 import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../state.ts";
-import { QueueWalk, type Waiter } from "./queue-walk.ts";
+import { NodeCover } from "./cover.ts";
+import { promiseTo, QueueWalk, type Waiter } from "./queue-walk.ts";
 
 export interface Backfill {
   readonly waiter: Waiter;
@@ -9,58 +14,64 @@ export interface Backfill {
   readonly opportunistic: boolean;
 }
 
+/** The head of a queue, what it lacks, and the walk that stands at it. */
+export interface StuckHead {
+  readonly waiter: Waiter;
+  readonly shortage: readonly number[];
+  readonly walk: QueueWalk;
+}
+
 /**
  * The first request, in the order of the queue, that may start behind the head. Of a line only one member
  * comes into question: the first, or where only a short walltime helps, the first that is short enough.
  */
-export function findBackfill(
-  pool: Pool,
-  head: Waiter,
-  shortage: readonly number[],
-  nowMs: number,
-): Backfill | undefined {
+export function findBackfill(pool: Pool, head: StuckHead, nowMs: number): Backfill | undefined {
   const { backfill } = pool.record.settings;
   if (backfill === "none") return undefined;
-  const walltimeMsMax = earliestStart(pool, shortage) - nowMs;
-  const promised = promisedUnits(pool);
-
-  const delaysHead = (request: Request, poolLine: PoolLine) =>
-    !leavesEnough(pool, request, poolLine, head, promised) &&
-    !((request.spec.walltimeMs ?? Infinity) <= walltimeMsMax);
+  let startMs: number | undefined;
+  const walltimeMsMax = () => {
+    startMs ??= earliestStart(head);
+    return startMs - nowMs;
+  };
+  const leavesEnough = gapOf(pool, head, nowMs);
+  const isShort = ({ spec }: Request) => spec.walltimeMs !== null && spec.walltimeMs <= walltimeMsMax();
   const mayFillGap = (poolLine: PoolLine) => backfill === "opportunistic" && poolLine.line.shape.preemptible;
 
   const walk = new QueueWalk(pool, nowMs, (poolLine) => {
-    const { members } = poolLine.line;
-    if (poolLine.need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return [];
-    const first = members.first() as Request;
-    if (mayFillGap(poolLine) || !delaysHead(first, poolLine)) return [first];
-    const short = members.firstRankedAtMost(walltimeMsMax);
-    return short === undefined ? [] : [short];
+    const { need, ask, line } = poolLine;
+    const first = line.members.first() as Request;
+    if (ask === null) {
+      if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return [];
+      const waiter: Waiter = { request: first, poolLine, hold: null, borrows: false, score: 0 };
+      if (mayFillGap(poolLine) || isShort(first) || leavesEnough(waiter)) return [first];
+    }
+    const hasWalltimes = line.members.firstRankedAtMost(Number.MAX_VALUE) !== undefined;
+    const short = hasWalltimes ? line.members.firstRankedAtMost(walltimeMsMax()) : undefined;
+    // Where the first would go on nodes, and whether that leaves enough, is only known at its place.
+    const others = short === undefined || short === first ? [] : [short];
+    return ask === null ? others : [first, ...others];
   });
   for (const waiter of walk) {
-    const { request, poolLine } = waiter;
     if (walk.quotaBlock(waiter) !== null || !walk.fits(waiter)) continue;
-    const opportunistic = delaysHead(request, poolLine);
-    if (!opportunistic || mayFillGap(poolLine)) return { waiter, opportunistic };
+    const opportunistic = !isShort(waiter.request) && !leavesEnough(waiter);
+    if (!opportunistic || mayFillGap(waiter.poolLine)) return { waiter, opportunistic };
   }
   return undefined;
 }
 
-/** Enough is left for the head on every key that both ask for, of free units that no hold sets aside. */
-function leavesEnough(
-  pool: Pool,
-  request: Request,
-  { need }: PoolLine,
-  head: Waiter,
-  promised: readonly number[],
-): boolean {
-  const holdsHere = request.progress.hold?.pool === pool.record.name;
-  return need.every((amount, i) => {
-    const wanted = head.poolLine.need[i] as number;
-    if (amount === 0 || wanted === 0) return true;
-    const setAside = (promised[i] as number) - (holdsHere ? amount : 0);
-    return freeOf(pool, i) - setAside - amount >= wanted;
-  });
+/** Judges whether enough is left for the head on every key that both ask for, of free units that no hold sets aside. */
+function gapOf(pool: Pool, head: StuckHead, nowMs: number): (waiter: Waiter) => boolean {
+  const { ask, need: wanted } = head.waiter.poolLine;
+  if (ask !== null) return gapOnNodes(pool, ask, nowMs);
+  const promised = promisedUnits(pool);
+  return ({ request, poolLine }) => {
+    const holdsHere = request.progress.hold?.pool === pool.record.name;
+    return poolLine.need.every((amount, i) => {
+      if (amount === 0 || wanted[i] === 0) return true;
+      const setAside = (promised[i] as number) - (holdsHere ? amount : 0);
+      return freeOf(pool, i) - setAside - amount >= (wanted[i] as number);
+    });
+  };
 }
 
 function promisedUnits(pool: Pool): number[] {
@@ -73,8 +84,39 @@ function promisedUnits(pool: Pool): number[] {
   return promised;
 }
 
+/**
+ * On nodes enough is left if the head could still be placed as far as the keys go that both ask for. Who stays off
+ * the nodes that could ever hold a part of the head takes nothing from it.
+ */
+function gapOnNodes(pool: Pool, ask: Ask, nowMs: number): (waiter: Waiter) => boolean {
+  let room: Room | null = null;
+  return ({ poolLine, nodes = [] }) => {
+    const own = poolLine.ask as Ask;
+    const shared = ask.need.map((amount, i) => ((own.need[i] as number) > 0 ? amount : 0));
+    if (shared.every((amount) => amount === 0) || !nodes.some((node) => couldHold(node, ask))) return true;
+    room ??= unpromisedRoom(pool, nowMs);
+    const taken = pool.holders.size === 0 ? nodes : (room.place(own) ?? nodes);
+    for (const node of taken) room.add(node, own.need, -1);
+    const isEnough = room.hasRoomFor({ ...ask, need: shared });
+    for (const node of taken) room.add(node, own.need, 1);
+    return isEnough;
+  };
+}
+
+/** What is free and set aside for nobody. */
+function unpromisedRoom(pool: Pool, nowMs: number): Room {
+  const rooms = new Rooms(pool);
+  for (const waiter of new QueueWalk(pool, nowMs, () => [])) {
+    if (waiter.hold === "here") promiseTo(rooms, waiter);
+  }
+  return rooms.now;
+}
+
 /** When the head fits if every run ends at its walltime; minus infinity if it never does, so that nothing ends in time. */
-export function earliestStart(pool: Pool, shortage: readonly number[]): number {
+export function earliestStart({ waiter, shortage, walk }: StuckHead): number {
+  const { pool, ask } = waiter.poolLine;
+  if (ask !== null)
+    return earliestOnNodes(pool, new NodeCover(walk.roomsFor(waiter.request).soon.copy(), ask));
   let startMs = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < shortage.length; i++) {
     const lacking = shortage[i] as number;
@@ -84,4 +126,13 @@ export function earliestStart(pool: Pool, shortage: readonly number[]): number {
     startMs = Math.max(startMs, last.endMs);
   }
   return startMs;
+}
+
+function earliestOnNodes(pool: Pool, cover: NodeCover): number {
+  if (cover.isEnough) return Number.NEGATIVE_INFINITY;
+  for (const run of pool.ends) {
+    cover.take(run);
+    if (cover.isEnough) return run.endMs;
+  }
+  return Number.NEGATIVE_INFINITY;
 }

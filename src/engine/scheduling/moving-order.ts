@@ -46,7 +46,7 @@ function membersThatCount(
   nowMs: number,
 ): (poolLine: PoolLine) => Iterable<Request> {
   const mayPass = head !== undefined && pool.record.settings.backfill !== "none";
-  const walltimeMsMax = mayPass ? earliestStart(pool, head.shortage) - nowMs : Number.NEGATIVE_INFINITY;
+  const walltimeMsMax = mayPass ? earliestStart(head) - nowMs : Number.NEGATIVE_INFINITY;
   return ({ line }) => {
     const members = new Set([line.members.first() as Request]);
     const short = line.members.firstRankedAtMost(walltimeMsMax);

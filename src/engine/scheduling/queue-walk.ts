@@ -6,11 +6,14 @@
 
 import { isFirmOn } from "../admission.ts";
 import { disciplineOf } from "../disciplines/discipline.ts";
+import { type Ask, mayServe } from "../placement/room.ts";
+import { Rooms } from "../placement/rooms.ts";
 import { isUnmeteredWhenMissing } from "../resources.ts";
 import {
   freeOf,
   type Group,
   holdNeed,
+  type Node,
   type Policy,
   type Pool,
   type PoolLine,
@@ -26,6 +29,8 @@ export interface Waiter {
   borrows: boolean;
   /** What discipline `class` orders by, in whole millionths (10.6). */
   readonly score: number;
+  /** Where it would go, as of the last look that found room for it; in a pool without nodes nowhere. */
+  nodes?: readonly Node[];
 }
 
 /** A quota of its own that keeps a request waiting, whether or not units are short (G3). */
@@ -43,6 +48,10 @@ export class QueueWalk {
   readonly #claimed: number[];
   readonly #promised = new Map<Policy | Group, number[]>();
   readonly #firmPromised = new Map<Policy, number[]>();
+  /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
+  readonly #passed: Waiter[] = [];
+  #rooms: Rooms | null = null;
+  #roomsKnow = 0;
   readonly #waiters: Waiter[];
   readonly #compare: (a: Waiter, b: Waiter) => number;
   #position = 0;
@@ -77,7 +86,7 @@ export class QueueWalk {
   /** The next waiter; a holder counts as passed, and as claiming its units, from the following call on. */
   next(): Waiter | undefined {
     const passed = this.#waiters[this.#position - 1];
-    if (passed?.hold === "here") this.#promise(passed.poolLine);
+    if (passed?.hold === "here") this.#promise(passed);
     return this.#waiters[this.#position++];
   }
 
@@ -121,8 +130,14 @@ export class QueueWalk {
     return { rule, group, keyIndex, used, allowed: holder.limit[keyIndex] as number };
   }
 
-  /** Whether it could be granted from free units now (G2). */
-  fits({ request, poolLine }: Waiter): boolean {
+  /** Whether it could be granted from free units now (G2, N2). */
+  fits(waiter: Waiter): boolean {
+    const { request, poolLine } = waiter;
+    if (poolLine.ask !== null) {
+      const nodes = this.roomsFor(request).now.place(poolLine.ask);
+      if (nodes !== null) waiter.nodes = nodes;
+      return nodes !== null;
+    }
     const claims = this.#claimsBefore(request);
     const { need } = poolLine;
     for (let i = 0; i < need.length; i++) {
@@ -132,8 +147,16 @@ export class QueueWalk {
     return true;
   }
 
-  /** What is lacking per key even when all comes free that is stopping and that it may count on; not positive: nothing (V1). */
+  /**
+   * What is lacking per key even when all comes free that is stopping and that it may count on; not positive:
+   * nothing (V1). What cannot be placed is short of all that it asks for (N2).
+   */
   shortage({ request, poolLine }: Waiter): number[] {
+    const { ask } = poolLine;
+    if (ask !== null) {
+      const isCovered = this.roomsFor(request).soon.hasRoomFor(ask);
+      return poolLine.need.map((amount) => (isCovered ? 0 : amount));
+    }
     const claims = this.#claimsBefore(request);
     const { stopping } = this.pool;
     return poolLine.need.map((amount, i) =>
@@ -148,6 +171,8 @@ export class QueueWalk {
 
   /** Whether some of what it lacks now is coming free and not promised to those before it (G5). */
   isHelped(waiter: Waiter): boolean {
+    const { ask } = waiter.poolLine;
+    if (ask !== null) return this.#isHelpedOnNodes(waiter.request, ask);
     const claims = this.#claimsBefore(waiter.request);
     const { need } = waiter.poolLine;
     return need.some((amount, i) => {
@@ -156,11 +181,22 @@ export class QueueWalk {
     });
   }
 
+  #isHelpedOnNodes(request: Request, ask: Ask): boolean {
+    const { now, soon } = this.roomsFor(request);
+    return [...this.pool.places.withStopping].some((node) => {
+      const [before, after] = [now.leftOn(node), soon.leftOn(node)];
+      const isHelp = (amount: number, i: number) =>
+        amount > 0 && (after[i] as number) > Math.max(0, before[i] as number);
+      return mayServe(node, ask) && ask.need.some(isHelp);
+    });
+  }
+
   /** The keys on which free units do not cover it, with the amounts; for explanations. */
   shortOf({
     request,
     poolLine,
   }: Waiter): { key: string; asked: number; free: number; promised: number; comingFree: number }[] {
+    if (poolLine.ask !== null) return this.#shortOnNodes(request, poolLine, poolLine.ask);
     const claims = this.#claimsBefore(request);
     const { keys, stopping } = this.pool;
     return poolLine.need.flatMap((asked, i) => {
@@ -168,6 +204,22 @@ export class QueueWalk {
       const promised = claims[i] as number;
       if (asked === 0 || asked <= free - promised) return [];
       return [{ key: keys[i] as string, asked, free, promised, comingFree: stopping[i] as number }];
+    });
+  }
+
+  /** What cannot be placed is short of everything; the numbers are those of all nodes that may serve it together. */
+  #shortOnNodes(request: Request, { need }: PoolLine, ask: Ask): ReturnType<QueueWalk["shortOf"]> {
+    const { now } = this.roomsFor(request);
+    if (now.hasRoomFor(ask)) return [];
+    const nodes = [...this.pool.nodes.values()].filter((node) => mayServe(node, ask));
+    const sum = (amountsOf: (node: Node) => readonly number[], i: number) =>
+      nodes.reduce((total, node) => total + Math.max(0, amountsOf(node)[i] as number), 0);
+    return need.flatMap((asked, i) => {
+      if (asked === 0) return [];
+      const free = sum((node) => node.free, i);
+      const promised = free - sum((node) => now.leftOn(node), i);
+      const comingFree = sum((node) => node.stopping, i);
+      return [{ key: this.pool.keys[i] as string, asked, free, promised, comingFree }];
     });
   }
 
@@ -193,12 +245,30 @@ export class QueueWalk {
     return this.#claimed;
   }
 
+  /** The nodes as a request sees them: less what was promised to others before it (V5). */
+  roomsFor({ progress }: Request): Rooms {
+    this.#rooms ??= new Rooms(this.pool);
+    for (; this.#roomsKnow < this.#passed.length; this.#roomsKnow++) {
+      promiseTo(this.#rooms, this.#passed[this.#roomsKnow] as Waiter);
+    }
+    const { preemptedFor } = progress;
+    const isOwner = ({ hold, request }: Waiter) => hold === "here" && request.spec.id === preemptedFor;
+    const owner =
+      preemptedFor === null ? undefined : this.#waiters.slice(this.#position).find((each) => isOwner(each));
+    if (owner === undefined) return this.#rooms;
+    const rooms = this.#rooms.copy();
+    promiseTo(rooms, owner);
+    return rooms;
+  }
+
   #promisedTo(holder: Policy | Group, i: number): number {
     return this.#promised.get(holder)?.[i] ?? 0;
   }
 
-  #promise(poolLine: PoolLine): void {
+  #promise(holder: Waiter): void {
+    const { poolLine } = holder;
     const { policy, need } = poolLine;
+    this.#passed.push(holder);
     addInto(this.#claimed, need);
     addInto(vectorOf(this.#promised, policy, need.length), need);
     if (poolLine.firm) addInto(vectorOf(this.#firmPromised, policy, need.length), need);
@@ -234,6 +304,11 @@ export class QueueWalk {
     }
     return false;
   }
+}
+
+/** A holder's places are promised to it before anyone behind it is served. */
+export function promiseTo(rooms: Rooms, { request, poolLine }: Waiter): void {
+  rooms.promise(poolLine.ask as Ask, request.progress.hold?.placement ?? []);
 }
 
 function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): number[] {

@@ -12,6 +12,7 @@ import { lookAtShares, type ShareLook } from "../disciplines/fair_share/stages.t
 import type { HoldEnd } from "../events.ts";
 import { isShielded, keepOrderUntil, poolsByName, unsettleMoved } from "../indexes.ts";
 import { byPreference } from "../lines.ts";
+import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
 import { toResources } from "../resources.ts";
 import type { Pool, Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
@@ -152,11 +153,13 @@ function survey(transaction: Transaction, pool: Pool): Survey {
 function judgeHead({ state, nowMs }: Transaction, walk: QueueWalk, head: Waiter): Head {
   const { pool } = walk;
   const shortage = walk.shortage(head);
-  const isCovered = walk.isCovered(head);
+  const isCovered = shortage.every((lacking) => lacking <= 0);
   const canSearch = !isCovered && pool.runKinds.size > 0;
   const choice = canSearch
     ? disciplineOf(pool).chooseVictims({ state, nowMs, pool, walk, head, shortage })
     : null;
+  const { ask } = head.poolLine;
+  if (isCovered && ask !== null) head.nodes = walk.roomsFor(head.request).soon.place(ask) ?? [];
   return { waiter: head, shortage, isCovered, isHelped: walk.isHelped(head), choice, walk };
 }
 
@@ -178,19 +181,20 @@ function nameForGrant(transaction: Transaction, { pool, inTurn, head }: Survey):
     return { waiter: inTurn, isBetter: false, act: () => grant(transaction, inTurn, false) };
   }
   if (head === undefined || head.isCovered || head.choice !== null) return undefined;
-  const found = findBackfill(pool, head.waiter, head.shortage, transaction.nowMs);
+  const found = findBackfill(pool, head, transaction.nowMs);
   if (found === undefined) return undefined;
   const { waiter, opportunistic } = found;
   return { waiter, isBetter: false, act: () => grant(transaction, waiter, opportunistic) };
 }
 
-function grant(transaction: Transaction, { request, poolLine }: Waiter, opportunistic: boolean): void {
+function grant(transaction: Transaction, waiter: Waiter, opportunistic: boolean): void {
+  const { request, poolLine, nodes = [] } = waiter;
   emit(transaction, {
     kind: "requestAllocated",
     requestId: request.spec.id,
     pool: poolLine.pool.record.name,
     opportunistic,
-    placement: [],
+    placement: assignDevices(nodes, poolLine.ask),
     atMs: transaction.nowMs,
   });
 }
@@ -214,7 +218,7 @@ function nameCovered(transaction: Transaction, { pool, head, look }: Survey): Na
       kind: "holdTaken",
       requestId: waiter.request.spec.id,
       pool: pool.record.name,
-      placement: [],
+      placement: promisedPlaces(waiter.nodes ?? []),
       atMs: transaction.nowMs,
     });
   return { waiter, isBetter: false, act };
@@ -252,7 +256,7 @@ function decideVictims(
     })),
     considered: choice.considered,
     ...(choice.value === undefined ? {} : { value: choice.value }),
-    placement: [],
+    placement: promisedPlaces(choice.nodes ?? []),
     atMs: nowMs,
   });
 }

@@ -2,6 +2,7 @@
 
 import type { RequestId } from "../records.ts";
 import { byShareOrder, type EngineState, type Policy, type Pool, type Run, type RunKind } from "../state.ts";
+import { type Cover, Sum } from "./cover.ts";
 
 /** Remembers, for one search, from which run on a component borrows a key (G6). */
 export class BorrowLines {
@@ -74,15 +75,22 @@ export function spareRedundant<Victim extends { readonly run: Run }>(
   victims: readonly Victim[],
   shortage: readonly number[],
 ): Victim[] {
-  const surplus = shortage.map((lacking) => -lacking);
-  for (const { run } of victims)
-    run.poolLine.need.forEach((amount, i) => (surplus[i] = (surplus[i] as number) + amount));
+  const cover = new Sum(shortage);
+  for (const { run } of victims) cover.take(run);
+  return spareFrom(victims, cover);
+}
+
+/** The same for victims that a cover has taken. */
+export function spareFrom<Victim extends { readonly run: Run }>(
+  victims: readonly Victim[],
+  cover: Cover,
+): Victim[] {
   const kept: Victim[] = [];
   for (const victim of victims.toReversed()) {
-    const { need } = victim.run.poolLine;
-    const isNeeded = need.some((amount, i) => (shortage[i] as number) > 0 && (surplus[i] as number) < amount);
-    if (isNeeded) kept.push(victim);
-    else need.forEach((amount, i) => (surplus[i] = (surplus[i] as number) - amount));
+    cover.putBack(victim.run);
+    if (cover.isEnough) continue;
+    cover.take(victim.run);
+    kept.push(victim);
   }
   return kept.reverse();
 }

@@ -2,6 +2,7 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import type { PreemptionReason } from "../../records.ts";
+import { type Cover, coverFor } from "../../scheduling/cover.ts";
 import type { Waiter } from "../../scheduling/queue-walk.ts";
 import {
   BorrowLines,
@@ -9,7 +10,7 @@ import {
   isEligible,
   isMature,
   shortKeys,
-  spareRedundant,
+  spareFrom,
 } from "../../scheduling/victims.ts";
 import type { Run, RunKind } from "../../state.ts";
 import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
@@ -69,14 +70,14 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   if (!couldCover(search, permissions, short)) return null;
 
   const victims: { run: Run; reason: PreemptionReason }[] = [];
-  const lacking = [...search.shortage];
-  for (const run of inOrder(search, permissions, lacking)) {
-    if (hasDisplaced(search.state, run.run.request.spec.id, search.head.request.spec.id)) continue;
-    victims.push({ run: run.run, reason: reasonFor(run.run, run.permission) });
-    run.run.poolLine.need.forEach((amount, i) => (lacking[i] = (lacking[i] as number) - amount));
-    if (short.every((i) => (lacking[i] as number) <= 0)) {
-      return { victims: spareRedundant(victims, search.shortage), considered: consider(search) };
-    }
+  const cover = coverFor(search);
+  for (const { run, permission } of inOrder(search, permissions, cover)) {
+    if (hasDisplaced(search.state, run.request.spec.id, search.head.request.spec.id)) continue;
+    victims.push({ run, reason: reasonFor(run, permission) });
+    cover.take(run);
+    if (!cover.isEnough) continue;
+    const chosen = spareFrom(victims, cover);
+    return { victims: chosen, considered: consider(search), nodes: cover.places() };
   }
   return null;
 }
@@ -135,7 +136,8 @@ function couldCover(
   permissions: readonly Permission[],
   short: readonly number[],
 ): boolean {
-  const lacking = short.map((i) => search.shortage[i] as number);
+  const isOnNodes = search.head.poolLine.ask !== null; // What fits together there is not a sum.
+  const lacking = short.map((i) => (isOnNodes ? 1 : (search.shortage[i] as number)));
   for (const permission of permissions) {
     const count = countPermitted(search, permission);
     short.forEach((i, at) => {
@@ -153,21 +155,24 @@ function countPermitted({ pool, nowMs }: VictimSearch, { kind, from }: Permissio
 
 /** Candidates in the order of 8.3: lower priority first, then the latest. Kinds of no use any more are left out. */
 function* inOrder(
-  { pool, nowMs }: VictimSearch,
+  { pool, nowMs, head }: VictimSearch,
   permissions: readonly Permission[],
-  lacking: readonly number[],
+  cover: Cover,
 ): Generator<{ run: Run; permission: Permission }> {
   const sources = permissions.map((permission) => {
     const runs = permission.kind.runs.backwards((run) => isMature(run, pool, nowMs));
     return { permission, runs, next: runs.next().value as Run | undefined };
   });
+  const isOnNodes = head.poolLine.ask !== null;
   for (;;) {
     let best: (typeof sources)[number] | undefined;
     for (const source of sources) {
+      // Without nodes the runs of a kind help alike, or not at all.
+      while (isOnNodes && source.next !== undefined && !cover.isHelpedBy(source.next)) {
+        source.next = source.runs.next().value as Run | undefined;
+      }
       const { next, permission } = source;
-      if (next === undefined || next.token < permission.from) continue;
-      if (!permission.kind.poolLine.need.some((amount, i) => amount > 0 && (lacking[i] as number) > 0))
-        continue;
+      if (next === undefined || next.token < permission.from || !cover.isHelpedBy(next)) continue;
       const isBetter =
         best === undefined ||
         permission.priority < best.permission.priority ||

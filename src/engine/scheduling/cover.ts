@@ -1,0 +1,108 @@
+// Whether what a set of victims holds is enough for the waiter, with what it can count on anyway (V3, V4). In a
+// pool without nodes that is a sum; on nodes it is a placement (N2).
+
+import type { VictimSearch } from "../disciplines/discipline.ts";
+import { covers } from "../placement/node-list.ts";
+import { type Ask, mayServe, type Room } from "../placement/room.ts";
+import type { Node, Run } from "../state.ts";
+
+export interface Cover {
+  readonly isEnough: boolean;
+  /** Whether it matters at all that this run is taken, too. */
+  isHelpedBy(run: Run): boolean;
+  take(run: Run): void;
+  putBack(run: Run): void;
+  /** Where the waiter will go when they have stopped; in a pool without nodes nowhere. */
+  places(): readonly Node[];
+}
+
+export function coverFor({ head, walk, shortage }: VictimSearch): Cover {
+  const { ask } = head.poolLine;
+  return ask === null ? new Sum(shortage) : new NodeCover(walk.roomsFor(head.request).soon.copy(), ask);
+}
+
+export class Sum implements Cover {
+  readonly #lacking: number[];
+
+  constructor(shortage: readonly number[]) {
+    this.#lacking = [...shortage];
+  }
+
+  get isEnough(): boolean {
+    return this.#lacking.every((amount) => amount <= 0);
+  }
+
+  isHelpedBy({ poolLine }: Run): boolean {
+    return poolLine.need.some((amount, i) => amount > 0 && (this.#lacking[i] as number) > 0);
+  }
+
+  take(run: Run): void {
+    this.#add(run, -1);
+  }
+
+  putBack(run: Run): void {
+    this.#add(run, 1);
+  }
+
+  #add({ poolLine }: Run, sign: number): void {
+    const { need } = poolLine;
+    const lacking = this.#lacking;
+    for (let i = 0; i < need.length; i++) lacking[i] = (lacking[i] as number) + sign * (need[i] as number);
+  }
+
+  places(): Node[] {
+    return [];
+  }
+}
+
+/** Enough are as many nodes with room as the waiter asks for: topology is a preference, not a condition. */
+export class NodeCover implements Cover {
+  readonly #room: Room;
+  readonly #ask: Ask;
+  /** How many more nodes must have room. */
+  missing: number;
+
+  constructor(room: Room, ask: Ask) {
+    this.#room = room;
+    this.#ask = ask;
+    this.missing = ask.count - room.countFitting(ask);
+  }
+
+  get isEnough(): boolean {
+    return this.missing <= 0;
+  }
+
+  isHelpedBy({ nodes }: Run): boolean {
+    return nodes.some((node) => mayServe(node, this.#ask) && !this.#hasRoom(node));
+  }
+
+  take(run: Run): void {
+    this.#add(run, 1);
+  }
+
+  putBack(run: Run): void {
+    this.#add(run, -1);
+  }
+
+  places(): Node[] {
+    return this.#room.place(this.#ask) ?? [];
+  }
+
+  leftOn(node: Node): readonly number[] {
+    return this.#room.leftOn(node);
+  }
+
+  #add({ nodes, poolLine }: Run, sign: 1 | -1): void {
+    const { need } = poolLine.ask as Ask;
+    for (const node of nodes) {
+      if (!mayServe(node, this.#ask)) continue;
+      const before = this.#hasRoom(node);
+      this.#room.add(node, need, sign);
+      this.missing += Number(before) - Number(this.#hasRoom(node));
+    }
+  }
+
+  #hasRoom(node: Node): boolean {
+    return covers(this.#room.leftOn(node), this.#ask.need);
+  }
+}
