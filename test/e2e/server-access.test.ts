@@ -60,6 +60,14 @@ test("a token of role user must say which components are its own", async () => {
   expect(body).toMatchObject({ status: 400, errors: [{ pointer: "/components" }] });
 });
 
+test("roles that reach everything cannot be bound", async () => {
+  for (const scope of [{ components: ["vision"] }, { pools: ["gpus"] }]) {
+    for (const role of ["admin", "auditor"]) {
+      expect((await server.admin("POST", "/v1/tokens", { name: "bound", role, ...scope })).status).toBe(400);
+    }
+  }
+});
+
 test("a user reaches its own components only: others do not exist for it", async () => {
   const { call } = await server.token("user", { components: ["vision"] });
   const own = (await call("POST", "/v1/resource-requests", request("vision"))).body;

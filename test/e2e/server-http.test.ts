@@ -51,7 +51,7 @@ describe("what is wrong with a call is said in its own words", () => {
       },
       "a name that is dangerous": {
         call: pool('{"name":"x","capacity":{"__proto__":1}}'),
-        want: { status: 413, code: "body_too_large" },
+        want: { status: 400, code: "invalid_request", errors: [{ pointer: "/capacity/__proto__" }] },
       },
       "an unknown parameter": { call: ["GET", "/v1/pools?colour=red"], want: { status: 400 } },
       "an unknown parameter where none is known": { call: ["GET", "/v1/whoami?x=1"], want: { status: 400 } },
@@ -77,7 +77,7 @@ describe("what is wrong with a call is said in its own words", () => {
       },
       "more items than a batch may have": {
         call: ["POST", "/v1/resource-requests/bulk", { items: Array.from({ length: 1_001 }, () => ({})) }],
-        want: { status: 413 },
+        want: { status: 400, errors: [{ pointer: "/items" }] },
       },
       "an idempotency key that is too long": {
         call: pool({ name: "x", capacity: { gpu: 1 } }),

@@ -57,7 +57,14 @@ export const createToken: Handler<"createToken"> = async (call, services) => {
   return { status: 201, body: { ...presentToken(record), secret } };
 };
 
-function checkCreation({ name, role, components }: WireTokenCreation, { tokens }: Services): void {
+function checkCreation({ name, role, components, pools }: WireTokenCreation, { tokens }: Services): void {
+  // Whoever makes tokens can make one without bounds, and the audit log knows none.
+  if ((role === "admin" || role === "auditor") && (components ?? pools ?? null) !== null) {
+    throw problemError("invalid_request", `The role ${role} reaches everything and cannot be bound.`, {
+      errors: [{ pointer: components ? "/components" : "/pools", message: "cannot be used with this role" }],
+      hint: "Leave components and pools out, or use the role operator or viewer.",
+    });
+  }
   if (role === "user" && (components ?? []).length === 0) {
     throw problemError("invalid_request", "A token of role user must say which components are its own.", {
       errors: [{ pointer: "/components", message: "is missing" }],

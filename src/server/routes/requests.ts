@@ -103,20 +103,25 @@ export const submitRequests: Handler<"submitRequests"> = async (call, services) 
 };
 
 export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {
-  // Small numbers are looked up first; ids are judged where the decision is made.
-  const ids = await Promise.all(
+  // Small numbers and tokens that are not ours are looked into first; the rest is judged where it is decided.
+  const grants = await Promise.all(
     call.body.items.map(async (item) => {
       const parsed = bulkReleaseItem.safeParse(item);
-      return parsed.success
-        ? idOf(call, services, parsed.data.id).catch((error: unknown) => error)
-        : undefined;
+      if (!parsed.success) return schemaProblem(parsed.error, "body");
+      try {
+        const id = await idOf(call, services, parsed.data.id);
+        const token = await verified(call, services, id, parsed.data.token);
+        return { id, token, wanted: parsed.data };
+      } catch (error) {
+        if (error instanceof ProblemError) return error;
+        throw error;
+      }
     }),
   );
-  return bulk(call, services, (item, index) => {
-    const wanted = parseItem(bulkReleaseItem, item);
-    const id = ids[index];
-    if (typeof id !== "string") throw id;
-    return briefly(call, services, releaseChange(call, services, id as RequestId, wanted));
+  return bulk(call, services, (_item, index) => {
+    const grant = grants[index] as (typeof grants)[number];
+    if (grant instanceof ProblemError) throw grant;
+    return briefly(call, services, releaseChange(call, services, grant, grant.wanted));
   });
 };
 
@@ -298,15 +303,14 @@ export const listDecisions: Handler<"listDecisions"> = async (call, services) =>
 // --- Holding
 
 export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
-  const { leader, grants } = services;
+  const { leader } = services;
   const { token } = call.body;
   const id = await idOf(call, services);
   if (call.identity.components !== null || call.identity.pools !== null) {
     const denied = await leader.read(reachGuard(call.identity, id));
     if (denied !== undefined) throw refused(denied);
   }
-  const engineToken = token === undefined ? null : grants.verify(id, token);
-  if (engineToken === undefined) throw staleToken(id);
+  const engineToken = token === undefined ? null : await verified(call, services, id, token);
 
   const renewal = await leader.renew(id, engineToken);
   switch (renewal.standing) {
@@ -342,6 +346,14 @@ function presentInstruction(instruction: Holding["instruction"]): WireRenewalAns
   return { do: instruction.do, reason: stop.reason ?? stop.cause, deadline: toTimestamp(deadlineMs) };
 }
 
+/** What nobody has signed is stale; but only whoever reaches the request is told that it exists. */
+async function verified(call: Call, services: Services, id: RequestId, token: string): Promise<number> {
+  const engineToken = services.grants.verify(id, token);
+  if (engineToken !== undefined) return engineToken;
+  await locate(call, services, id);
+  throw staleToken(id);
+}
+
 function staleToken(id: string): ProblemError {
   return problemError("stale_token", `The token is not the current one of request "${id}".`, {
     hint: "This holder has lost its allocation: stop the work, and do not report on it any more.",
@@ -350,7 +362,8 @@ function staleToken(id: string): ProblemError {
 
 export const releaseRequest: Handler<"releaseRequest"> = async (call, services) => {
   const id = await idOf(call, services);
-  const change = releaseChange(call, services, id, call.body);
+  const token = await verified(call, services, id, call.body.token);
+  const change = releaseChange(call, services, { id, token }, call.body);
   try {
     const answer = await perform(call, services, change);
     return ok(answer.body, answer.replayed ? REPLAYED : undefined);
@@ -361,9 +374,12 @@ export const releaseRequest: Handler<"releaseRequest"> = async (call, services) 
   }
 };
 
-function releaseChange(call: Call, services: Services, id: RequestId, wanted: WireRelease): Change {
-  const token = services.grants.verify(id, wanted.token);
-  if (token === undefined) throw staleToken(id);
+function releaseChange(
+  call: Call,
+  services: Services,
+  { id, token }: { id: RequestId; token: number },
+  wanted: WireRelease,
+): Change {
   const { outcome, exit_code, message } = wanted;
   return {
     command: { kind: "reportEnd", requestId: id, token, outcome },
@@ -407,8 +423,7 @@ async function repeatedRelease(
 export const checkpointRequest: Handler<"checkpointRequest"> = async (call, services) => {
   const { report, seconds } = call.body;
   const id = await idOf(call, services);
-  const token = services.grants.verify(id, call.body.token);
-  if (token === undefined) throw staleToken(id);
+  const token = await verified(call, services, id, call.body.token);
   if (report === "defer" && seconds === undefined) {
     throw problemError("invalid_request", "A deferral needs seconds.", {
       errors: [{ pointer: "/seconds", message: "is missing" }],
