@@ -396,8 +396,11 @@ interface Breach {
 /** By how much each rule of P4 is broken in a pool. */
 function breaches(pool: Pool): Breach[] {
   const found: Breach[] = [];
+  // What a pool will have is not known before its first node is there.
+  const isUnknown = pool.record.nodeBacked && pool.nodes.size === 0;
   const note = (breach: Breach) => {
-    if (breach.excess > 0) found.push(breach);
+    const isAboutCapacity = breach.code !== "reserved_over_limit";
+    if (breach.excess > 0 && !(isUnknown && isAboutCapacity)) found.push(breach);
   };
   const policies = [...pool.policies.values()].map(({ record }) => record).filter(({ closing }) => !closing);
   const groups = [...pool.groups.values()].map(({ record }) => record);

@@ -54,7 +54,7 @@ export class Groups {
   }
 
   /** The members, so far, of the group that runs of a kind belong to. */
-  groupOf({ kind, held }: Permission, bound: "bounded" | "unbounded"): Candidate[] {
+  groupOf({ kind, held }: Pick<Permission, "kind" | "held">, bound: "bounded" | "unbounded"): Candidate[] {
     const key = `${kind.poolLine.preemptionClass} ${bound} ${held.join()}`;
     let group = this.#groups.get(key);
     if (group === undefined) {
@@ -209,8 +209,13 @@ function mostFrom(entries: readonly Entry[], keyCount: number): number[][] {
   return most;
 }
 
+/** Whether a set costs less than the waiter is worth, or is only of runs that are taken back (10.5). */
+export function isAffordable(set: readonly Candidate[], { value, nowMs }: Bounds): boolean {
+  return set.every(({ isUnbounded }) => isUnbounded) || costsLessThan(set, value, nowMs);
+}
+
 /** Of two sets with the same highest class: cheaper, then fewer, then later starts. */
-function compareSets(a: readonly Candidate[], b: readonly Candidate[], nowMs: number): number {
+export function compareSets(a: readonly Candidate[], b: readonly Candidate[], nowMs: number): number {
   return compareCosts(a, b, nowMs) || a.length - b.length || compareStarts(a, b);
 }
 
