@@ -150,6 +150,13 @@ export type Event =
       readonly pool: PoolName;
       readonly changes: readonly StarvationChange[];
       readonly atMs: number;
+    }
+  /** Since when nodes of a fair-share pool have held more than they have; null: they do not any more (9.9). */
+  | {
+      readonly kind: "overcommitChanged";
+      readonly pool: PoolName;
+      readonly changes: readonly { readonly node: NodeName; readonly sinceMs: number | null }[];
+      readonly atMs: number;
     };
 
 export interface StarvationChange {

@@ -110,6 +110,8 @@ export function evolve(state: EngineState, event: Event): void {
       return;
     case "starvationChanged":
       return evolveStarvation(state, event);
+    case "overcommitChanged":
+      return evolveOvercommit(state, event);
     default:
       return assertNever(event);
   }
@@ -154,6 +156,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     starvation: new Map(),
     orderUntilMs: Number.POSITIVE_INFINITY,
     preemptiveStartAtMs: new Map(),
+    overcommittedSinceMs: new Map(),
     shareTree: null,
     staleLines: new Set(),
   };
@@ -417,16 +420,7 @@ function notePreemptiveStart(state: EngineState, event: EventOf<"preemptionDecid
   const { record, preemptiveStartAtMs } = requirePool(state, event.pool);
   if (record.discipline !== "fair_share") return;
   const nodes = record.nodeBacked ? event.placement.map(({ node }) => node) : [""];
-  for (const node of nodes) {
-    const before = preemptiveStartAtMs.get(node);
-    state.undo.run(
-      () => preemptiveStartAtMs.set(node, event.atMs),
-      () => {
-        if (before === undefined) preemptiveStartAtMs.delete(node);
-        else preemptiveStartAtMs.set(node, before);
-      },
-    );
-  }
+  for (const node of nodes) setEntry(state, preemptiveStartAtMs, node, event.atMs);
 }
 
 function noteDisplacement(state: EngineState, by: RequestId, displaced: RequestId): void {
@@ -468,16 +462,22 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
   const { starvation } = pool;
   keepOrderUntil(state, pool, 0); // Whoever looks says until when it holds; after a replay nobody has looked yet.
   for (const change of event.changes) {
-    const before = starvation.get(change.element);
-    state.undo.run(
-      () => {
-        if (change.belowSinceMs === null) starvation.delete(change.element);
-        else starvation.set(change.element, change);
-      },
-      () => {
-        if (before === undefined) starvation.delete(change.element);
-        else starvation.set(change.element, before);
-      },
-    );
+    setEntry(state, starvation, change.element, change.belowSinceMs === null ? null : change);
   }
+}
+
+function evolveOvercommit(state: EngineState, event: EventOf<"overcommitChanged">): void {
+  const pool = requirePool(state, event.pool);
+  keepOrderUntil(state, pool, 0);
+  for (const { node, sinceMs } of event.changes) setEntry(state, pool.overcommittedSinceMs, node, sinceMs);
+}
+
+/** Sets an entry of a map; null removes it. */
+function setEntry<Key, Value>(state: EngineState, map: Map<Key, Value>, key: Key, value: Value | null): void {
+  const before = map.get(key);
+  const put = (entry: Value | null | undefined) => () => {
+    if (entry === null || entry === undefined) map.delete(key);
+    else map.set(key, entry);
+  };
+  state.undo.run(put(value), put(before));
 }

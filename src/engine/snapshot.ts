@@ -15,6 +15,7 @@ import {
 import { joinLine } from "./lines.ts";
 import type {
   GroupRecord,
+  NodeName,
   NodeRecord,
   PolicyRecord,
   PoolName,
@@ -44,6 +45,7 @@ export interface Snapshot {
   readonly displaced: readonly (readonly [RequestId, readonly RequestId[]])[];
   readonly starvation: readonly (readonly [PoolName, readonly StarvationChange[]])[];
   readonly preemptiveStarts: readonly (readonly [PoolName, readonly (readonly [string, number])[]])[];
+  readonly overcommitted: readonly (readonly [PoolName, readonly (readonly [NodeName, number])[]])[];
 }
 
 export function snapshotOf(state: EngineState): Snapshot {
@@ -67,6 +69,9 @@ export function snapshotOf(state: EngineState): Snapshot {
     preemptiveStarts: pools
       .filter(({ preemptiveStartAtMs }) => preemptiveStartAtMs.size > 0)
       .map(({ record, preemptiveStartAtMs }) => [record.name, byName(preemptiveStartAtMs)]),
+    overcommitted: pools
+      .filter(({ overcommittedSinceMs }) => overcommittedSinceMs.size > 0)
+      .map(({ record, overcommittedSinceMs }) => [record.name, byName(overcommittedSinceMs)]),
   };
 }
 
@@ -92,6 +97,10 @@ export function restoreState(snapshot: Snapshot): EngineState {
   }
   for (const [pool, starts] of snapshot.preemptiveStarts) {
     for (const [node, atMs] of starts) requirePool(state, pool).preemptiveStartAtMs.set(node, atMs);
+  }
+  for (const [pool, nodes] of snapshot.overcommitted) {
+    for (const [node, sinceMs] of nodes) requirePool(state, pool).overcommittedSinceMs.set(node, sinceMs);
+    keepOrderUntil(state, requirePool(state, pool), 0);
   }
   state.seq = snapshot.seq;
   state.lastEventAtMs = snapshot.lastEventAtMs;

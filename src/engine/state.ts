@@ -96,6 +96,8 @@ export interface Pool {
   orderUntilMs: number;
   /** When a preemptive stage last started something, per node; "" in a pool without nodes (9.7). */
   readonly preemptiveStartAtMs: Map<string, number>;
+  /** Since when a node has held more than it has (9.9). */
+  readonly overcommittedSinceMs: Map<NodeName, number>;
   /** What the records give for section 9; null: to be built anew when somebody asks. */
   shareTree: ShareTree | null;
   /** Lines whose demand or usage may differ from what the tree says. */
@@ -277,6 +279,12 @@ export function shareNeedOf({ poolLine, away }: Run): readonly number[] {
 /** Units that nobody uses; below zero after a shrink (P7). */
 export function freeOf(pool: Pool, index: number): number {
   return (pool.capacity[index] as number) - (pool.usage[index] as number);
+}
+
+/** The most that could be in use at once: on nodes that are not ready there may still be usage of old. */
+export function usableOf({ record, capacity, places }: Pool, index: number): number {
+  const elsewhere = record.nodeBacked ? (places.usageElsewhere[index] as number) : 0;
+  return (capacity[index] as number) + elsewhere;
 }
 
 export function requireRequest(state: EngineState, id: RequestId): Request {

@@ -13,6 +13,7 @@ import type { HoldEnd } from "../events.ts";
 import { isShielded, keepOrderUntil, poolsByName, unsettleMoved } from "../indexes.ts";
 import { byPreference } from "../lines.ts";
 import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
+import type { NodeState } from "../records.ts";
 import { toResources } from "../resources.ts";
 import type { Pool, Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
@@ -121,7 +122,11 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
     if (holder.line.pools.get(pool.record.name)?.verdict !== null)
       return end(holder, "not_admitted", undefined);
   }
-  if (pool.record.discipline === "fair_share") return false; // Nothing else ends a hold there (9.7).
+  if (pool.record.discipline === "fair_share") {
+    // Nothing else ends a hold there but the loss of its node (9.7).
+    const lost = [...pool.holders].find((holder) => hasLostNode(pool, holder));
+    return lost === undefined ? false : end(lost, "node_lost", undefined);
+  }
   const walk = new QueueWalk(pool, transaction.nowMs);
   for (const waiter of walk) {
     if (waiter.hold !== "here") continue;
@@ -131,6 +136,11 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
     }
   }
   return false;
+}
+
+function hasLostNode({ nodes }: Pool, { progress }: Request): boolean {
+  const isUsable = (state: NodeState | undefined) => state === "ready" || state === "suspect";
+  return (progress.hold?.placement ?? []).some(({ node }) => !isUsable(nodes.get(node)?.record.state));
 }
 
 function survey(transaction: Transaction, pool: Pool): Survey {

@@ -61,6 +61,8 @@ export function narrate(event: Event): string {
       return `the records of ${event.requestIds.length} ended requests are gone`;
     case "starvationChanged":
       return `in ${event.pool}: ${event.changes.map(({ element, status }) => `${element} is ${words(status)}`).join(", ")}`;
+    case "overcommitChanged":
+      return `in ${event.pool}: ${event.changes.map(({ node, sinceMs }) => `${node} holds ${sinceMs === null ? "no more than" : "more than"} it has`).join(", ")}`;
   }
 }
 

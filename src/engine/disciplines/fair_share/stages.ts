@@ -3,12 +3,16 @@
 import type { Waiter } from "../../scheduling/queue-walk.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
 import { emit, type Transaction } from "../../scheduling/transaction.ts";
-import { freeOf, type Group, type Policy, type Pool, type PoolLine, type Request } from "../../state.ts";
+import type { Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
+import type { Allocation } from "./allocations.ts";
 import { inOrder } from "./order.ts";
+import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
+import { SHARE_EPSILON } from "./satisfaction.ts";
+import { lineIn, NodeSpace, QuotaSpace, type Space } from "./space.ts";
 import { evaluate, rightToPreempt } from "./starvation.ts";
 import { type OperationNode, type ShareTree, shareTreeOf } from "./tree.ts";
-import { Field, type Stage } from "./victims.ts";
+import { Field, type Lack, type Stage, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
 export interface Service {
@@ -37,12 +41,18 @@ export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
   if (changes.length > 0) {
     emit(transaction, { kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
   }
+  const overcommitUntilMs = lookForOvercommit(transaction, pool);
   const stages = new Stages(transaction, pool, tree);
   const grant = stages.findGrant();
   const enforcement = grant === undefined ? stages.findEnforcement() : undefined;
   const isBusy = grant !== undefined || enforcement !== undefined;
   const service = isBusy ? undefined : stages.findService();
-  return { grant, enforcement, service, untilMs: Math.min(untilMs, stages.backoffEndMs()) };
+  return {
+    grant,
+    enforcement,
+    service,
+    untilMs: Math.min(untilMs, overcommitUntilMs, stages.backoffEndMs()),
+  };
 }
 
 class Stages {
@@ -52,6 +62,9 @@ class Stages {
   readonly #field: Field;
   /** What all holds have set aside. */
   readonly #promises: Promises;
+  readonly #space: Space;
+  /** Searches for victims that found nobody, by all that a search depends on. */
+  readonly #vain = new Set<string>();
   readonly #rights = new Map<OperationNode, 0 | 1 | 2>();
   readonly #services = new Map<OperationNode, Map<Stage, Service | undefined>>();
 
@@ -61,16 +74,13 @@ class Stages {
     this.#tree = tree;
     this.#field = new Field(transaction.state, pool, tree, transaction.nowMs);
     this.#promises = new Promises(pool.keys.length);
-    for (const holder of pool.holders) this.#promises.add(this.#lineOf(holder));
+    for (const holder of pool.holders) this.#promises.add(lineIn(pool, holder));
+    this.#space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
     if (pool.starvation.size === 0) return;
     for (const operation of tree.operations.values()) {
       const right = operation.waitingCount === 0 ? 0 : rightToPreempt(pool, operation);
       if (right > 0) this.#rights.set(operation, right);
     }
-  }
-
-  #lineOf(request: Request): PoolLine {
-    return request.line.pools.get(this.#pool.record.name) as PoolLine;
   }
 
   // --- regular ---------------------------------------------------------------------------------------
@@ -81,12 +91,10 @@ class Stages {
 
   /** Units that are free go to the holds in the order of the decisions. */
   #servedHold(): Waiter | undefined {
-    const holders = [...this.#pool.holders].sort((a, b) => seqOfHold(a) - seqOfHold(b));
     const before = new Promises(this.#pool.keys.length);
-    for (const request of holders) {
-      const poolLine = this.#lineOf(request);
-      if (this.#fits(poolLine, before) && quotaBlockOf(poolLine, before) === null) {
-        return waiterOf(request, poolLine, "here");
+    for (const { request, poolLine, nodes, isServed } of this.#space.holds) {
+      if (isServed && quotaBlockOf(poolLine, before) === null) {
+        return { ...waiterOf(request, poolLine, "here"), nodes };
       }
       before.add(poolLine);
     }
@@ -104,7 +112,7 @@ class Stages {
     const matters = (operation: OperationNode) => served.has(operation) || this.#rights.has(operation);
     for (const operation of inOrder(this.#tree, matters)) {
       const waiter = served.get(operation);
-      if (waiter !== undefined) return waiter;
+      if (waiter !== undefined) return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
       if (this.#serviceOf(operation, "preemptive") ?? this.#serviceOf(operation, "aggressive"))
         return undefined;
     }
@@ -119,7 +127,7 @@ class Stages {
       found = waiterOf(request, poolLine, hold);
     };
     for (const poolLine of lines) {
-      if (poolLine.verdict !== null || !this.#fits(poolLine, this.#promises)) continue;
+      if (poolLine.verdict !== null || !this.#space.fitsNow(poolLine)) continue;
       if (quotaBlockOf(poolLine, this.#promises) !== null) continue;
       consider(poolLine.line.members.first(), poolLine, null);
       for (const passer of this.#pool.passers) {
@@ -129,18 +137,10 @@ class Stages {
     return found;
   }
 
-  #fits({ need }: PoolLine, { claimed }: Promises): boolean {
-    for (let i = 0; i < need.length; i++) {
-      if (need[i]! > 0 && need[i]! > freeOf(this.#pool, i) - claimed[i]!) return false;
-    }
-    return true;
-  }
-
   // --- limits ----------------------------------------------------------------------------------------
 
-  /** Policies before groups, and groups before those above them, so that nobody stops twice for one debt. */
+  /** Nodes, then policies, then groups before those above them, so that nobody stops twice for one debt (9.9, 9.11). */
   findEnforcement(): VictimChoice | undefined {
-    if (!this.#pool.record.settings.enforceLimits) return undefined;
     for (const owner of this.#owners()) {
       const excess = this.#excessOf(owner);
       if (excess.every((units) => units <= 0)) continue;
@@ -150,14 +150,17 @@ class Stages {
     return undefined;
   }
 
-  #owners(): (Policy | Group)[] {
+  #owners(): (Policy | Group | Node)[] {
+    const nodes = overcommittedFor(this.#pool, this.#transaction.nowMs);
+    if (!this.#pool.record.settings.enforceLimits) return nodes;
     const { inner } = this.#tree;
     const groups = inner.flatMap(({ kind, group }) => (kind === "group" && group !== null ? [group] : []));
-    return [...this.#tree.policies.keys(), ...groups.reverse()];
+    return [...nodes, ...this.#tree.policies.keys(), ...groups.reverse()];
   }
 
   /** What is stopping is on its way out already. */
-  #excessOf(owner: Policy | Group): number[] {
+  #excessOf(owner: Policy | Group | Node): number[] {
+    if ("devices" in owner) return excessOn(owner);
     const used = this.#pool.keys.map(() => 0);
     for (const { run } of this.#field.allocations) {
       const { policy, need } = run.poolLine;
@@ -201,14 +204,62 @@ class Stages {
   #findServiceOf(operation: OperationNode, stage: Stage): Service | undefined {
     for (const { request, poolLine } of this.#unserved(operation)) {
       if (quotaBlockOf(poolLine, this.#promises) !== null) continue;
-      const waiter = waiterOf(request, poolLine, null);
-      const shortage = this.#shortageOf(poolLine);
-      if (shortage.every((lacking) => lacking <= 0)) return { waiter, shortage, choice: null };
-      if (this.#backsOff()) continue;
-      const choice = this.#field.choose(stage, { request, poolLine, operation }, shortage);
-      if (choice !== null) return { waiter, shortage, choice };
+      const service = this.#serve(stage, { request, poolLine, operation });
+      if (service !== undefined) return service;
     }
     return undefined;
+  }
+
+  #serve(stage: Stage, starving: Starving): Service | undefined {
+    const { request, poolLine, operation } = starving;
+    const waiter = waiterOf(request, poolLine, null);
+    const covered = this.#space.placeSoon(poolLine);
+    if (covered !== null) return { waiter: { ...waiter, nodes: covered }, shortage: [], choice: null };
+    if (!this.#field.hasCandidates(stage)) return undefined;
+    const search = this.#vainKey(stage, operation, poolLine);
+    if (search !== undefined && this.#vain.has(search)) return undefined;
+    const found = this.#makeRoom(stage, starving);
+    if (found !== undefined) {
+      const { victims, nodes, shortage } = found;
+      return { waiter, shortage, choice: this.#field.describe(stage, victims, nodes) };
+    }
+    if (search !== undefined) this.#vain.add(search);
+    return undefined;
+  }
+
+  /** Place by place, those with the fewest victims first, then the newest, then by name (9.7). */
+  #makeRoom(stage: Stage, starving: Starving): Room | undefined {
+    const { ask } = starving.poolLine;
+    const victims: Allocation[] = [];
+    const nodes: Node[] = [];
+    const shortage = this.#pool.keys.map(() => 0);
+    for (let missing = ask?.count ?? 1; missing > 0; missing--) {
+      let best: { victims: Allocation[]; lack: Lack } | undefined;
+      for (const lack of this.#space.lacks(starving.poolLine, victims, nodes)) {
+        const isEnough = lack.shortage.every((amount) => amount <= 0);
+        if (!isEnough && this.#backsOff(lack.node)) continue;
+        const chosen = isEnough ? [] : this.#field.choose(stage, starving, lack, victims);
+        if (chosen !== null && (best === undefined || isBetter(chosen, best.victims))) {
+          best = { victims: chosen, lack };
+        }
+      }
+      if (best === undefined) return undefined;
+      victims.push(...best.victims);
+      if (best.lack.node !== null) nodes.push(best.lack.node);
+      best.lack.shortage.forEach((amount, i) => (shortage[i]! += Math.max(0, amount)));
+    }
+    return { victims, nodes, shortage };
+  }
+
+  /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
+  #vainKey(
+    stage: Stage,
+    { usage, demand, fairShare }: OperationNode,
+    { need, ask }: PoolLine,
+  ): string | undefined {
+    if (this.#transaction.state.displaced.size > 0 || usage.some((units) => units > 0)) return undefined;
+    const asks = demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
+    return [stage, asks, need, ask?.count, ask?.wanted.key].join("|");
   }
 
   /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all, unless somebody is barred (V6). */
@@ -224,33 +275,42 @@ class Stages {
     return waiters.sort((a, b) => a.request.progress.seq - b.request.progress.seq);
   }
 
-  /** What is lacking when all that stops for nobody has come free. */
-  #shortageOf({ need }: PoolLine): number[] {
-    const { stopping } = this.#pool;
-    const { claimed } = this.#promises;
-    return need.map((amount, i) =>
-      amount === 0 ? 0 : amount - (freeOf(this.#pool, i) + stopping[i]! - claimed[i]!),
-    );
+  #backsOff(node: Node | null): boolean {
+    const startedAtMs = this.#pool.preemptiveStartAtMs.get(node?.record.name ?? "");
+    return startedAtMs !== undefined && this.#backoffEndMs(startedAtMs) > this.#transaction.nowMs;
   }
 
-  #backsOff(): boolean {
-    return this.#backoffUntilMs() > this.#transaction.nowMs;
-  }
-
-  #backoffUntilMs(): number {
-    const { preemptiveStartAtMs, record } = this.#pool;
-    return (preemptiveStartAtMs.get("") ?? Number.NEGATIVE_INFINITY) + record.settings.preemptiveBackoffMs;
+  #backoffEndMs(startedAtMs: number): number {
+    return startedAtMs + this.#pool.record.settings.preemptiveBackoffMs;
   }
 
   /** When somebody who starves may try again; infinite if nobody waits for that. */
   backoffEndMs(): number {
-    const untilMs = this.#backoffUntilMs();
-    return this.#rights.size > 0 && untilMs > this.#transaction.nowMs ? untilMs : Number.POSITIVE_INFINITY;
+    if (this.#rights.size === 0) return Number.POSITIVE_INFINITY;
+    const ends = [...this.#pool.preemptiveStartAtMs.values()].map((startedAtMs) =>
+      this.#backoffEndMs(startedAtMs),
+    );
+    return Math.min(...ends.filter((endMs) => endMs > this.#transaction.nowMs), Number.POSITIVE_INFINITY);
   }
 }
 
-function seqOfHold({ progress }: Request): number {
-  return progress.hold?.seq ?? 0;
+/** Where victims make room, and what was lacking there. */
+interface Room {
+  readonly victims: readonly Allocation[];
+  readonly nodes: readonly Node[];
+  readonly shortage: readonly number[];
+}
+
+/** Fewer victims, or of equally many the newer ones. */
+function isBetter(victims: readonly Allocation[], others: readonly Allocation[]): boolean {
+  if (victims.length !== others.length) return victims.length < others.length;
+  const newestFirst = (each: readonly Allocation[]) =>
+    each.map(({ freshness }) => freshness).sort((a, b) => b - a);
+  const theirs = newestFirst(others);
+  for (const [index, freshness] of newestFirst(victims).entries()) {
+    if (freshness !== theirs[index]) return freshness > theirs[index]!;
+  }
+  return false;
 }
 
 function aboveOf(owner: Policy | Group): Group | null {

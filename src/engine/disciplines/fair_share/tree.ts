@@ -275,12 +275,11 @@ function refresh(tree: ShareTree, node: OperationNode, pool: Pool): void {
     const waiting = (admitted ? line.members.size + countOf(pool.passers, poolLine) : 0) + held;
     const running = countRuns(poolLine);
     const returning = [...poolLine.stoppingRuns].filter(({ request }) => comesBack(request)).length;
-    const wanted = waiting + running + (admitted ? returning : 0);
+    const wanted = waiting + running + returning;
     if (wanted + poolLine.stoppingRuns.size === 0) {
       node.lines.delete(poolLine);
       continue;
     }
-    if (wanted === 0) continue;
     waitingCount += waiting;
     node.runCount += running;
     if (line.shape.gang || line.shape.nodes > 1) node.isGang = true;

@@ -1,8 +1,8 @@
 // Who has to stop for a starving request (9.8), and for a limit that is enforced (9.9).
 
 import type { ConsideredKind } from "../../events.ts";
-import { hasDisplaced, isMature, shortKeys, spareRedundant } from "../../scheduling/victims.ts";
-import type { EngineState, Group, Policy, Pool, PoolLine, Request } from "../../state.ts";
+import { hasDisplaced, isMature } from "../../scheduling/victims.ts";
+import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { type Allocation, allocationsOf } from "./allocations.ts";
@@ -21,8 +21,7 @@ export class Field {
   readonly #nowMs: number;
   #allocations: readonly Allocation[] | undefined;
   readonly #candidates = new Map<Stage, readonly Allocation[]>();
-  /** Searches that found nobody, by all that a search depends on. */
-  readonly #vain = new Set<string>();
+  readonly #byNode = new Map<Stage, Map<Node, Allocation[]>>();
 
   constructor(state: EngineState, pool: Pool, tree: ShareTree, nowMs: number) {
     this.#state = state;
@@ -58,82 +57,141 @@ export class Field {
     return found;
   }
 
-  /** Who stops so that the request is no longer short; null if those who may are not enough (V3). */
+  /** Those of them on a node; all of them in a pool without nodes. */
+  #candidatesOn(stage: Stage, node: Node | null): readonly Allocation[] {
+    const all = this.#candidatesIn(stage);
+    if (node === null) return all;
+    let byNode = this.#byNode.get(stage);
+    if (byNode === undefined) {
+      byNode = new Map();
+      for (const candidate of all) {
+        for (const each of candidate.run.nodes) byNode.set(each, [...(byNode.get(each) ?? []), candidate]);
+      }
+      this.#byNode.set(stage, byNode);
+    }
+    return byNode.get(node) ?? [];
+  }
+
+  hasCandidates(stage: Stage): boolean {
+    return this.#candidatesIn(stage).length > 0;
+  }
+
+  /**
+   * Who stops in a place so that the request is no longer short there, besides those who stop for it elsewhere;
+   * null if those who may are not enough (V3).
+   */
   choose(
     stage: Stage,
-    waiter: { request: Request; poolLine: PoolLine; operation: OperationNode },
-    shortage: readonly number[],
-  ): VictimChoice | null {
-    const candidates = this.#candidatesIn(stage);
-    if (candidates.length === 0) return null;
-    const search = this.#vainKey(stage, waiter.operation, shortage);
-    if (search !== undefined && this.#vain.has(search)) return null;
-    const short = shortKeys(shortage);
+    waiter: Starving,
+    { node, shortage }: Lack,
+    others: readonly Allocation[],
+  ): Allocation[] | null {
+    const asked = node === null ? shortage : waiter.poolLine.need; // On nodes everything asked for is short (N2).
     const means = new Means(this.#tree, waiter.operation);
+    for (const other of others) means.take(other);
     const lacking = [...shortage];
     const chosen: Allocation[] = [];
-    for (const candidate of candidates) {
+    for (const candidate of this.#candidatesOn(stage, node)) {
       const { run, operation } = candidate;
-      if (operation === waiter.operation) continue;
-      if (!short.some((i) => run.poolLine.need[i]! > 0)) continue;
+      if (operation === waiter.operation || others.includes(candidate)) continue;
+      if (!run.poolLine.need.some((amount, i) => amount > 0 && asked[i]! > 0)) continue;
       if (hasDisplaced(this.#state, run.request.spec.id, waiter.request.spec.id)) continue;
       if (!means.take(candidate)) continue;
       chosen.push(candidate);
-      run.poolLine.need.forEach((amount, i) => (lacking[i]! -= amount));
-      if (short.some((i) => lacking[i]! > 0)) continue;
-      const reason = stage === "aggressive" ? "aggressive" : "fair_share";
-      return {
-        victims: spareRedundant(chosen, shortage).map((victim) => ({ run: victim.run, reason })),
-        considered: considered(candidates),
-      };
+      subtract(lacking, unitsOn(run, node));
+      if (lacking.every((amount) => amount <= 0)) return minimal(chosen, shortage, node);
     }
-    if (search !== undefined) this.#vain.add(search);
     return null;
   }
 
-  /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
-  #vainKey(
-    stage: Stage,
-    { usage, demand, fairShare }: OperationNode,
-    shortage: readonly number[],
-  ): string | undefined {
-    if (this.#state.displaced.size > 0 || usage.some((units) => units > 0)) return undefined;
-    const asks = demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
-    return `${stage} ${asks.join()} ${shortage.join()}`;
+  describe(stage: Stage, victims: readonly Allocation[], nodes: readonly Node[]): VictimChoice {
+    const reason = stage === "aggressive" ? "aggressive" : "fair_share";
+    return {
+      victims: victims.map(({ run }) => ({ run, reason })),
+      considered: considered(this.#candidatesIn(stage)),
+      nodes,
+    };
   }
 
-  /** Who stops because a policy or a group holds more than its limit; null if nobody does or may (9.9). */
-  chooseOver(owner: Policy | Group, excess: readonly number[]): VictimChoice | null {
-    const over = shortKeys(excess);
+  /** Who stops because a policy, a group or a node holds more than it may; null if nobody does or may (9.9). */
+  chooseOver(owner: Policy | Group | Node, excess: readonly number[]): VictimChoice | null {
+    const node = isNode(owner) ? owner : null;
     const candidates = this.allocations
-      .filter((allocation) => isSparedNever(allocation) && isBelow(allocation.run.poolLine.policy, owner))
-      .filter(({ run }) => over.some((i) => run.poolLine.need[i]! > 0))
+      .filter((allocation) => isSparedNever(allocation) && isWithin(allocation.run, owner))
+      .filter(({ run }) => unitsOn(run, node).some((amount, i) => amount > 0 && excess[i]! > 0))
       .sort(byPreference);
-    // Where that is not enough, all that may be taken is.
-    const within = excess.map((units, i) =>
-      Math.min(
-        units,
-        candidates.reduce((sum, { run }) => sum + run.poolLine.need[i]!, 0),
-      ),
-    );
-    const chosen = spareRedundant(untilEnough(candidates, within), within);
+    // Where all of them are not enough, all that may be taken is.
+    const most = excess.map(() => 0);
+    for (const { run } of candidates) unitsOn(run, node).forEach((amount, i) => (most[i]! += amount));
+    const within = excess.map((units, i) => Math.min(units, most[i]!));
+    const chosen = minimal(untilEnough(candidates, within, node), within, node);
     if (chosen.length === 0) return null;
-    return {
-      victims: chosen.map(({ run }) => ({ run, reason: "limit" })),
-      considered: considered(candidates),
-    };
+    const reason = node === null ? "limit" : "overcommit";
+    return { victims: chosen.map(({ run }) => ({ run, reason })), considered: considered(candidates) };
   }
 }
 
-function untilEnough(candidates: readonly Allocation[], shortage: readonly number[]): Allocation[] {
+/** A request that may preempt. */
+export interface Starving {
+  readonly request: Request;
+  readonly poolLine: PoolLine;
+  readonly operation: OperationNode;
+}
+
+/** What is lacking in one place: on a node, or in a pool without nodes. */
+export interface Lack {
+  readonly node: Node | null;
+  readonly shortage: readonly number[];
+}
+
+/** What a run holds in a place. */
+export function unitsOn({ poolLine, nodes }: Run, node: Node | null): readonly number[] {
+  if (node === null) return poolLine.need;
+  return nodes.includes(node) ? (poolLine.ask?.need ?? []) : [];
+}
+
+function subtract(lacking: number[], amounts: readonly number[]): void {
+  amounts.forEach((amount, i) => (lacking[i]! -= amount));
+}
+
+function untilEnough(
+  candidates: readonly Allocation[],
+  shortage: readonly number[],
+  node: Node | null,
+): Allocation[] {
   const lacking = [...shortage];
   const chosen: Allocation[] = [];
   for (const candidate of candidates) {
     if (lacking.every((amount) => amount <= 0)) break;
     chosen.push(candidate);
-    candidate.run.poolLine.need.forEach((amount, i) => (lacking[i]! -= amount));
+    subtract(lacking, unitsOn(candidate.run, node));
   }
   return chosen;
+}
+
+/** Leaves out whoever is not needed, the oldest first (V4). */
+function minimal(
+  chosen: readonly Allocation[],
+  shortage: readonly number[],
+  node: Node | null,
+): Allocation[] {
+  const lacking = [...shortage];
+  for (const { run } of chosen) subtract(lacking, unitsOn(run, node));
+  const needed: Allocation[] = [];
+  for (const victim of chosen.toReversed()) {
+    const units = unitsOn(victim.run, node);
+    if (units.some((amount, i) => shortage[i]! > 0 && lacking[i]! + amount > 0)) needed.push(victim);
+    else units.forEach((amount, i) => (lacking[i]! += amount));
+  }
+  return needed.reverse();
+}
+
+function isNode(owner: Policy | Group | Node): owner is Node {
+  return "devices" in owner;
+}
+
+function isWithin(run: Run, owner: Policy | Group | Node): boolean {
+  return isNode(owner) ? run.nodes.includes(owner) : isBelow(run.poolLine.policy, owner);
 }
 
 /** NP and sensitive work, and what was preempted too often, is never taken (V2, V6). */

@@ -1,0 +1,42 @@
+// Nodes whose allocations exceed their resources, because somebody made them smaller (9.9).
+
+import type { NodeName } from "../../records.ts";
+import { compareIds } from "../../resources.ts";
+import { emit, type Transaction } from "../../scheduling/transaction.ts";
+import type { Node, Pool } from "../../state.ts";
+
+/** For so long a node may hold more than it has. */
+const OVERCOMMIT_MS_MAX = 15_000;
+
+/** Notes since when nodes have held too much; answers when the next of them must lose something. */
+export function lookForOvercommit(transaction: Transaction, pool: Pool): number {
+  const { nowMs } = transaction;
+  const { overcommittedSinceMs, nodes, record } = pool;
+  const changes: { node: NodeName; sinceMs: number | null }[] = [];
+  for (const [name, node] of nodes) {
+    const isOver = excessOn(node).some((amount) => amount > 0);
+    if (isOver !== overcommittedSinceMs.has(name))
+      changes.push({ node: name, sinceMs: isOver ? nowMs : null });
+  }
+  for (const name of overcommittedSinceMs.keys()) {
+    if (!nodes.has(name)) changes.push({ node: name, sinceMs: null });
+  }
+  if (changes.length > 0) {
+    emit(transaction, { kind: "overcommitChanged", pool: record.name, changes, atMs: nowMs });
+  }
+  const dueMs = [...overcommittedSinceMs.values()].map((sinceMs) => sinceMs + OVERCOMMIT_MS_MAX);
+  return Math.min(...dueMs.filter((atMs) => atMs > nowMs), Number.POSITIVE_INFINITY);
+}
+
+/** What is stopping is on its way out already. */
+export function excessOn({ usage, stopping, capacity }: Node): number[] {
+  return usage.map((units, i) => units - stopping[i]! - capacity[i]!);
+}
+
+/** Nodes that have held too much for too long, by name. */
+export function overcommittedFor({ overcommittedSinceMs, nodes }: Pool, nowMs: number): Node[] {
+  return [...overcommittedSinceMs]
+    .filter(([, sinceMs]) => nowMs - sinceMs >= OVERCOMMIT_MS_MAX)
+    .map(([name]) => nodes.get(name) as Node)
+    .sort((a, b) => compareIds(a.record.name, b.record.name));
+}
