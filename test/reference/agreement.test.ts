@@ -1,20 +1,28 @@
 // The engine and the reference scheduler on random worlds: every step must look the same from outside.
 // A failure names its world; `SEED=17 npx vitest run test/reference/agreement.test.ts` plays others.
 
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { loadScenarios, runScenario } from "../../src/simulator/index.ts";
-import { randomWorld } from "./random-world.ts";
+import { randomNodeWorld, randomWorld } from "./random-world.ts";
+import type { Scenario } from "./scenario.ts";
 
-const WORLDS = 80;
+const WORLDS = 60;
 const first = Number(process.env.SEED ?? 1);
 const seeds = Array.from({ length: WORLDS }, (_, index) => first + index);
 
-describe.each(["priority", "class", "mixed"] as const)("discipline %s", (kind) => {
-  test.each(seeds)("world %i", (seed) => {
-    const scenario = randomWorld(seed, kind);
-    const loaded = loadScenarios("random.json", JSON.stringify(scenario));
+const kinds: Record<string, (seed: number) => Scenario> = {
+  "discipline priority": (seed) => randomWorld(seed, "priority"),
+  "discipline class": (seed) => randomWorld(seed, "class"),
+  "pools of both disciplines": (seed) => randomWorld(seed, "mixed"),
+  "priority on nodes": (seed) => randomNodeWorld(seed, "priority"),
+  "class on nodes": (seed) => randomNodeWorld(seed, "class"),
+};
+
+for (const [kind, worldOf] of Object.entries(kinds)) {
+  test.each(seeds)(`${kind}, world %i`, (seed) => {
+    const loaded = loadScenarios("random.json", JSON.stringify(worldOf(seed)));
     if (!loaded.ok) return expect(loaded.problems).toEqual([]);
     const wrong = loaded.scenarios.flatMap((story) => runScenario(story).failures);
     expect(wrong).toEqual([]);
   });
-});
+}

@@ -52,15 +52,16 @@ function standings(world: World, pool: Pool): Standing[] {
     const roomAfter = (ended: Request[]) => roomIn(world, pool, [...stopping, ...ended], claims);
     const isCoveredBy = (ended: Request[]) => placementOf(pool, roomAfter(ended), request) !== undefined;
     const isCovered = isCoveredBy([]);
+    const placement = placementOf(pool, roomIn(world, pool, [], claims), request);
     return {
       pool,
       request,
       holders: preceding,
-      placement: placementOf(pool, roomIn(world, pool, [], claims), request),
+      placement,
       short: isCovered ? [] : shortKeys(pool, request, roomAfter([])),
       isCovered,
       isCoveredBy,
-      isBlocked: isBlockedByQuota(world, pool, request, preceding),
+      isBlocked: isBlockedByQuota(world, pool, request, preceding, placement === undefined),
     };
   });
 }

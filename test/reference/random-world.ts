@@ -34,10 +34,22 @@ export function randomWorld(seed: number, kind: Discipline | "mixed"): Scenario 
   return { ...scenario, script: someScript(dice, { ...scenario, nodes: [] }, discipline) };
 }
 
-/** A world of one pool whose nodes are alike and taken as a whole, so that it is their number that matters. */
-export function randomNodeWorld(seed: number, discipline: Discipline): Scenario {
+/**
+ * A world of one pool with nodes that are alike. Where work takes whole nodes, it is their number that
+ * matters; in pieces, where each run lies matters too.
+ */
+export function randomNodeWorld(
+  seed: number,
+  discipline: Discipline,
+  work: "whole" | "pieces" = "whole",
+): Scenario {
   const dice = diceOf(seededRandom(seed));
-  const one: Amounts = dice.pick([{ gpu: 1 }, { gpu: 2 }, { gpu: 4, mcpu: 8000 }, { mcpu: 1000 }]);
+  const one: Amounts = dice.pick([
+    { gpu: work === "whole" ? 1 : 8 },
+    { gpu: 2 },
+    { gpu: 4, mcpu: 8000 },
+    { mcpu: 1000 },
+  ]);
   const hasTopology = dice.chance(40);
   const nodes = ["n1", "n2", "n3", "n4"].slice(0, dice.int(2, 4)).map((name) => ({
     name,
@@ -53,7 +65,8 @@ export function randomNodeWorld(seed: number, discipline: Discipline): Scenario 
   const policies = somePolicies(dice, pool, discipline);
   const { capacity: _, ...backed } = pool;
   const scenario = { name: `random ${discipline} world ${seed} on nodes`, pools: [backed], nodes, policies };
-  return { ...scenario, script: someScript(dice, { ...scenario, pools: [pool] }, discipline, scenario) };
+  const known = { ...scenario, pools: [pool], takesPieces: work === "pieces" };
+  return { ...scenario, script: someScript(dice, known, discipline, scenario) };
 }
 
 /** A small generator (mulberry32) whose whole state is one number. */
@@ -168,6 +181,7 @@ interface Course {
   pools: PoolSpec[];
   policies: PolicySpec[];
   nodes: NodeSpec[];
+  takesPieces?: boolean;
   /** Names of the nodes that are down or draining. */
   away: Set<string>;
   seen: Observation;
@@ -178,7 +192,7 @@ interface Course {
 
 function someScript(
   dice: Dice,
-  known: Pick<Course, "pools" | "policies" | "nodes">,
+  known: Pick<Course, "pools" | "policies" | "nodes" | "takesPieces">,
   discipline: Discipline,
   scenario: Omit<Scenario, "script"> = { name: "", pools: known.pools, policies: known.policies },
 ): Step[] {
@@ -254,7 +268,7 @@ function someRequest(course: Course): SubmitSpec {
   return {
     id: `r${course.submitted}`,
     component: policy?.component ?? dice.pick(COMPONENTS),
-    resources: nodes[0]?.capacity ?? resources,
+    resources: nodes[0] === undefined ? resources : someOfNode(course, nodes[0]),
     ...(nodes.length > 0 && { nodes: dice.int(1, dice.chance(95) ? nodes.length : 5) }),
     ...(bound && (isOwn || dice.chance(15)) && { preemptible: false }),
     ...dice.some<Omit<SubmitSpec, "id" | "component">>({
@@ -278,6 +292,14 @@ function someRequest(course: Course): SubmitSpec {
       wait_timeout_seconds: [12, () => dice.pick([30, 66, 90, 300, 630])],
     }),
   };
+}
+
+function someOfNode({ dice, takesPieces }: Course, { capacity }: NodeSpec): Amounts {
+  if (!takesPieces) return capacity;
+  const pieces = Object.entries(capacity).map(
+    ([key, amount]) => [key, (amount * dice.int(1, 4)) / 4] as const,
+  );
+  return Object.fromEntries(pieces.map(([key, amount]) => [key, Math.max(1, Math.floor(amount))]));
 }
 
 function someNodeChange({ dice, nodes, away, policies }: Course): Step {

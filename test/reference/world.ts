@@ -208,13 +208,24 @@ export function groupsAbove(world: World, pool: Pool, component: string): GroupS
   return chain;
 }
 
-/** Whether a limit or the reserve, of its component or of a group above it, is what blocks the request (G3). */
-export function isBlockedByQuota(world: World, pool: Pool, request: Request, holders: Request[]): boolean {
+/**
+ * Whether a limit or the reserve, of its component or of a group above it, is what blocks the request.
+ * Where it lacks units, a bound that is not below the capacity is not to blame (G3).
+ */
+export function isBlockedByQuota(
+  world: World,
+  pool: Pool,
+  request: Request,
+  holders: Request[],
+  lacksUnits: boolean,
+): boolean {
   const present = [...runsIn(world, pool), ...holders].filter((other) => other !== request);
   const own = present.filter((other) => other.component === request.component);
   return demandOf(pool, request).some(([key, amount]) => {
     const exceeds = (bound: number | undefined, members: Request[]) =>
-      bound !== undefined && bound < pool.capacity[key]! && sum(pool, members, key) + amount > bound;
+      bound !== undefined &&
+      (bound < pool.capacity[key]! || !lacksUnits) &&
+      sum(pool, members, key) + amount > bound;
     const policy = policyOf(world, pool, request.component)!;
     if (exceeds(policy.limit[key], own)) return true;
     for (const group of groupsAbove(world, pool, request.component)) {
