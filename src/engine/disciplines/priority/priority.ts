@@ -42,22 +42,14 @@ function byClassAndPlace(a: Waiter, b: Waiter): number {
   );
 }
 
-/** From which token on the runs of a kind may be taken, and by which rule. Infinity: none. */
+/** From which token on the runs of a kind may be taken, by which rule. Infinity: by none. */
 interface Permission {
   readonly kind: RunKind;
   readonly priority: number;
   readonly byPriorityFrom: number;
   readonly byReclaimFrom: number;
   readonly from: number;
-  /** The rule that forbids those that may not be taken. */
-  readonly forbiddenBy: string;
 }
-
-const NOBODY = {
-  byPriorityFrom: Number.POSITIVE_INFINITY,
-  byReclaimFrom: Number.POSITIVE_INFINITY,
-  from: Number.POSITIVE_INFINITY,
-};
 
 /**
  * A prefix of the candidates in the order of 8.3 that covers the shortage, without its redundant members.
@@ -83,46 +75,39 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
 }
 
 function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
-  const { pool, head, walk } = search;
+  const judge = judgeFor(search, short);
+  const permissions: Permission[] = [];
+  for (const kind of search.pool.runKinds) {
+    const verdict = judge(kind);
+    if (typeof verdict !== "string") permissions.push(verdict);
+  }
+  return permissions;
+}
+
+/** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
+function judgeFor(
+  { pool, head, walk }: VictimSearch,
+  short: readonly number[],
+): (kind: RunKind) => Permission | string {
+  const waiter = head.poolLine;
   const any = pool.record.settings.priorityPreempts === "any";
   const lines = new BorrowLines();
-  const mayReclaim = short.every((i) => (head.poolLine.need[i] as number) <= walk.headroom(head.poolLine, i));
-  const permissions: Permission[] = [];
-  for (const kind of pool.runKinds) {
+  const fitsReserve = short.every((i) => (waiter.need[i] as number) <= walk.headroom(waiter, i));
+  return (kind) => {
+    if (!isEligible(kind, short)) return kind.shielded ? "V6" : "V2";
     const { policy, need } = kind.poolLine;
-    if (!short.some((i) => (need[i] as number) > 0)) continue;
-    if (!isEligible(kind, short)) {
-      permissions.push({
-        ...NOBODY,
-        kind,
-        priority: policy.record.priority,
-        forbiddenBy: kind.shielded ? "V6" : "V2",
-      });
-      continue;
-    }
-    const difference = head.poolLine.policy.record.priority - policy.record.priority;
-    const isOwn = policy === head.poolLine.policy;
-    const reclaims = mayReclaim && (!isOwn || head.poolLine.firm) && !(any && difference < 0);
-    const forbiddenBy = difference > 0 ? "8.1" : "8.2";
-    if (difference <= 0 && !reclaims && !kind.opportunistic) {
-      permissions.push({ ...NOBODY, kind, priority: policy.record.priority, forbiddenBy });
-      continue;
-    }
-    const held = short.filter((i) => (need[i] as number) > 0);
-    const borrowsFrom = held.map((i) => lines.borrowsFrom(kind, i));
+    const { priority } = policy.record;
+    const difference = waiter.policy.record.priority - priority;
+    const reclaims = fitsReserve && (policy !== waiter.policy || waiter.firm) && !(any && difference < 0);
+    if (difference <= 0 && !reclaims && !kind.opportunistic) return "8.2";
+    const borrowsFrom = short.filter((i) => (need[i] as number) > 0).map((i) => lines.borrowsFrom(kind, i));
     const byPriorityFrom = difference <= 0 ? Number.POSITIVE_INFINITY : any ? 0 : Math.max(...borrowsFrom);
     const byReclaimFrom = reclaims ? Math.min(...borrowsFrom) : Number.POSITIVE_INFINITY;
     const from = kind.opportunistic ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
-    permissions.push({
-      kind,
-      priority: policy.record.priority,
-      byPriorityFrom,
-      byReclaimFrom,
-      from,
-      forbiddenBy,
-    });
-  }
-  return permissions;
+    return from === Number.POSITIVE_INFINITY
+      ? "8.1"
+      : { kind, priority, byPriorityFrom, byReclaimFrom, from };
+  };
 }
 
 function reasonFor(run: Run, { byPriorityFrom, byReclaimFrom }: Permission): PreemptionReason {
@@ -188,22 +173,28 @@ function* inOrder(
 
 /** What the search looked at, by kind, with the rule that permits some of them or forbids them all (V7). */
 function consider(search: VictimSearch): ConsideredKind[] {
-  return permissionsFor(search, shortKeys(search.shortage)).map((permission) => {
-    const { poolLine, runs } = permission.kind;
+  const short = shortKeys(search.shortage);
+  const judge = judgeFor(search, short);
+  const concerned = [...search.pool.runKinds].filter(({ poolLine }) =>
+    short.some((i) => (poolLine.need[i] as number) > 0),
+  );
+  return concerned.map((kind) => {
+    const { poolLine, runs } = kind;
+    const verdict = judge(kind);
+    const isForbidden = typeof verdict === "string";
     return {
       component: poolLine.policy.record.component,
-      priority: permission.priority,
+      priority: poolLine.policy.record.priority,
       preemptionClass: poolLine.preemptionClass,
       resources: poolLine.line.shape.resources,
       count: runs.size,
-      permitted: countPermitted(search, permission),
-      rule: ruleOf(permission),
+      permitted: isForbidden ? 0 : countPermitted(search, verdict),
+      rule: isForbidden ? verdict : ruleOf(verdict),
     };
   });
 }
 
-function ruleOf({ byPriorityFrom, byReclaimFrom, from, kind, forbiddenBy }: Permission): string {
-  if (from === Number.POSITIVE_INFINITY) return forbiddenBy;
+function ruleOf({ byPriorityFrom, byReclaimFrom }: Permission): string {
   if (byPriorityFrom <= byReclaimFrom && byPriorityFrom < Number.POSITIVE_INFINITY) return "8.1";
-  return kind.opportunistic && byReclaimFrom === Number.POSITIVE_INFINITY ? "G4" : "8.2";
+  return byReclaimFrom < Number.POSITIVE_INFINITY ? "8.2" : "G4";
 }
