@@ -54,10 +54,7 @@ export function enqueue(state: EngineState, request: Request): void {
       if (pool !== holdPool && verdict === null) addTo(state, pool.passers, request);
     }
   } else {
-    state.undo.run(
-      () => line.members.insert(request),
-      () => line.members.remove(request),
-    );
+    state.undo.insert(line.members, request);
     if (line.members.size === 1) showLine(state, line);
     else if (line.members.first() !== request) return unsettleBehind(state, request);
   }
@@ -88,10 +85,7 @@ export function dequeue(state: EngineState, request: Request): void {
     for (const { pool } of line.pools.values()) removeFrom(state, pool.passers, request);
   } else {
     if (line.members.size === 1) hideLine(state, line);
-    state.undo.run(
-      () => line.members.remove(request),
-      () => line.members.insert(request),
-    );
+    state.undo.remove(line.members, request);
   }
 }
 
@@ -176,11 +170,7 @@ export function endRun(state: EngineState, request: Request): void {
   state.unsettled.add(pool);
   vacateNodes(state, run);
   addUsage(state, run, -1);
-  const { runs } = run.poolLine.policy;
-  state.undo.run(
-    () => runs.remove(run),
-    () => runs.insert(run),
-  );
+  state.undo.remove(run.poolLine.policy.runs, run);
   touchShares(state, run.poolLine);
   removeFrom(state, run.poolLine.stoppingRuns, run);
   if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
@@ -193,13 +183,9 @@ export function endRun(state: EngineState, request: Request): void {
 function indexRun(state: EngineState, run: Run): void {
   const { poolLine } = run;
   addUsage(state, run, 1);
-  const { runs } = poolLine.policy;
   if (run.nodes.length > 0) state.undo.set(run, "away", awayFromHome(run));
   state.undo.set(run, "kind", kindOf(run));
-  state.undo.run(
-    () => runs.insert(run),
-    () => runs.remove(run),
-  );
+  state.undo.insert(poolLine.policy.runs, run);
   if (run.isStopping) {
     state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
     addTo(state, poolLine.stoppingRuns, run);
@@ -228,35 +214,17 @@ function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
 function addCandidate(state: EngineState, run: Run): void {
   const { kind } = run;
   const { pool } = run.poolLine;
-  const { ends } = pool;
-  state.undo.run(
-    () => {
-      kind.runs.insert(run);
-      pool.runKinds.add(kind);
-      if (run.endMs < Number.POSITIVE_INFINITY) ends.insert(run);
-    },
-    () => dropCandidate(pool, run, ends),
-  );
+  state.undo.insert(kind.runs, run);
+  if (kind.runs.size === 1) addTo(state, pool.runKinds, kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) state.undo.insert(pool.ends, run);
 }
 
 function removeCandidate(state: EngineState, run: Run): void {
   const { kind } = run;
   const { pool } = run.poolLine;
-  const { ends } = pool;
-  state.undo.run(
-    () => dropCandidate(pool, run, ends),
-    () => {
-      kind.runs.insert(run);
-      pool.runKinds.add(kind);
-      if (run.endMs < Number.POSITIVE_INFINITY) ends.insert(run);
-    },
-  );
-}
-
-function dropCandidate(pool: Pool, run: Run, ends: SortedList<Run>): void {
-  run.kind.runs.remove(run);
-  if (run.kind.runs.size === 0) pool.runKinds.delete(run.kind);
-  if (run.endMs < Number.POSITIVE_INFINITY) ends.remove(run);
+  state.undo.remove(kind.runs, run);
+  if (kind.runs.size === 0) removeFrom(state, pool.runKinds, kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) state.undo.remove(pool.ends, run);
 }
 
 function kindOf(run: Run): RunKind {
@@ -605,15 +573,9 @@ export function rewake(state: EngineState, request: Request): void {
   const wakeAtMs = nextWakeOf(state, request);
   const before = request.wakeAtMs;
   if (wakeAtMs === before) return;
-  const move = (fromMs: number, toMs: number) => {
-    if (fromMs < Number.POSITIVE_INFINITY) state.timers.remove(request);
-    request.wakeAtMs = toMs;
-    if (toMs < Number.POSITIVE_INFINITY) state.timers.insert(request);
-  };
-  state.undo.run(
-    () => move(before, wakeAtMs),
-    () => move(wakeAtMs, before),
-  );
+  if (before < Number.POSITIVE_INFINITY) state.undo.remove(state.timers, request);
+  state.undo.set(request, "wakeAtMs", wakeAtMs);
+  if (wakeAtMs < Number.POSITIVE_INFINITY) state.undo.insert(state.timers, request);
 }
 
 function nextWakeOf(state: EngineState, { spec, progress }: Request): number {

@@ -1,8 +1,17 @@
 // The undo log: every change that `evolve` makes while a command is being decided can be taken back, so that
 // a refused command, a throw and a what-if leave the state as it was, without ever copying it.
 
+/** A list whose changes can be taken back. */
+interface List<Item> {
+  insert(item: Item): void;
+  remove(item: Item): void;
+}
+
+const INSERTED = Symbol("inserted");
+const REMOVED = Symbol("removed");
+
 export class UndoLog {
-  /** Flat triples: (object, field, old value), (vector, vector, sign) or (function, null, null). */
+  /** Flat triples: (object, field, old value), (vector, vector, sign), (list, symbol, item) or (function, null, null). */
   #entries: unknown[] = [];
   #recording = false;
 
@@ -25,6 +34,8 @@ export class UndoLog {
       const target = entries[i];
       const field = entries[i + 1];
       if (typeof target === "function") target();
+      else if (field === INSERTED) (target as List<unknown>).remove(entries[i + 2]);
+      else if (field === REMOVED) (target as List<unknown>).insert(entries[i + 2]);
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
@@ -44,6 +55,16 @@ export class UndoLog {
   add(target: number[], amounts: readonly number[], sign: 1 | -1): void {
     if (this.#recording) this.#entries.push(target, amounts, sign);
     addInto(target, amounts, sign);
+  }
+
+  insert<Item>(list: List<Item>, item: Item): void {
+    list.insert(item);
+    if (this.#recording) this.#entries.push(list, INSERTED, item);
+  }
+
+  remove<Item>(list: List<Item>, item: Item): void {
+    list.remove(item);
+    if (this.#recording) this.#entries.push(list, REMOVED, item);
   }
 
   /** Does something that a given function takes back. */
