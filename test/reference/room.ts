@@ -1,7 +1,16 @@
 // What is left, node by node, and where a request would go (12). A pool without nodes is one big node.
 
 import type { Amounts } from "./scenario.ts";
-import { compare, demandOf, mainKey, type Pool, type Request, runsIn, type World } from "./world.ts";
+import {
+  compare,
+  demandOf,
+  isStopping,
+  mainKey,
+  type Pool,
+  type Request,
+  runsIn,
+  type World,
+} from "./world.ts";
 
 /** What is left on one node. Below nothing where more is promised or used than there is. */
 export interface Room {
@@ -12,19 +21,42 @@ export interface Room {
 
 /** The room in a pool, if `ended` had ended and the `claims` of others were served first (V5). */
 export function roomIn(world: World, pool: Pool, ended: Request[], claims: Request[]): Room[] {
+  // A promise lies where it fits now, or else where it will fit when everything that stops has gone;
+  // there it takes what is free already.
+  const stopping = runsIn(world, pool).filter(isStopping);
+  let later = bareRoom(world, pool, [...ended, ...stopping]);
+  return claims.reduce(
+    (room, claim) => {
+      const nodes = placementOf(pool, room, claim) ?? placementLater(pool, room, later, claim);
+      later = without(pool, later, claim, nodes);
+      return without(pool, room, claim, nodes);
+    },
+    bareRoom(world, pool, ended),
+  );
+}
+
+/** Free units first (V5): of the nodes that will do, those on which most is free now. */
+function placementLater(pool: Pool, now: Room[], later: Room[], request: Request): string[] {
+  const free = (node: string) => now.find((room) => room.node === node)?.left[mainKey(pool)] ?? 0;
+  return later
+    .filter((room) => placementOf(pool, [room], { ...request, nodes: 1 }) !== undefined)
+    .map((room) => room.node)
+    .sort((a, b) => free(b) - free(a) || compare(a, b))
+    .slice(0, request.nodes);
+}
+
+function bareRoom(world: World, pool: Pool, ended: Request[]): Room[] {
   const runs = runsIn(world, pool).filter((run) => !ended.includes(run));
-  const rooms = pool.nodes
-    ?.filter((node) => node.state === "ready")
+  if (pool.nodes === undefined) {
+    return [{ node: "", topology: "", left: minus(pool.capacity, runs, (run) => demandOf(pool, run)) }];
+  }
+  return pool.nodes
+    .filter((node) => node.state === "ready")
     .map((node) => {
       const here = runs.filter((run) => run.run!.placed?.includes(node.name));
-      return {
-        node: node.name,
-        topology: node.topology ?? "",
-        left: minus(node.capacity, here, (run) => Object.entries(run.resources)),
-      };
+      const left = minus(node.capacity, here, (run) => Object.entries(run.resources));
+      return { node: node.name, topology: node.topology ?? "", left };
     });
-  const whole = [{ node: "", topology: "", left: minus(pool.capacity, runs, (run) => demandOf(pool, run)) }];
-  return claims.reduce((room, claim) => without(pool, room, claim), rooms ?? whole);
 }
 
 /** The names of the nodes that the request would get, or nothing if there is no room for it. */
@@ -41,21 +73,12 @@ export function placementOf(pool: Pool, rooms: Room[], request: Request): string
     .sort(compare);
 }
 
-/** What a promise leaves: its whole amount where there is room, otherwise as much of it as there is (V5). */
-export function without(pool: Pool, rooms: Room[], request: Request): Room[] {
-  if (pool.nodes === undefined) {
-    return rooms.map((room) => ({
-      ...room,
-      left: minus(room.left, [request], (one) => demandOf(pool, one)),
-    }));
-  }
-  const fewer = Array.from({ length: request.nodes }, (_, index) => request.nodes - index);
-  const nodes = fewer
-    .map((count) => placementOf(pool, rooms, { ...request, nodes: count }))
-    .find((placement) => placement !== undefined);
+/** What is left when the request has its whole amount, on these nodes. */
+function without(pool: Pool, rooms: Room[], request: Request, nodes: string[]): Room[] {
+  const demand = pool.nodes === undefined ? demandOf(pool, request) : Object.entries(request.resources);
   return rooms.map((room) =>
-    nodes?.includes(room.node)
-      ? { ...room, left: minus(room.left, [request], (one) => Object.entries(one.resources)) }
+    pool.nodes === undefined || nodes.includes(room.node)
+      ? { ...room, left: minus(room.left, [request], () => demand) }
       : room,
   );
 }
