@@ -167,7 +167,8 @@ function permitByClass(world: World, pool: Pool, run: Request, place: Place, sho
     run.component === request.component ||
     !mustBorrow(world, pool, place) ||
     held.every((key) => borrowed(world, pool, run, key) > 0);
-  if (isLower && mayTake && !isHard) return { reason: "class", isUnbounded: reclaims };
+  if (isLower && mayTake && !isHard)
+    return { reason: "class", isUnbounded: reclaims || run.run!.opportunistic };
   return reclaims ? { reason: "reclaim", isUnbounded: true } : undefined;
 }
 
