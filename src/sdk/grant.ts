@@ -105,7 +105,10 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
     },
     onSilence: () => stopping.abort(outOfTouch()),
     onContact: () => undefined,
-    onLoss: (error) => stopping.abort(error),
+    onLoss: (error) => {
+      // After our own report the token is old, and that is no loss.
+      if (released === undefined) stopping.abort(error);
+    },
   });
 
   return {

@@ -124,6 +124,7 @@ function superviseJob(
   let isInterrupted = false;
   let loss: BerthError | undefined;
   let isFrozen = false;
+  let isOver = false;
   let freezing: Promise<unknown> = Promise.resolve();
   const reports = new Set<Promise<unknown>>();
 
@@ -174,6 +175,7 @@ function superviseJob(
         freezing = freezing.then(() => job.thaw());
       },
       onLoss(error) {
+        if (isOver) return; // By our own report, which somebody has just told us about.
         loss = error;
         talk.say(`lost     ${title} · ${error.message}`);
         void stop(0);
@@ -221,6 +223,7 @@ function superviseJob(
       if (takeDoneFile(checkpointDir)) await track({ kind: "done" });
       await new Promise((resolve) => setImmediate(resolve)); // For what the channel has just read itself.
       await Promise.all(reports);
+      isOver = true;
     },
     close: () => lease.close(),
   };
