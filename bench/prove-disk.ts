@@ -122,6 +122,10 @@ async function stillness(count: () => number): Promise<void> {
 async function writeErrors(program: string): Promise<void> {
   const file = join(directory, "errors.db");
   const args = ["sqlite", file];
+  const login = {};
+  const first = childStarter(program, args, { login })();
+  await first.ready;
+  await first.kill();
   const clients = startClients(CLIENTS, random);
   const messages = new Map<string, number>();
   let ends = 0;
@@ -131,7 +135,7 @@ async function writeErrors(program: string): Promise<void> {
     const when = 30 + Math.floor(random() * 400);
     // From the nth call on every call fails, as on a disk that is gone.
     const under = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", `inject=${fault}:when=${when}+`];
-    const server = childStarter(program, args, under)();
+    const server = childStarter(program, args, { under, login })();
     const isReady = await server.ready.then(
       () => true,
       () => false,
@@ -147,7 +151,7 @@ async function writeErrors(program: string): Promise<void> {
       messages.set(words, (messages.get(words) ?? 0) + 1);
     }
   }
-  const server = childStarter(program, args)();
+  const server = childStarter(program, args, { login })();
   await server.ready;
   clients.use(server);
   await clients.finish();

@@ -4,6 +4,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Operation, Server, Told } from "./operations.ts";
 
+/** Long enough to leave the server some time to start. */
+const RETRY_MS_MIN = 50;
+
 export interface Acknowledged {
   readonly operation: Operation;
   readonly told: Told;
@@ -60,7 +63,7 @@ export function startClients(count: number, random: () => number): Clients {
         clients.retries++;
         const message = (error as Error).message;
         failures.set(message, (failures.get(message) ?? 0) + 1);
-        await delay(5 + random() * 20);
+        await delay(RETRY_MS_MIN + random() * RETRY_MS_MIN);
       }
     }
   }

@@ -13,6 +13,8 @@ export interface Told {
   readonly status: string;
   /** Of the allocation, if there is one. */
   readonly token: string | null;
+  /** The whole answer, word by word. */
+  readonly text: string;
 }
 
 /** A server that a proof may end at any moment. */

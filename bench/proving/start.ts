@@ -4,7 +4,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import type { Operation, ServerStarter, Told } from "./operations.ts";
+import type { WireRequest } from "../../src/protocol/index.ts";
+import type { Operation, Server, ServerStarter } from "./operations.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -31,7 +32,7 @@ export async function bundle(name: string): Promise<string> {
 export function childStarter(
   program: string,
   args: readonly string[],
-  under: readonly string[] = [],
+  { under = [], login = {} }: { readonly under?: readonly string[]; readonly login?: Login } = {},
 ): ServerStarter {
   const [command = process.execPath, ...commandArgs] = [...under, process.execPath, program, ...args];
   return () => {
@@ -42,14 +43,19 @@ export function childStarter(
     });
     const said = listenToErrors(child);
     const ended = once(child, "close");
+    let ask: Server["ask"] = () => Promise.reject(new Error("The server is not there yet."));
     const ready = new Promise<number>((resolve, reject) => {
-      child.on("message", ({ ready }: { ready?: true }) => ready && resolve(performance.now() - beganMs));
+      child.once("message", ({ url, token }: { url: string; token?: string }) => {
+        login.token ??= token;
+        ask = askOver(url, login.token ?? "");
+        resolve(performance.now() - beganMs);
+      });
       child.once("close", (code) => reject(new Error(`The server ended with code ${code}: ${said()}`)));
     });
     ready.catch(() => undefined);
     return {
       ready,
-      ask: listen(child).ask,
+      ask: (operation) => ask(operation),
       ended: ended.then(([code]) => ({ code: code as number | null, said: said() })),
       async kill() {
         if (child.exitCode !== null) throw new Error(`The server ended by itself: ${said()}`);
@@ -58,6 +64,11 @@ export function childStarter(
       },
     };
   };
+}
+
+/** Told by the first start of a store, needed by all later ones. */
+export interface Login {
+  token?: string | undefined;
 }
 
 /** The last that the process said on its standard error. */
@@ -69,29 +80,43 @@ function listenToErrors(child: ChildProcess): () => string {
   return () => said.trim();
 }
 
-function listen(child: ChildProcess): { ask(operation: Operation): Promise<Told> } {
-  const open = new Map<number, { resolve(told: Told): void; reject(error: Error): void }>();
-  let count = 0;
-  let isGone = false;
-  child.on("message", ({ call, told, failure }: { call?: number; told?: Told; failure?: string }) => {
-    const waiting = call === undefined ? undefined : open.get(call);
-    if (call === undefined || waiting === undefined) return;
-    open.delete(call);
-    if (told === undefined) waiting.reject(new Error(failure));
-    else waiting.resolve(told);
-  });
-  child.once("exit", () => {
-    isGone = true;
-    for (const { reject } of open.values()) reject(new Error("The server is gone."));
-  });
-  child.on("error", () => undefined); // Sending to a server that has just been killed.
-  return {
-    ask: (operation) =>
-      new Promise((resolve, reject) => {
-        if (isGone || !child.connected) return reject(new Error("The server is gone."));
-        const call = ++count;
-        open.set(call, { resolve, reject });
-        child.send({ call, operation }, () => undefined);
-      }),
+function askOver(url: string, token: string): Server["ask"] {
+  return async (operation) => {
+    const { path, body } = callOf(operation);
+    const response = await fetch(`${url}/v1/resource-requests${path}`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        "idempotency-key": operation.key,
+      },
+      body: JSON.stringify(body),
+    });
+    const text = await response.text();
+    if (response.status >= 500 || response.status === 401) throw new Error(text);
+    const answer = JSON.parse(text) as Partial<WireRequest> & { readonly code?: string };
+    return {
+      refusal: response.ok ? null : (answer.code ?? String(response.status)),
+      id: answer.id ?? "",
+      number: answer.number ?? 0,
+      status: response.ok ? (answer.status ?? "") : "",
+      token: answer.token ?? null,
+      text,
+    };
   };
+}
+
+function callOf(operation: Operation): { readonly path: string; readonly body: object } {
+  switch (operation.kind) {
+    case "submit": {
+      const { pool: component, key } = operation;
+      return { path: "", body: { component, resources: { slot: 1 }, labels: { key } } };
+    }
+    case "release": {
+      const { id, token } = operation;
+      return { path: `/${id}/release`, body: { token, outcome: "succeeded" } };
+    }
+    case "cancel":
+      return { path: `/${operation.id}/cancel`, body: {} };
+  }
 }
