@@ -281,12 +281,6 @@ export function freeOf(pool: Pool, index: number): number {
   return (pool.capacity[index] as number) - (pool.usage[index] as number);
 }
 
-/** The most that could be in use at once: on nodes that are not ready there may still be usage of old. */
-export function usableOf({ record, capacity, places }: Pool, index: number): number {
-  const elsewhere = record.nodeBacked ? (places.usageElsewhere[index] as number) : 0;
-  return (capacity[index] as number) + elsewhere;
-}
-
 export function requireRequest(state: EngineState, id: RequestId): Request {
   const request = state.requests.get(id);
   if (request === undefined) throw new Error(`no request ${id}`);

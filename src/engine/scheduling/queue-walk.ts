@@ -95,17 +95,22 @@ export class QueueWalk {
     for (let waiter = this.next(); waiter !== undefined; waiter = this.next()) yield waiter;
   }
 
-  /** The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count (G3). */
-  quotaBlock({ poolLine }: Waiter): QuotaBlock | null {
+  /**
+   * The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count where
+   * units are lacking (G3). On nodes they need not be: what runs on nodes that are not ready takes none.
+   */
+  quotaBlock(waiter: Waiter): QuotaBlock | null {
     const { pool } = this;
-    const { policy, need } = poolLine;
+    const { request, poolLine } = waiter;
+    const { policy, need, ask } = poolLine;
+    const counts = (bound: number, i: number) =>
+      bound < (pool.capacity[i] as number) || (ask !== null && this.roomsFor(request).now.hasRoomFor(ask));
     for (let i = 0; i < need.length; i++) {
       const amount = need[i] as number;
       if (amount === 0) continue;
-      const capacity = pool.capacity[i] as number;
       const exceeds = (holder: Policy | Group) =>
-        (holder.limit[i] as number) < capacity &&
-        (holder.usage[i] as number) + this.#promisedTo(holder, i) + amount > (holder.limit[i] as number);
+        (holder.usage[i] as number) + this.#promisedTo(holder, i) + amount > (holder.limit[i] as number) &&
+        counts(holder.limit[i] as number, i);
       if (exceeds(policy)) return this.#block("limit", null, i, policy);
       for (let group = policy.group; group !== null; group = group.parent) {
         if (exceeds(group)) return this.#block("group_limit", group, i, group);
@@ -113,7 +118,7 @@ export class QueueWalk {
       if (!isFirmOn(poolLine, i)) continue;
       const reserved = policy.reserved[i] as number;
       const used = (policy.firmUsage[i] as number) + (this.#firmPromised.get(policy)?.[i] ?? 0);
-      if (reserved < capacity && used + amount > reserved) {
+      if (used + amount > reserved && counts(reserved, i)) {
         return { rule: "reserved", group: null, keyIndex: i, used, allowed: reserved };
       }
     }

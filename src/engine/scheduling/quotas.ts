@@ -48,7 +48,8 @@ export function quotaBlockOf(poolLine: PoolLine, promises: Promises): QuotaBlock
   for (let i = 0; i < need.length; i++) {
     const amount = need[i] as number;
     if (amount === 0) continue;
-    const capacity = pool.capacity[i] as number;
+    // Usage on nodes that are not ready counts against limits, but not against the capacity.
+    const capacity = pool.record.nodeBacked ? Number.POSITIVE_INFINITY : (pool.capacity[i] as number);
     const exceeds = (holder: Policy | Group) =>
       (holder.limit[i] as number) < capacity &&
       (holder.usage[i] as number) + promises.to(holder, i) + amount > (holder.limit[i] as number);
