@@ -1,10 +1,12 @@
 // The HTTP server: listens, serves the table of routes, and ends in order.
 
-import { createServer, type Server } from "node:http";
+import { createServer, type Server, STATUS_CODES } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import type { Leader, Log } from "../leader/index.ts";
+import { toProblem } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Services } from "./call.ts";
 import { createGrants } from "./grants.ts";
@@ -136,13 +138,28 @@ export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Serv
       : createTlsServer({ ...limits, cert: tls.cert, key: tls.key, minVersion: "TLSv1.2" }, serve);
   server.maxRequestsPerSocket = CALLS_PER_CONNECTION_MAX;
   server.maxConnections = CONNECTIONS_MAX;
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    if (!socket.writable || error.code === "ECONNRESET") return socket.destroy();
-    const status =
-      error.code === "HPE_HEADER_OVERFLOW" ? "431 Request Header Fields Too Large" : "400 Bad Request";
-    socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
-  });
+  server.on("clientError", answerNonsense);
   return server;
+}
+
+/** What is not HTTP never reaches a route, and is still told what is wrong. */
+function answerNonsense(error: NodeJS.ErrnoException, socket: Duplex): void {
+  if (!socket.writable || error.code === "ECONNRESET") {
+    socket.destroy();
+    return;
+  }
+  const problem =
+    error.code === "HPE_HEADER_OVERFLOW"
+      ? toProblem("headers_too_large", `Address and headers have more than ${HEADER_BYTES_MAX} bytes.`)
+      : toProblem("invalid_request", "What was sent is not HTTP.");
+  const body = JSON.stringify(problem);
+  const lines = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    "content-type: application/problem+json",
+    `content-length: ${Buffer.byteLength(body)}`,
+    "connection: close",
+  ];
+  socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`);
 }
 
 export function parseListen(listen: string): { host: string; port: number } {

@@ -1,0 +1,383 @@
+// Inputs of all kinds against a real server: some almost right, built from the schemas and then damaged; some raw bytes
+// on the wire. No answer may be a 5xx, nothing may end the server, and what is answered must be a problem or fit its
+// schema. A server that answers 500 on purpose must be found out.
+// Usage: npm run prove:fuzz -- [INPUTS] [SEED]
+
+import { connect } from "node:net";
+import { z } from "zod";
+import { problem, ROUTES, type Route, type RouteName } from "../src/protocol/index.ts";
+import { type OpenedServer, openServer } from "../src/server/index.ts";
+import { seededRandom } from "./proving/random.ts";
+
+const INPUTS = Number(process.argv[2] ?? 50_000);
+const SEED = Number(process.argv[3] ?? Date.now() % 1_000_000);
+/** One in this many is sent as raw bytes. */
+const RAW_EVERY = 10;
+const AT_ONCE = 16;
+const PATIENCE_MS = 20_000;
+
+const draw = seededRandom(SEED);
+const between = (min: number, max: number) => min + Math.floor(draw() * (max - min + 1));
+const pick = <Item>(items: readonly Item[]): Item => items[between(0, items.length - 1)] as Item;
+const chance = (percent: number) => between(1, 100) <= percent;
+
+const KEYS = ["gpu", "mcpu", "memory_mb", "step_run", "licence", "cpu"];
+const NAMES = ["a", "b", "c", "gpus", "fair", "classes", "x", "team-1"];
+
+const TEXTS = [
+  ..."|a|__proto__|constructor|prototype|toString|hasOwnProperty|null|undefined|NaN|0|-1|1e9|true|../..|%00|%2e|'; drop table requests; --".split(
+    "|",
+  ),
+  ..."$(id)|<script>|{{7*7}}|\u0000|\uD800|\uFFFF|é|日本|🚢|\u202E|a b|a/b|a\\b|a\nb|\r\nx: y|#1|##|9007199254740993".split(
+    "|",
+  ),
+  "x".repeat(300),
+  "x".repeat(70_000),
+  "[".repeat(200),
+];
+
+console.log(`seed ${SEED}`);
+const failures: string[] = [];
+
+const unlimited = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
+const server = await openServer({
+  data: "memory",
+  listen: "127.0.0.1:0",
+  rates: { perToken: unlimited, perStranger: unlimited, failedLoginsPerMinute: 10_000_000 },
+  log: {
+    info: () => undefined,
+    warn: () => undefined,
+    error: (fields, message) => {
+      failures.push(`${message}: ${String((fields as { err?: Error }).err?.stack)}`);
+    },
+  },
+  onFatal: (error) => failures.push(`fatal: ${String((error as Error).stack)}`),
+});
+const secret = server.firstToken?.secret as string;
+const schemas = new Map<z.ZodType, unknown>();
+/** Names and ids that exist, so that not everything ends with "not found". */
+const known = { requests: [] as string[], tokens: [] as string[], pools: ["gpus", "fair", "classes"] };
+
+await prepare(server);
+const statuses = new Map<number, number>();
+const names = Object.keys(ROUTES) as RouteName[];
+let sent = 0;
+await Promise.all(Array.from({ length: AT_ONCE }, work));
+const lives = (await fetch(`${server.url}/readyz`)).status === 200;
+if (!lives) failures.push("the server is not ready any more");
+await server.close();
+
+const summary = [...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status}: ${count}`);
+console.log(`${sent} inputs  ${summary.join("  ")}`);
+console.log(`${failures.length} failures`);
+for (const failure of new Set(failures.slice(0, 20))) console.log(`  ${failure}`);
+console.log(
+  `canary: an answer of 500 is ${judge("healthz", ROUTES.healthz, 500, "{}") === undefined ? "NOT FOUND OUT" : "found out"}`,
+);
+if (failures.length > 0) process.exitCode = 1;
+
+async function prepare({ url }: OpenedServer): Promise<void> {
+  const make = async (path: string, body: object) => {
+    const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
+    const answer = await fetch(url + path, { method: "PUT", headers, body: JSON.stringify(body) });
+    await answer.text(); // May be refused, if a pool is just being deleted.
+  };
+  await make("/v1/pools/gpus", { capacity: { gpu: 8, mcpu: 64_000 } });
+  await make("/v1/pools/fair", { capacity: { gpu: 8 }, discipline: "fair_share" });
+  await make("/v1/pools/classes", { capacity: { gpu: 8 }, discipline: "class" });
+  for (const pool of known.pools) {
+    for (const component of ["a", "b"])
+      await make(`/v1/pools/${pool}/policies/${component}`, { priority: 1 });
+  }
+}
+
+async function work(): Promise<void> {
+  while (sent < INPUTS && failures.length < 100) {
+    sent++;
+    // What was deleted comes back, so that there is always something to hit.
+    if (sent % 250 === 0) await prepare(server);
+    const failure = sent % RAW_EVERY === 0 ? await sendRaw() : await sendCall();
+    if (failure !== undefined) failures.push(failure);
+  }
+}
+
+// --- Calls that are almost right
+
+async function sendCall(): Promise<string | undefined> {
+  const name = pick(names);
+  const route: Route = ROUTES[name];
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_match, parameter: string) =>
+    encoded(someName(parameter)),
+  );
+  const body = bodyFor(route);
+  const abort = new AbortController();
+  // A call without an answer is a failure too.
+  const patience = setTimeout(() => abort.abort(), PATIENCE_MS);
+  const request = {
+    method: chance(97) ? route.method : pick(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+    headers: headersFor(route),
+  };
+  const hasBody = body !== undefined && request.method !== "GET";
+  const url = server.url + path + queryFor(route);
+  try {
+    const answer = await fetch(url, { ...request, signal: abort.signal, ...(hasBody && { body }) });
+    count(answer.status);
+    if (answer.headers.get("content-type")?.startsWith("text/event-stream")) {
+      abort.abort();
+      return undefined;
+    }
+    const text = await answer.text();
+    remember(name, text);
+    const complaint = judge(name, route, answer.status, text);
+    return (
+      complaint &&
+      `${complaint}\n    ${request.method} ${url.slice(0, 300)} ${String(body).slice(0, 500)}\n    ${text.slice(0, 300)}`
+    );
+  } catch (error) {
+    // A header or an address that the client itself does not send is no input.
+    if (
+      error instanceof TypeError &&
+      /header|Invalid|URL|ByteString/.test(`${error.message} ${String(error.cause)}`)
+    )
+      return undefined;
+    return `${request.method} ${url} ${String(body).slice(0, 500)}: ${String(error)} ${String((error as Error).cause)}`;
+  } finally {
+    clearTimeout(patience);
+  }
+}
+
+function judge(name: string, route: Route, status: number, text: string): string | undefined {
+  if (status >= 500) return `${name} was answered with ${status}`;
+  try {
+    if (status >= 400) problem.parse(JSON.parse(text));
+    else if (status < 300 && status !== 204 && route.answer !== undefined && name !== "openapi") {
+      route.answer.parse(JSON.parse(text));
+    }
+    return undefined;
+  } catch (error) {
+    return `${name} with ${status} is not what the table says: ${String(error).slice(0, 300)}`;
+  }
+}
+
+function count(status: number): void {
+  statuses.set(status, (statuses.get(status) ?? 0) + 1);
+}
+
+function remember(name: RouteName, text: string): void {
+  if (name !== "submitRequest" && name !== "createToken") return;
+  const id = /"id":"([^"]+)"/.exec(text)?.[1];
+  if (id === undefined) return;
+  const list = name === "submitRequest" ? known.requests : known.tokens;
+  list.push(id);
+  if (list.length > 50) list.shift();
+}
+
+function someName(parameter: string): string {
+  if (chance(10)) return someText();
+  if (parameter === "id")
+    return chance(50) ? String(between(0, 50)) : (pick([...known.requests, "1"]) ?? "1");
+  if (parameter === "token") return pick([...known.tokens, "nobody"]);
+  if (parameter === "pool") return pick(known.pools);
+  return pick(["a", "b", "c", "x"]);
+}
+
+/** Half a character cannot be sent in an address. */
+function encoded(text: string): string {
+  return encodeURIComponent(text.replaceAll(/\p{Surrogate}/gu, "\ufffd"));
+}
+
+function headersFor(route: Route): Record<string, string> {
+  const headers: Record<string, string> = { authorization: `Bearer ${secret}` };
+  if (chance(2))
+    headers.authorization = pick([
+      "",
+      "Bearer",
+      `Bearer ${someText()}`,
+      "Basic YTpi",
+      `Bearer berth_${"A".repeat(43)}`,
+    ]);
+  if (route.body !== undefined)
+    headers["content-type"] = chance(98) ? "application/json" : pick(["text/plain", "application/xml", ""]);
+  if (chance(10)) headers["idempotency-key"] = chance(80) ? `key-${between(0, 200)}` : someText();
+  if (chance(10)) headers["if-match"] = chance(50) ? "*" : someText();
+  if (chance(3)) headers.prefer = pick(["wait=0", "wait=abc", "respond-async, wait=0", someText()]);
+  if (chance(3)) headers["last-event-id"] = pick(["0", "1", "-1", "99999999999999999999", someText()]);
+  return headers;
+}
+
+function queryFor(route: Route): string {
+  const shape = Object.entries(route.query?.shape ?? {}).filter(([field]) => field !== "wait");
+  const fields = shape
+    .filter(() => chance(30))
+    .map(([field, schema]) => {
+      const value = chance(80) ? likelyValue(jsonSchema(schema as z.ZodType), 0) : someValue(0);
+      return `${field}=${encoded(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))}`;
+    });
+  if (chance(3)) fields.push(`${encoded(someText())}=${encoded(someText())}`);
+  return fields.length === 0 ? "" : `?${fields.join("&")}`;
+}
+
+function bodyFor(route: Route): string | undefined {
+  if (route.body === undefined) return chance(5) ? JSON.stringify(someValue(0)) : undefined;
+  if (chance(2)) return undefined;
+  if (chance(4)) return someText();
+  const value = likelyValue(jsonSchema(route.body), 0);
+  const damaged = chance(50) ? value : damage(value);
+  const text = JSON.stringify(damaged) ?? "null";
+  return chance(3) ? text.slice(0, between(0, text.length)) : text;
+}
+
+interface JsonSchema {
+  readonly type?: string;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly JsonSchema[];
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: JsonSchema | boolean;
+  readonly items?: JsonSchema;
+}
+
+function jsonSchema(schema: z.ZodType): JsonSchema {
+  const found = schemas.get(schema) ?? z.toJSONSchema(schema, { unrepresentable: "any", reused: "inline" });
+  schemas.set(schema, found);
+  return found as JsonSchema;
+}
+
+/** A value that the schema may well accept. */
+function likelyValue(schema: JsonSchema, depth: number): unknown {
+  if ("const" in schema) return schema.const;
+  if (schema.enum !== undefined) return pick(schema.enum);
+  if (schema.anyOf !== undefined) return likelyValue(pick(schema.anyOf), depth);
+  switch (schema.type) {
+    case "object": {
+      if (schema.properties === undefined) {
+        const entries = Array.from({ length: between(0, 3) }, () => [
+          pick(KEYS),
+          likelyValue((schema.additionalProperties ?? {}) as JsonSchema, depth + 1),
+        ]);
+        return Object.fromEntries(entries);
+      }
+      const fields = Object.entries(schema.properties).filter(
+        ([field]) => schema.required?.includes(field) || chance(depth === 0 ? 35 : 25),
+      );
+      return Object.fromEntries(fields.map(([field, inner]) => [field, fieldValue(field, inner, depth)]));
+    }
+    case "array":
+      return Array.from({ length: between(0, 4) }, () => likelyValue(schema.items ?? {}, depth + 1));
+    case "string":
+      return chance(85) ? pick(NAMES) : someText();
+    case "integer":
+      return chance(80) ? between(0, 12) : someNumber();
+    case "number":
+      return chance(80) ? between(0, 20) : someNumber();
+    case "boolean":
+      return chance(50);
+    case "null":
+      return null;
+    default:
+      return someValue(depth);
+  }
+}
+
+/** Fields that must name something are given names that exist, mostly. */
+function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
+  if (field === "component" && chance(90)) return pick(["a", "b"]);
+  if (field === "pool" && chance(90)) return pick(known.pools);
+  if (field === "resources" && chance(80)) return { gpu: between(1, 10) };
+  if (field === "capacity" && chance(80)) return { gpu: between(1, 20) };
+  if (field === "memory" && chance(70)) return pick(["16GiB", "1MB", "0.5TB", "1", "-1GB", "1e9GB", "GiB"]);
+  if (field === "id" && chance(80)) return pick([...known.requests, "1", "2"]);
+  return likelyValue(schema, depth + 1);
+}
+
+/** One place of the value becomes something else. */
+function damage(value: unknown): unknown {
+  if (typeof value !== "object" || value === null || chance(15)) return someValue(0);
+  if (Array.isArray(value)) {
+    if (value.length === 0) return [someValue(0)];
+    const at = between(0, value.length - 1);
+    return value.map((item, index) => (index === at ? damage(item) : item));
+  }
+  const entries = Object.entries(value);
+  if (entries.length === 0 || chance(15)) return { ...value, [someText()]: someValue(0) };
+  const at = between(0, entries.length - 1);
+  if (chance(20)) return Object.fromEntries(entries.filter((_, index) => index !== at));
+  return Object.fromEntries(
+    entries.map(([key, inner], index) => [key, index === at ? damage(inner) : inner]),
+  );
+}
+
+function someValue(depth: number): unknown {
+  const kind = between(0, depth > 4 ? 5 : 8);
+  if (kind <= 1) return someText();
+  if (kind <= 3) return someNumber();
+  if (kind === 4) return null;
+  if (kind === 5) return chance(50);
+  if (kind === 6) return Array.from({ length: between(0, 4) }, () => someValue(depth + 1));
+  return Object.fromEntries(Array.from({ length: between(0, 4) }, () => [someText(), someValue(depth + 1)]));
+}
+
+function someNumber(): number {
+  return pick([
+    0,
+    -1,
+    1,
+    0.5,
+    1e21,
+    -0,
+    1e-7,
+    2 ** 53,
+    2 ** 53 - 1,
+    -(2 ** 53),
+    2 ** 31,
+    1.7e308,
+    10,
+    11,
+    1_000_000_007,
+  ]);
+}
+
+function someText(): string {
+  if (chance(70)) return pick(TEXTS);
+  return String.fromCharCode(...Array.from({ length: between(0, 12) }, () => between(0, 0x2fff)));
+}
+
+// --- Bytes that are hardly HTTP
+
+function sendRaw(): Promise<string | undefined> {
+  const { port } = new URL(server.url);
+  return new Promise((resolve) => {
+    const bytes = rawBytes();
+    const socket = connect(Number(port), "127.0.0.1", () => socket.end(bytes));
+    let text = "";
+    socket.on("data", (chunk) => {
+      text += chunk.toString("latin1");
+      if (text.length > 1_000_000) socket.destroy();
+    });
+    // The server may well hang up on such a caller.
+    socket.on("error", () => resolve(undefined));
+    socket.on("close", () => {
+      const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
+      count(status);
+      resolve(
+        status >= 500
+          ? `raw bytes were answered with ${status}: ${bytes.toString("latin1").slice(0, 200)}`
+          : undefined,
+      );
+    });
+    socket.setTimeout(1_000, () => socket.destroy());
+  });
+}
+
+function rawBytes(): Buffer {
+  const { host } = new URL(server.url);
+  const good = `${pick(["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "TRACE", "CONNECT", "BREW"])} ${pick(["/v1/pools", "/v1/resource-requests", "*", "//", "/%", "/../etc", "http://evil/", `/${"a".repeat(9_000)}`])} HTTP/1.1\r\nHost: ${chance(80) ? host : pick(["", "evil", "[::1", "a b", "127.0.0.1:99999"])}\r\nAuthorization: Bearer ${secret}\r\nConnection: close\r\n${pick(["", "Content-Length: 5\r\n", "Content-Length: -1\r\n", "Content-Length: 99\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "Expect: 100-continue\r\n", `X: ${"y".repeat(20_000)}\r\n`, "Content-Type: application/json\r\n"])}\r\n${pick(["", "{}", '5\r\n{"a":\r\n0\r\n\r\n', "zz\r\n", "\u0000\u0000"])}`;
+  const bytes = Buffer.from(good, "latin1");
+  if (chance(50)) return bytes;
+  // Some bytes are changed, cut off or put in.
+  const changed = Buffer.from(bytes);
+  for (let times = between(1, 8); times > 0; times--)
+    changed[between(0, changed.length - 1)] = between(0, 255);
+  return chance(20) ? changed.subarray(0, between(0, changed.length)) : changed;
+}
