@@ -4,7 +4,7 @@
 import { isFirmOn } from "./admission.ts";
 import { assert } from "./assert.ts";
 import type { Event } from "./events.ts";
-import type { PoolName } from "./records.ts";
+import type { Placement, PoolName } from "./records.ts";
 import { amountOf } from "./resources.ts";
 import type { EngineState, Pool, Request } from "./state.ts";
 
@@ -43,6 +43,31 @@ function grantProblem(request: Request, pool: Pool): string | null {
       return `leaves its reserve of ${key}`;
   }
   return null;
+}
+
+/** On nodes a grant has all its places or none, each with room, and no device is given out twice (N2). */
+export function assertPlacement(pool: Pool, request: Request, placement: readonly Placement[]): void {
+  const { id, nodes: count } = request.spec;
+  const ask = request.line.pools.get(pool.record.name)?.ask ?? null;
+  const wanted = ask === null ? 0 : count;
+  const different = new Set(placement.map(({ node }) => node)).size;
+  assert(
+    placement.length === wanted && different === wanted,
+    () => `${id} is granted ${placement.length} nodes of ${wanted}`,
+  );
+  const gpu = pool.keys.indexOf("gpu");
+  for (const { node: name, devices } of placement) {
+    const node = pool.nodes.get(name);
+    const need = ask?.need ?? [];
+    const hasRoom =
+      node?.record.state === "ready" && need.every((n, i) => n <= Math.max(0, node.free[i] as number));
+    assert(hasRoom, () => `${id} is granted node ${name}, which has no room for it`);
+    const isFree = devices.every((device) => !node.devices.has(device));
+    assert(
+      isFree && devices.length === (gpu < 0 ? 0 : need[gpu]),
+      () => `${id} is granted devices ${devices.join(", ")} of node ${name}, which are not its to have`,
+    );
+  }
 }
 
 /** Nobody is stopped who may not be (V2), nobody twice, and no victim could be left out (V4). */

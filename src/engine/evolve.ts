@@ -2,7 +2,7 @@
 // tests all change the state through here, so that the same events always give the same state.
 
 import { assertNever } from "./assert.ts";
-import { assertDecision, assertGrant } from "./assertions.ts";
+import { assertDecision, assertGrant, assertPlacement } from "./assertions.ts";
 import type { Event } from "./events.ts";
 import {
   addPolicy,
@@ -279,6 +279,7 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">)
   const request = requireRequest(state, event.requestId);
   const { progress } = request;
   assertGrant(state, request, event.pool);
+  if (event.pool !== null) assertPlacement(requirePool(state, event.pool), request, event.placement);
   dequeue(state, request);
   state.undo.set(progress, "hold", null);
   state.undo.set(progress, "preemptedFor", null);

@@ -2,12 +2,14 @@
 // in tests and simulations; the cheap assertions in `evolve` and the scheduler stay on in production.
 
 import { rewake } from "./indexes.ts";
+import { ANY_NODE } from "./placement/node-index.ts";
+import { compareFit } from "./placement/node-list.ts";
 import { type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { QueueWalk } from "./scheduling/queue-walk.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import type { Transaction } from "./scheduling/transaction.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
-import type { EngineState, Pool, Request } from "./state.ts";
+import type { EngineState, Node, Pool, Request } from "./state.ts";
 
 /** What is wrong with the state, in words; empty if nothing is. */
 export function violations(state: EngineState, nowMs: number): string[] {
@@ -62,6 +64,7 @@ function poolViolations(pool: Pool, nowMs: number): string[] {
       found.push(`pool ${name}: an amount is not a whole number from 0 on: ${amounts.join(", ")}`);
     }
   }
+  if (pool.record.nodeBacked) found.push(...nodeViolations(pool));
   if (pool.record.discipline === "fair_share") return found; // Its holds follow rules of their own (9.7).
   const walk = new QueueWalk(pool, nowMs);
   for (const waiter of walk) {
@@ -70,6 +73,44 @@ function poolViolations(pool: Pool, nowMs: number): string[] {
     if (walk.quotaBlock(waiter) !== null)
       found.push(`pool ${name}: the hold of ${id} stands against its own quota (V5)`);
     if (!walk.isCovered(waiter)) found.push(`pool ${name}: the hold of ${id} is not backed by units (V5)`);
+  }
+  return found;
+}
+
+/** Every node has the sums of its runs, no device is in two allocations, and the lists hold who is ready (12). */
+function nodeViolations(pool: Pool): string[] {
+  const found: string[] = [];
+  const listed = new Set<Node>();
+  for (const list of pool.places.select(pool, ANY_NODE).groups.values()) {
+    let before: Node | undefined;
+    for (const node of list) {
+      const isInOrder =
+        before === undefined || compareFit(before, before.free, node, node.free, pool.places.order(pool)) < 0;
+      if (!isInOrder) found.push(`node ${node.record.name} is not in its place in the list`);
+      listed.add(node);
+      before = node;
+    }
+  }
+  for (const node of pool.nodes.values()) {
+    const { record, runs, devices, capacity, free, usage } = node;
+    const given = [...runs].flatMap(
+      ({ request }) =>
+        request.progress.allocation?.placement.find((place) => place.node === record.name)?.devices ?? [],
+    );
+    const checks: [string, boolean][] = [
+      ["is listed only while it is ready", listed.has(node) === (record.state === "ready")],
+      ["gives no device twice", new Set(given).size === given.length && devices.size === given.length],
+      [
+        "has free what it does not use",
+        free.every((amount, i) => amount === (capacity[i] as number) - (usage[i] as number)),
+      ],
+      [
+        "has no runs when it is down or drained",
+        runs.size === 0 || !["down", "drained"].includes(record.state),
+      ],
+    ];
+    for (const [rule, holds] of checks)
+      if (!holds) found.push(`node ${record.name} (${record.state}): ${rule}`);
   }
   return found;
 }
@@ -119,6 +160,16 @@ function describeIndexes(state: EngineState): Map<string, string> {
     }
     for (const [group, { limit, usage: used }] of pool.groups)
       note(`group ${group} of ${name}`, { limit, used });
+  }
+  for (const [name, { usage, stopping, free, devices, runs }] of state.nodes) {
+    const sorted = [...devices].sort((a, b) => a - b);
+    note(`node ${name}`, {
+      usage,
+      stopping,
+      free,
+      sorted,
+      runs: idsOf([...runs].map(({ request }) => request)),
+    });
   }
   for (const [key, { members, pools, liveCount }] of state.lines) {
     const standing = [...pools].map(([pool, { need, verdict, firm }]) => [pool, need, verdict, firm]).sort();
