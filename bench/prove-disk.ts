@@ -254,12 +254,13 @@ async function judged(file: string, { acknowledged }: ReturnType<typeof startCli
   return verdict;
 }
 
-function report(what: string, { lost, duplicated, damage, requests, events }: Verdict): void {
+function report(what: string, { lost, duplicated, contradicted, damage, requests, events }: Verdict): void {
   console.log(what);
   console.log(
-    `  ${requests} requests, ${events} events; lost ${lost.length}, duplicated ${duplicated.length}, damaged ${damage.length}`,
+    `  ${requests} requests, ${events} events; lost ${lost.length}, duplicated ${duplicated.length}, ` +
+      `contradicted ${contradicted.length}, damaged ${damage.length}`,
   );
-  const problems = [...lost, ...duplicated, ...damage];
+  const problems = [...lost, ...duplicated, ...contradicted, ...damage];
   for (const problem of problems.slice(0, 20)) console.log(`  ✗ ${problem}`);
   if (problems.length > 0) hasFailed = true;
 }

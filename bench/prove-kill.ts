@@ -95,16 +95,17 @@ async function endure(kills: number, start: ServerStarter, open: () => Promise<S
 }
 
 function report(name: string, endured: Endured): void {
-  const { lost, duplicated, damage, startsMs } = endured;
+  const { lost, duplicated, contradicted, damage, startsMs } = endured;
   const restart = `p50 ${quantile(startsMs, 0.5).toFixed(0)} ms, p99 ${quantile(startsMs, 0.99).toFixed(0)} ms`;
   console.log(
     `${name}: ${endured.kills} kills, ${endured.killsAtStart} of them during the start; ` +
       `${endured.acknowledged} answers, ${endured.retries} retries, ${endured.requests} requests, ${endured.events} events`,
   );
   console.log(
-    `  lost ${lost.length}, duplicated ${duplicated.length}, damaged ${damage.length}; restart ${restart}`,
+    `  lost ${lost.length}, duplicated ${duplicated.length}, contradicted ${contradicted.length}, ` +
+      `damaged ${damage.length}; restart ${restart}`,
   );
-  const problems = [...lost, ...duplicated, ...damage];
+  const problems = [...lost, ...duplicated, ...contradicted, ...damage];
   for (const problem of problems.slice(0, 20)) console.log(`  ✗ ${problem}`);
   if (problems.length > 0) hasFailed = true;
 }

@@ -4,8 +4,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Operation, Server, Told } from "./operations.ts";
 
-/** Long enough to leave the server some time to start. */
-const RETRY_MS_MIN = 50;
+/** Nobody asks again sooner than this, unless there is a new server to ask. */
+const RETRY_MS = 200;
 
 export interface Acknowledged {
   readonly operation: Operation;
@@ -30,6 +30,10 @@ export function startClients(count: number, random: () => number): Clients {
   const acknowledged: Acknowledged[] = [];
   const failures = new Map<string, number>();
   let server: Server | undefined;
+  let announce = () => {};
+  let nextServer = new Promise<void>((resolve) => {
+    announce = resolve;
+  });
   let isFinishing = false;
   let made = 0;
 
@@ -39,6 +43,10 @@ export function startClients(count: number, random: () => number): Clients {
     retries: 0,
     use(next) {
       server = next;
+      announce();
+      nextServer = new Promise((resolve) => {
+        announce = resolve;
+      });
     },
     async repeat(count) {
       const again = Array.from({ length: Math.min(count, acknowledged.length) }, () => {
@@ -63,7 +71,7 @@ export function startClients(count: number, random: () => number): Clients {
         clients.retries++;
         const message = (error as Error).message;
         failures.set(message, (failures.get(message) ?? 0) + 1);
-        await delay(RETRY_MS_MIN + random() * RETRY_MS_MIN);
+        await Promise.race([nextServer, delay(RETRY_MS)]);
       }
     }
   }

@@ -11,10 +11,10 @@ export interface Verdict {
   readonly events: number;
   readonly lost: readonly string[];
   readonly duplicated: readonly string[];
+  /** Calls that were answered differently when they were made again (Q4). */
+  readonly contradicted: readonly string[];
   readonly damage: readonly string[];
 }
-
-const ENDED_WELL = new Set(["released"]);
 
 export async function judge(store: Store, acknowledged: readonly Acknowledged[]): Promise<Verdict> {
   const records = await allRequests(store);
@@ -24,7 +24,7 @@ export async function judge(store: Store, acknowledged: readonly Acknowledged[])
     byKey.set(key, [...(byKey.get(key) ?? []), record]);
   }
   const byId = new Map(records.map((record) => [record.id, record]));
-  const { events, damage } = await replayed(store, byId);
+  const { events, ends, damage } = await replayed(store, byId);
   const verification = await store.verify();
   return {
     requests: records.length,
@@ -32,8 +32,9 @@ export async function judge(store: Store, acknowledged: readonly Acknowledged[])
     lost: acknowledged.flatMap((each) => lossOf(each, byKey, byId)),
     duplicated: [
       ...[...byKey].filter(([, same]) => same.length > 1).map(([key]) => `${key} was submitted twice`),
-      ...contradictions(acknowledged),
+      ...[...ends].filter(([, count]) => count > 1).map(([id, count]) => `${id} ended ${count} times`),
     ],
+    contradicted: contradictions(acknowledged),
     damage: [...damage, ...verification.damage.map(({ where, what }) => `${where}: ${what}`)],
   };
 }
@@ -51,20 +52,18 @@ function lossOf(
   }
   const status = byId.get(operation.id)?.status ?? "missing";
   const isThere =
-    operation.kind === "release" ? ENDED_WELL.has(status) : status === "cancelled" || told.token !== null;
+    operation.kind === "release" ? status === "released" : status === "cancelled" || told.token !== null;
   return isThere ? [] : [`${operation.key}: ${operation.kind} of ${operation.id}, which is ${status}`];
 }
 
-/** Two answers to one key that differ. */
 function contradictions(acknowledged: readonly Acknowledged[]): string[] {
-  const first = new Map<string, string>();
-  return acknowledged.flatMap(({ operation, told }) => {
-    const text = JSON.stringify(told);
-    const before = first.get(operation.key);
-    first.set(operation.key, before ?? text);
-    return before === undefined || before === text
-      ? []
-      : [`${operation.key} was answered ${before} and ${text}`];
+  const first = new Map<string, Acknowledged["told"]>();
+  return acknowledged.flatMap(({ operation: { key }, told }) => {
+    const before = first.get(key);
+    first.set(key, before ?? told);
+    if (before === undefined || before.text === told.text) return [];
+    const [was, is] = [before, told].map(({ refusal, status }) => refusal ?? status);
+    return [`${key} was answered "${was}" first, then "${is}"`];
   });
 }
 
@@ -90,14 +89,13 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
       }
     }
   }
-  for (const [id, count] of ends) if (count > 1) damage.push(`${id} ended ${count} times`);
   for (const [id, text] of progress) {
     const body = byId.get(id)?.body as RequestBody | undefined;
     if (body !== undefined && JSON.stringify(body.progress) !== text) {
       damage.push(`the record of ${id} is not what the journal says`);
     }
   }
-  return { events: lastSeq, damage };
+  return { events: lastSeq, ends, damage };
 }
 
 async function allRequests(store: Store): Promise<RequestRecord[]> {
