@@ -1,5 +1,6 @@
 // berth run [resources] [options] -- COMMAND…
 
+import { randomUUID } from "node:crypto";
 import { rmdirSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -136,7 +137,7 @@ async function attemptUntilOver(
   interruptions: Interruptions,
 ): Promise<Verdict> {
   const { talk } = session;
-  const submitted = await submit(client, session);
+  const submitted = await submit(client, session, interruptions.signal);
   let grantedAtMs: number | undefined = submitted.sentAtMs;
   session.request = submitted.request;
   for (;;) {
@@ -168,18 +169,18 @@ async function attempt(
   }: { granted: GrantedRequest; grantedAtMs: number | undefined; interruptions: Interruptions },
 ): Promise<AttemptEnd> {
   const checkpointDir = plan.checkpointDir ?? ownCheckpointDir(granted);
-  const early = interruptions.beginRun();
   let end: AttemptEnd | undefined;
   try {
-    const giveUp = interruptions.giveUp;
-    end = await runAttempt({ client, plan, granted, grantedAtMs, checkpointDir, talk, early, giveUp });
+    const { signal, giveUp, enter } = interruptions;
+    const input = { client, plan, granted, grantedAtMs, checkpointDir, talk, giveUp, enter };
+    end = await runAttempt({ ...input, interrupted: signal });
     return end;
   } catch (error) {
     // What cannot be started will not be startable later: the request ends here.
     if (isJobRefusal(error)) await client.requests.withdraw(granted.id).catch(() => undefined);
     throw error;
   } finally {
-    interruptions.endRun();
+    interruptions.enter("waiting");
     const isFinished = end?.kind === "reported" && end.request.status === "released";
     if (plan.checkpointDir === undefined) tidyCheckpointDir(checkpointDir, isFinished);
   }
@@ -188,18 +189,27 @@ async function attempt(
 async function submit(
   client: Client,
   { plan }: Session,
+  signal: AbortSignal,
 ): Promise<{ request: WireRequest; sentAtMs: number }> {
-  const body =
-    plan.submission.component === ""
-      ? { ...plan.submission, component: await onlyComponent(client) }
-      : plan.submission;
-  const { idempotencyKey } = plan;
-  const { body: request, sentAtMs } = await client.transport.send(
-    "submitRequest",
-    { body },
-    { idempotencyKey },
-  );
-  return { request, sentAtMs };
+  const component = plan.submission.component || (await onlyComponent(client));
+  const body = { ...plan.submission, component };
+  const idempotencyKey = plan.idempotencyKey ?? randomUUID();
+  try {
+    const { body: request, sentAtMs } = await client.transport.send(
+      "submitRequest",
+      { body },
+      { idempotencyKey, signal },
+    );
+    return { request, sentAtMs };
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    // It may have arrived: the same key tells which request it is, and that one is taken back.
+    await client.requests
+      .submit(body, { idempotencyKey, retryForMs: 0 })
+      .then(({ id }) => client.requests.withdraw(id))
+      .catch(() => undefined);
+    throw new BerthError("cancelled", "The request was cancelled before it was submitted.");
+  }
 }
 
 /** A token for one component need not be told which. */
@@ -218,7 +228,7 @@ async function waitOrWithdraw(
   const { talk } = session;
   const timeoutSeconds = request.wait_timeout_seconds;
   try {
-    return await client.waitForGrant(request, {
+    const granted = await client.waitForGrant(request, {
       signal,
       // The server counts, too, and first; this is for when it cannot be reached.
       timeoutMs: timeoutSeconds === null ? undefined : timeoutSeconds * 1000 + WAIT_TIMEOUT_MARGIN_MS,
@@ -227,6 +237,8 @@ async function waitOrWithdraw(
         talk.status(`waiting  ${titleOf(request)}${line === "" ? "" : ` · ${printable(line)}`}`);
       },
     });
+    signal.throwIfAborted(); // Granted in the same moment: it is given back.
+    return granted;
   } catch (error) {
     if (signal.aborted) {
       session.request = await client.requests.withdraw(request.id).catch(() => request);
@@ -261,11 +273,9 @@ function verdictOfUnreported(end: Exclude<AttemptEnd, { kind: "reported" }>, req
 interface Interruptions {
   /** Aborted by the first Ctrl-C that is not the command's. */
   readonly signal: AbortSignal;
-  /** Aborted when somebody insists. */
+  /** Aborted when somebody wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
-  /** From now on signals are the command's. Returns those that have come too early for it. */
-  beginRun(): readonly NodeJS.Signals[];
-  endRun(): void;
+  enter(phase: "waiting" | "running" | "reporting"): void;
   stop(): void;
 }
 
@@ -275,22 +285,18 @@ const heededSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP",
 function listenForSignals(): Interruptions {
   const interruption = new AbortController();
   const giveUp = new AbortController();
-  let isRunning = false;
+  let phase: "waiting" | "running" | "reporting" = "waiting";
   const onSignal = () => {
-    if (isRunning) return; // Forwarded by whoever runs the command.
-    if (interruption.signal.aborted) giveUp.abort();
-    interruption.abort();
+    if (phase === "waiting") interruption.abort();
+    if (phase === "reporting") giveUp.abort();
+    // While it runs, signals are the command's, and forwarded by whoever runs it.
   };
   for (const signal of heededSignals) process.on(signal, onSignal);
   return {
     signal: interruption.signal,
     giveUp: giveUp.signal,
-    beginRun: () => {
-      isRunning = true;
-      return interruption.signal.aborted ? ["SIGINT"] : [];
-    },
-    endRun: () => {
-      isRunning = false;
+    enter: (next) => {
+      phase = next;
     },
     stop: () => {
       for (const signal of heededSignals) process.off(signal, onSignal);

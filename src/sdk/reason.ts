@@ -50,9 +50,9 @@ interface Place {
 }
 
 /** The pool in whose queue it is foremost. */
-function placeOf({ positions }: WireExplanation): Place | undefined {
-  if (!Array.isArray(positions)) return undefined;
-  return (positions as Place[]).toSorted((a, b) => a.position - b.position)[0];
+function placeOf({ pools, positions }: WireExplanation): Place | undefined {
+  const places = [pools, positions].find(Array.isArray) as Place[] | undefined;
+  return places?.toSorted((a, b) => a.position - b.position)[0];
 }
 
 function describeNeed({ resources }: WireRequest, { capacity, usage }: WirePoolAnswer): string {

@@ -40,10 +40,12 @@ export interface AttemptInput {
   readonly grantedAtMs: number | undefined;
   readonly checkpointDir: string;
   readonly talk: Talk;
-  /** Signals that came while nothing could be done about them yet. */
-  readonly early: readonly NodeJS.Signals[];
-  /** Aborted when somebody insists on leaving. */
+  /** Aborted by a Ctrl-C that came too early for the command. */
+  readonly interrupted: AbortSignal;
+  /** Aborted when somebody wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
+  /** Says whose signals are whose: the command's while it runs, ours afterwards. */
+  readonly enter: (phase: "running" | "reporting") => void;
 }
 
 export type AttemptEnd =
@@ -67,6 +69,8 @@ const LEFTOVER_GRACE_MS = 5_000;
 const LOST_GRACE_MS = 10_000;
 /** How long the end is reported by ourselves, if nothing depends on the answer. */
 const REPORT_FOR_MS = 15_000;
+/** Who has lost touch has waited long enough. */
+const LOST_REPORT_FOR_MS = 1_000;
 const GUARDIAN_REPORTS_FOR_MS = 3_600_000;
 const endingSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
 
@@ -85,13 +89,18 @@ export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
     ...(plan.checkpointCommand !== undefined && { checkpointCommand: plan.checkpointCommand }),
   });
   const holder = superviseJob(job, input);
-  for (const signal of input.early) holder.onSignal(signal, () => job.forward(signal));
+  input.enter("running");
   const stopForwarding = forwardSignals(job, (signal) => holder.onSignal(signal));
+  if (input.interrupted.aborted) {
+    holder.onSignal("SIGINT");
+    job.forward("SIGINT");
+  }
   try {
     const exit = await job.exited;
     await job.gone;
     await holder.lastReports();
     stopForwarding();
+    input.enter("reporting");
     return await reportEnd(input, { job, exit, holder });
   } finally {
     stopForwarding();
@@ -106,7 +115,7 @@ interface Holder {
   hasSaved(): boolean;
   isInterrupted(): boolean;
   loss(): BerthError | undefined;
-  onSignal(signal: NodeJS.Signals, forward?: () => void): void;
+  onSignal(signal: NodeJS.Signals): void;
   /** Whatever the job has said shortly before its end. */
   lastReports(): Promise<void>;
   close(): void;
@@ -212,8 +221,7 @@ function superviseJob(
     hasSaved: () => hasSaved,
     isInterrupted: () => isInterrupted,
     loss: () => loss,
-    onSignal(signal, forward) {
-      forward?.();
+    onSignal(signal) {
       if (!endingSignals.includes(signal)) return;
       isInterrupted = true;
       // A suspended job hears nothing, and nobody knows when it will again.
@@ -263,8 +271,10 @@ async function reportEnd(
   job.setReleaseHook(hookFor(client, granted, { outcome, exit_code: command.exitCode }));
 
   // Whoever has pressed Ctrl-C does not want the command to come back.
-  const comesBack = outcome !== "succeeded" && !holder.isInterrupted() && mayComeBack(granted, outcome);
-  const retryForMs = comesBack ? Number.POSITIVE_INFINITY : REPORT_FOR_MS;
+  const isFinal = outcome === "succeeded" || holder.isInterrupted() || loss !== undefined;
+  const comesBack = !isFinal && mayComeBack(granted, outcome);
+  const patienceMs = loss === undefined ? REPORT_FOR_MS : LOST_REPORT_FOR_MS;
+  const retryForMs = comesBack ? Number.POSITIVE_INFINITY : patienceMs;
   const call = { retryForMs, signal: giveUp };
   try {
     if (holder.isInterrupted() && mayComeBack(granted, outcome)) await client.requests.cancel(id, call);
