@@ -56,11 +56,19 @@ const server = await openServer({
 const secret = server.firstToken?.secret as string;
 const schemas = new Map<z.ZodType, unknown>();
 /** Names and ids that exist, so that not everything ends with "not found". */
-const known = { requests: [] as string[], tokens: [] as string[], pools: ["gpus", "fair", "classes"] };
+const known = {
+  requests: [] as string[],
+  tokens: [] as string[],
+  grants: [] as Grant[],
+  pools: ["gpus", "fair", "classes"],
+};
 
 await prepare(server);
 const statuses = new Map<number, number>();
-const names = Object.keys(ROUTES) as RouteName[];
+/** Requests are what the server is about, so they come more often. */
+const names = (Object.keys(ROUTES) as RouteName[]).flatMap((name) =>
+  Array.from({ length: ROUTES[name].tag === "requests" ? 6 : 1 }, () => name),
+);
 let sent = 0;
 await Promise.all(Array.from({ length: AT_ONCE }, work));
 const lives = (await fetch(`${server.url}/readyz`)).status === 200;
@@ -106,10 +114,11 @@ async function work(): Promise<void> {
 async function sendCall(): Promise<string | undefined> {
   const name = pick(names);
   const route: Route = ROUTES[name];
+  const grant = pick([...known.grants, undefined]);
   const path = route.path.replaceAll(/\{(\w+)\}/g, (_match, parameter: string) =>
-    encoded(someName(parameter)),
+    encoded(parameter === "id" && grant !== undefined && chance(60) ? grant.id : someName(parameter)),
   );
-  const body = bodyFor(route);
+  const body = bodyFor(route, grant);
   const abort = new AbortController();
   // A call without an answer is a failure too.
   const patience = setTimeout(() => abort.abort(), PATIENCE_MS);
@@ -128,6 +137,7 @@ async function sendCall(): Promise<string | undefined> {
     }
     const text = await answer.text();
     remember(name, text);
+    if (request.method !== route.method && answer.status < 500) return undefined; // Another route's answer.
     const complaint = judge(name, route, answer.status, text);
     return (
       complaint &&
@@ -170,6 +180,9 @@ function remember(name: RouteName, text: string): void {
   const list = name === "submitRequest" ? known.requests : known.tokens;
   list.push(id);
   if (list.length > 50) list.shift();
+  const token = /"token":"([^"]+)"/.exec(text)?.[1];
+  if (token !== undefined) known.grants.push({ id, token });
+  if (known.grants.length > 50) known.grants.shift();
 }
 
 function someName(parameter: string): string {
@@ -217,14 +230,24 @@ function queryFor(route: Route): string {
   return fields.length === 0 ? "" : `?${fields.join("&")}`;
 }
 
-function bodyFor(route: Route): string | undefined {
+function bodyFor(route: Route, grant: Grant | undefined): string | undefined {
   if (route.body === undefined) return chance(5) ? JSON.stringify(someValue(0)) : undefined;
   if (chance(2)) return undefined;
   if (chance(4)) return someText();
   const value = likelyValue(jsonSchema(route.body), 0);
+  if (grant !== undefined && hasToken(value)) value.token = grant.token;
   const damaged = chance(50) ? value : damage(value);
   const text = JSON.stringify(damaged) ?? "null";
   return chance(3) ? text.slice(0, between(0, text.length)) : text;
+}
+
+interface Grant {
+  readonly id: string;
+  readonly token: string;
+}
+
+function hasToken(value: unknown): value is { token: string } {
+  return typeof value === "object" && value !== null && "token" in value;
 }
 
 interface JsonSchema {
@@ -285,6 +308,7 @@ function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
   if (field === "component" && chance(90)) return pick(["a", "b"]);
   if (field === "pool" && chance(90)) return pick(known.pools);
   if (field === "resources" && chance(80)) return { gpu: between(1, 10) };
+  if (field === "settings" && depth === 0 && chance(90)) return undefined;
   if (field === "capacity" && chance(80)) return { gpu: between(1, 20) };
   if (field === "memory" && chance(70)) return pick(["16GiB", "1MB", "0.5TB", "1", "-1GB", "1e9GB", "GiB"]);
   if (field === "id" && chance(80)) return pick([...known.requests, "1", "2"]);

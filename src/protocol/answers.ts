@@ -12,7 +12,14 @@ import {
 } from "./limits.ts";
 import { policyKind } from "./policies.ts";
 import { discipline, groupSettings, poolSettings } from "./pools.ts";
-import { preemptionReason, rejectionCode, requestStatus, requestSubmission } from "./requests.ts";
+import {
+  allocationGroup,
+  preemptionReason,
+  rejectionCode,
+  requestStatus,
+  requestSubmission,
+  starvationStatus,
+} from "./requests.ts";
 
 /** RFC 3339 in UTC. */
 const timestamp = z.string().meta({ format: "date-time" });
@@ -179,15 +186,103 @@ export const checkpointReport = z.strictObject({
 });
 export type WireCheckpointReport = z.infer<typeof checkpointReport>;
 
-/** Section 14. What is known depends on where the request stands. */
+/** What keeps a request from starting in one pool. Ids of requests that the caller does not reach are null. */
+export const blocker = z.discriminatedUnion("rule", [
+  z.object({
+    rule: z.enum(["limit", "group_limit", "reserved"]),
+    key: z.string(),
+    asked: z.number(),
+    used: z.number(),
+    allowed: z.number(),
+    group: z.string().nullable(),
+  }),
+  z.object({ rule: z.literal("holds"), waits_for: z.array(z.string().nullable()) }),
+  z.object({ rule: z.literal("holds_elsewhere"), pool: z.string() }),
+  z.object({
+    rule: z.literal("units"),
+    short: z.array(
+      z.object({
+        key: z.string(),
+        asked: z.number(),
+        free: z.number(),
+        promised: z.number(),
+        coming_free: z.number(),
+      }),
+    ),
+    head: z.string().nullable(),
+  }),
+  z.object({ rule: z.literal("behind_head"), head: z.string().nullable() }),
+]);
+
+export const holderAnswer = z.object({
+  request_id: z.string().nullable(),
+  number: z.int().nullable(),
+  name: z.string().nullable(),
+  component: z.string().nullable(),
+  units: amounts,
+  preemptible: z.boolean(),
+  stopping: z.boolean(),
+  started_at: timestamp,
+  ends_at: timestamp.nullable(),
+});
+
+export const poolExplanation = z.object({
+  pool: z.string(),
+  /** Place in the queue, from 1. */
+  position: z.int(),
+  queue_length: z.int(),
+  fits_reserve: z.boolean(),
+  blocked_by: blocker,
+  holders: z.array(holderAnswer),
+  holder_count: z.int(),
+  considered: z.array(
+    z.object({
+      component: z.string().nullable(),
+      priority: z.number(),
+      preemption_class: z.number(),
+      resources: amounts,
+      count: z.int(),
+      permitted: z.int(),
+      rule: z.string(),
+    }),
+  ),
+  preemption_needs: amounts.nullable(),
+  could_start_at: timestamp.nullable(),
+});
+
+/** A change after which the request, or one like it, starts at once; each was tried on the state. */
+export const suggestion = z.discriminatedUnion("change", [
+  z.object({ change: z.literal("fewer_units"), pool: z.string(), resources: amounts }),
+  z.object({ change: z.literal("preemptible"), pool: z.string() }),
+  z.object({ change: z.literal("higher_limit"), pool: z.string(), key: z.string(), limit: z.number() }),
+  z.object({
+    change: z.literal("higher_group_limit"),
+    pool: z.string(),
+    group: z.string(),
+    key: z.string(),
+    limit: z.number(),
+  }),
+  z.object({ change: z.literal("more_capacity"), pool: z.string(), capacity: amounts }),
+]);
+export type WireSuggestion = z.infer<typeof suggestion>;
+
+/** Section 14: why a request waits, was stopped or was rejected. */
 export const explanation = z
   .looseObject({
     request_id: z.string(),
     number: z.int(),
     status: requestStatus,
+    reasons: z.array(rejectionReason).nullable(),
+    stop: stopAnswer.nullable(),
+    delayed_until: timestamp.nullable(),
+    /** In the order in which the request prefers them. */
+    pools: z.array(poolExplanation),
+    not_admitted: z.array(rejectionReason),
+    suggestions: z.array(suggestion),
   })
   .meta({ id: "Explanation" });
 export type WireExplanation = z.infer<typeof explanation>;
+export type WirePoolExplanation = z.infer<typeof poolExplanation>;
 
 export const decisionAnswer = z
   .object({ seq: z.int(), at: timestamp, decision: z.looseObject({}) })
@@ -269,18 +364,30 @@ export const drain = z.strictObject({
   deadline_seconds: seconds.optional(),
 });
 
-/** Section 9.10. */
+const fractions = z.record(z.string(), z.number());
+
+/** Section 9.10. Shares are fractions of the pool, per key. */
 export const sharesAnswer = z
   .object({
     pool: z.string(),
     elements: z.array(
-      z.looseObject({
+      z.object({
         element: z.string(),
-        fair_share: z.record(z.string(), z.number()),
-        status: z.string(),
+        kind: z.enum(["group", "policy", "operation"]),
+        parent: z.string().nullable(),
+        fair_share: fractions,
+        usage_share: fractions,
+        demand_share: fractions,
+        /** Null: without a fair share nothing compares with it. */
+        satisfaction: z.number().nullable(),
+        status: starvationStatus,
+        below_since: timestamp.nullable(),
+        waiting: z.int(),
       }),
     ),
-    allocations: z.array(z.object({ request_id: z.string(), group: z.string() })),
+    allocations: z.array(z.object({ request_id: z.string(), group: allocationGroup })),
+    /** Groups whose members are guaranteed more than there is. */
+    overcommitted: z.array(z.string()),
   })
   .meta({ id: "Shares" });
 export type WireShares = z.infer<typeof sharesAnswer>;

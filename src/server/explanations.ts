@@ -1,11 +1,24 @@
-// Explanations (14): why a request waits, was stopped or was rejected.
+// Explanations (14): the facts of the engine in the words of the wire, without what the caller may not know.
 
-import { queueOf, requestOf } from "../engine/index.ts";
-import type { WireExplanation } from "../protocol/index.ts";
+import {
+  type Blocker,
+  type ConsideredKind,
+  type Explanation,
+  explain as explainState,
+  type Holder,
+  type PoolExplanation,
+  type RequestId,
+  requestOf,
+} from "../engine/index.ts";
+import type { View } from "../leader/index.ts";
+import type { WireExplanation, WirePoolExplanation } from "../protocol/index.ts";
+import { toTimestamp } from "../translation/index.ts";
 import type { Call, Services } from "./call.ts";
+import { reachesComponent, requestReach } from "./identity.ts";
 import type { Located } from "./locate.ts";
-import { presentLive, presentRecord } from "./presentation.ts";
+import { ownedOf, presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
+import { suggestionsFor } from "./suggestions.ts";
 
 export async function explain(
   call: Call,
@@ -13,22 +26,120 @@ export async function explain(
   { id, record }: Located,
 ): Promise<WireExplanation> {
   if (record !== undefined) {
-    const { status, number, reasons } = presentRecord(record);
-    return { request_id: record.id, number, status, reasons };
+    const { number, status, reasons } = presentRecord(record);
+    return { ...NOTHING_TO_SAY, request_id: id, number, status, reasons };
   }
-  const found = await services.leader.read((view): WireExplanation | undefined => {
-    const request = requestOf(view.state, id);
-    const shown = presentLive(view, id, { identity: call.identity, grants: services.grants });
-    if (request === undefined || shown === undefined) return undefined;
-    const { status, number, reasons, stop, hold } = shown;
-    const positions =
-      status !== "queued"
-        ? []
-        : [...(request.progress.status === "queued" ? view.state.pools.keys() : [])]
-            .map((pool) => ({ pool, position: queueOf(view.state, pool, view.nowMs).indexOf(id) + 1 }))
-            .filter(({ position }) => position > 0);
-    return { request_id: id, number, status, reasons, stop, hold, positions };
+  const found = await services.leader.read((view) => {
+    const facts = explainState(view.state, id, view.nowMs);
+    return facts && { facts, shown: presentExplanation(call, services, view, facts) };
   });
   if (found === undefined) throw notFound("request", id);
-  return found;
+  const suggestions = await suggestionsFor(services.leader, found.facts);
+  return { ...found.shown, suggestions };
+}
+
+const NOTHING_TO_SAY = { stop: null, delayed_until: null, pools: [], not_admitted: [], suggestions: [] };
+
+function presentExplanation(call: Call, services: Services, view: View, facts: Explanation): WireExplanation {
+  const { identity } = call;
+  const { requestId, status, rejection, delayedUntilMs } = facts;
+  const stop = presentLive(view, requestId, { identity, grants: services.grants })?.stop ?? null;
+  const who = acquaintances(call, view);
+  return {
+    request_id: requestId,
+    number: view.numberOf(requestId) ?? 0,
+    status,
+    reasons: rejection && [...rejection],
+    stop: stop && { ...stop, for_request: who.idOrNull(stop.for_request as RequestId | null) },
+    delayed_until: delayedUntilMs === null ? null : toTimestamp(delayedUntilMs),
+    pools: facts.pools.map((pool) => presentPoolExplanation(pool, who)),
+    not_admitted: [...facts.notAdmitted],
+    suggestions: [],
+  };
+}
+
+/** What the caller may know about the others in the story. */
+interface Acquaintances {
+  idOrNull(id: RequestId | null): string | null;
+  nameOf(id: RequestId): { number: number; name: string } | undefined;
+  componentOrNull(component: string): string | null;
+}
+
+function acquaintances({ identity }: Call, view: View): Acquaintances {
+  const reaches = requestReach(identity, view);
+  const known = (id: RequestId) => {
+    const request = requestOf(view.state, id);
+    return request !== undefined && reaches(ownedOf(request.spec, request.progress)) ? request : undefined;
+  };
+  return {
+    idOrNull: (id) => (id !== null && known(id) !== undefined ? id : null),
+    nameOf(id) {
+      const request = known(id);
+      return request && { number: view.numberOf(id) ?? 0, name: request.spec.name };
+    },
+    componentOrNull: (component) => (reachesComponent(identity, component) ? component : null),
+  };
+}
+
+function presentPoolExplanation(pool: PoolExplanation, who: Acquaintances): WirePoolExplanation {
+  return {
+    pool: pool.pool,
+    position: pool.position,
+    queue_length: pool.queueLength,
+    fits_reserve: pool.fitsReserve,
+    blocked_by: presentBlocker(pool.blockedBy, who),
+    holders: pool.holders.map((holder) => presentHolder(holder, who)),
+    holder_count: pool.holderCount,
+    considered: pool.considered.map((kind) => presentConsidered(kind, who)),
+    preemption_needs: pool.preemptionNeeds,
+    could_start_at: pool.couldStartAtMs === null ? null : toTimestamp(pool.couldStartAtMs),
+  };
+}
+
+function presentBlocker(blocker: Blocker, who: Acquaintances): WirePoolExplanation["blocked_by"] {
+  switch (blocker.rule) {
+    case "holds":
+      return { rule: "holds", waits_for: blocker.waitsFor.map(who.idOrNull) };
+    case "units":
+      return {
+        rule: "units",
+        short: blocker.short.map(({ comingFree, ...rest }) => ({ ...rest, coming_free: comingFree })),
+        head: who.idOrNull(blocker.head),
+      };
+    case "behind_head":
+      return { rule: "behind_head", head: who.idOrNull(blocker.head) };
+    default:
+      return blocker;
+  }
+}
+
+function presentHolder(holder: Holder, who: Acquaintances): WirePoolExplanation["holders"][number] {
+  const { number = null, name = null } = who.nameOf(holder.requestId) ?? {};
+  return {
+    request_id: who.idOrNull(holder.requestId),
+    number,
+    name,
+    component: who.componentOrNull(holder.component),
+    units: holder.units,
+    preemptible: holder.preemptible,
+    stopping: holder.isStopping,
+    started_at: toTimestamp(holder.startedAtMs),
+    ends_at: holder.endsAtMs === null ? null : toTimestamp(holder.endsAtMs),
+  };
+}
+
+function presentConsidered(
+  kind: ConsideredKind,
+  who: Acquaintances,
+): WirePoolExplanation["considered"][number] {
+  const { component, priority, preemptionClass, resources, count, permitted, rule } = kind;
+  return {
+    component: who.componentOrNull(component),
+    priority,
+    preemption_class: preemptionClass,
+    resources,
+    count,
+    permitted,
+    rule,
+  };
 }

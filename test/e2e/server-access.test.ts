@@ -98,6 +98,25 @@ test("a user reaches its own components only: others do not exist for it", async
   expect(policies.map(({ component }: { component: string }) => component)).toEqual(["vision"]);
 });
 
+test("an explanation tells that others hold the units, but not who they are", async () => {
+  const { call } = await server.token("user", { components: ["vision"] });
+  const held = { component: "speech", resources: { gpu: 2 }, name: "secret plan" };
+  const foreign = (await server.admin("POST", "/v1/resource-requests", held)).body;
+  const own = (await call("POST", "/v1/resource-requests", { component: "vision", resources: { gpu: 1 } }))
+    .body;
+  const { body } = await call("GET", `/v1/resource-requests/${own.id}/explanation`);
+  expect(body.pools[0].holders).toMatchObject([
+    { request_id: null, number: null, name: null, component: null, units: { gpu: 2 } },
+  ]);
+  expect(JSON.stringify(body)).not.toMatch(/speech|secret plan/);
+  expect(JSON.stringify(body)).not.toContain(foreign.id);
+  await call("POST", `/v1/resource-requests/${own.id}/cancel`);
+  await server.admin("POST", `/v1/resource-requests/${foreign.id}/release`, {
+    token: foreign.token,
+    outcome: "succeeded",
+  });
+});
+
 test("only the submitter, an operator or an administrator ends a request (Q5)", async () => {
   const mine = await server.token("user", { components: ["vision"] });
   const colleague = await server.token("user", { components: ["vision"] });

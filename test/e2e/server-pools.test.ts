@@ -159,8 +159,16 @@ test("components without a policy are rejected, or let through if the server is 
   await admin("PATCH", "/v1/settings", { unmanaged: "reject" });
 });
 
-test("shares of a fair-share pool are shown", async () => {
+test("shares of a fair-share pool are shown, from the groups down to the operations", async () => {
   await admin("PUT", "/v1/pools/fair", { capacity: { gpu: 4 }, discipline: "fair_share" });
   await admin("PUT", "/v1/pools/fair/policies/a", { weight: 1 });
-  expect((await admin("GET", "/v1/pools/fair/shares")).body).toMatchObject({ pool: "fair" });
+  const { body: run } = await admin("POST", "/v1/resource-requests", {
+    component: "a",
+    resources: { gpu: 1 },
+  });
+  const { body } = await admin("GET", "/v1/pools/fair/shares");
+  expect(body).toMatchObject({ pool: "fair", allocations: [{ request_id: run.id }], overcommitted: [] });
+  expect(body.elements).toContainEqual(
+    expect.objectContaining({ element: "a", kind: "policy", parent: null, usage_share: { gpu: 0.25 } }),
+  );
 });

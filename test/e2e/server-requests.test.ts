@@ -300,17 +300,61 @@ for (const kind of ["memory", "sqlite"] as const) {
       await release(running);
     });
 
-    test("an explanation says where a request stands", async () => {
-      const running = (await submit({ resources: { gpu: 2 } })).body;
-      const waiting = (await submit({})).body;
+    test("an explanation says what is short, who holds it, and what would start the request now", async () => {
+      const running = (await submit({ name: "train", resources: { gpu: 1 }, walltime_seconds: 600 })).body;
+      const waiting = (await submit({ resources: { gpu: 2 } })).body;
       const { body } = await server.admin("GET", `/v1/resource-requests/${waiting.number}/explanation`);
-      expect(body).toMatchObject({ request_id: waiting.id, number: waiting.number, status: "queued" });
-      const rejected = (await submit({ resources: { gpu: 9 } })).body;
-      expect(
-        (await server.admin("GET", `/v1/resource-requests/${rejected.id}/explanation`)).body,
-      ).toMatchObject({
-        status: "rejected",
+      expect(body).toMatchObject({
+        request_id: waiting.id,
+        number: waiting.number,
+        status: "queued",
+        reasons: null,
       });
+      expect(body.pools).toMatchObject([
+        {
+          pool: "gpus",
+          position: 1,
+          queue_length: 1,
+          blocked_by: {
+            rule: "units",
+            short: [{ key: "gpu", asked: 2, free: 1, promised: 0, coming_free: 0 }],
+            head: waiting.id,
+          },
+          holders: [{ request_id: running.id, number: running.number, name: "train", units: { gpu: 1 } }],
+          holder_count: 1,
+        },
+      ]);
+      expect(Date.parse(body.pools[0].could_start_at) - Date.parse(running.started_at)).toBe(600_000);
+      expect(body.suggestions).toEqual([{ change: "more_capacity", pool: "gpus", capacity: { gpu: 3 } }]);
+      const rejected = (await submit({ resources: { gpu: 9 } })).body;
+      const why = await server.admin("GET", `/v1/resource-requests/${rejected.id}/explanation`);
+      expect(why.body).toMatchObject({
+        status: "rejected",
+        reasons: [{ code: "over_capacity" }],
+        suggestions: [],
+      });
+      await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
+      await release(running);
+    });
+
+    test("what its limit blocks is told so, and the limit that would do", async () => {
+      await server.admin("PUT", "/v1/pools/gpus/policies/capped", { limit: { gpu: 1 } });
+      const running = (await submit({ component: "capped" })).body;
+      const waiting = (await submit({ component: "capped" })).body;
+      const { body } = await server.admin("GET", `/v1/resource-requests/${waiting.id}/explanation`);
+      expect(body.pools[0].blocked_by).toEqual({
+        rule: "limit",
+        key: "gpu",
+        asked: 1,
+        used: 1,
+        allowed: 1,
+        group: null,
+      });
+      expect(body.suggestions).toEqual([{ change: "higher_limit", pool: "gpus", key: "gpu", limit: 2 }]);
+      const raised = await server.admin("PATCH", "/v1/pools/gpus/policies/capped?dry_run=true", {
+        limit: { gpu: 2 },
+      });
+      expect(raised.body.granted).toMatchObject([{ id: waiting.id }]);
       await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
       await release(running);
     });
