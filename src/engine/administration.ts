@@ -4,7 +4,7 @@ import type { Command, GroupChange, PolicyChange } from "./commands.ts";
 import { admittingPools } from "./lines.ts";
 import type { GroupRecord, PolicyRecord, PoolRecord } from "./records.ts";
 import { refuse } from "./refusals.ts";
-import { amountOf, isResourceKey, type Resources } from "./resources.ts";
+import { amountOf, compareIds, isResourceKey, type Resources } from "./resources.ts";
 import { emit, type Transaction } from "./scheduling/transaction.ts";
 import { DEFAULT_POOL_SETTINGS, type GroupSettings, type PoolSettings } from "./settings.ts";
 import type { EngineState, Group, Line, Policy, Pool, Request, Run } from "./state.ts";
@@ -336,9 +336,10 @@ function waitersOf(line: Line): Request[] {
 /** After a change: those whom no pool admits any more are rejected (P9), and what was closing may have gone. */
 export function settleAdministration(transaction: Transaction): void {
   const { state } = transaction;
-  for (const line of [...state.lines.values()]) {
-    rejectUnadmitted(transaction, line);
-  }
+  const isUnadmitted = ({ pools }: Line) => [...pools.values()].every(({ verdict }) => verdict !== null);
+  const lines = [...state.lines.values()].filter(isUnadmitted);
+  // In an order that does not depend on what was tried and taken back before.
+  for (const line of lines.sort((a, b) => compareIds(a.key, b.key))) rejectUnadmitted(transaction, line);
 }
 
 /** Rejects everything in a line that no pool admits (A3, P9). */

@@ -15,7 +15,7 @@ import { byPreference } from "../lines.ts";
 import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
 import type { NodeState } from "../records.ts";
 import { toResources } from "../resources.ts";
-import type { Pool, Request } from "../state.ts";
+import { bySubmission, type Pool, type Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
 import { findBackfill } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";
@@ -118,13 +118,15 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
     });
     return true;
   };
-  for (const holder of pool.holders) {
+  // Not in the order of the set, which depends on what was tried and taken back before.
+  const holders = [...pool.holders].sort(bySubmission);
+  for (const holder of holders) {
     if (holder.line.pools.get(pool.record.name)?.verdict !== null)
       return end(holder, "not_admitted", undefined);
   }
   if (pool.record.discipline === "fair_share") {
     // Nothing else ends a hold there but the loss of its node (9.7).
-    const lost = [...pool.holders].find((holder) => hasLostNode(pool, holder));
+    const lost = holders.find((holder) => hasLostNode(pool, holder));
     return lost === undefined ? false : end(lost, "node_lost", undefined);
   }
   const walk = new QueueWalk(pool, transaction.nowMs);
