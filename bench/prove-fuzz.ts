@@ -136,8 +136,8 @@ async function sendCall(): Promise<string | undefined> {
       return undefined;
     }
     const text = await answer.text();
-    remember(name, text);
     if (request.method !== route.method && answer.status < 500) return undefined; // Another route's answer.
+    remember(name, text);
     const complaint = judge(name, route, answer.status, text);
     return (
       complaint &&

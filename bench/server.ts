@@ -1,4 +1,8 @@
 // How fast the server is, beside its limit and beside a peer, on both stores; and what many waiting requests cost.
+//
+// The limit is the same HTTP stack and the same group commit, with the rows that every change must leave behind
+// (journal, record of the request, audit), around an engine that decides nothing and without authentication.
+// `journal` is shown as well: the same with events only, which is what no server that keeps history can reach.
 // Usage: npm run bench:server -- [SECONDS PER FIGURE]
 
 import { mkdtemp, rm } from "node:fs/promises";
@@ -46,9 +50,10 @@ try {
     for (const bulk of [1, BULK]) {
       const place = (kind: string) =>
         store === "sqlite" ? join(directory, `${kind}-${bulk}`, "berth.db") : postgres.url;
+      const journal = await measured("journal", store, place("journal"), bulk, measure);
       const limit = await measured("limit", store, place("limit"), bulk, measure);
       const berth = await measured("berth", store, place("berth"), bulk, measure);
-      compare({ store, bulk, limit, berth, peer: peer.cyclesPerSecond });
+      compare({ store, bulk, journal, limit, berth, peer: peer.cyclesPerSecond });
     }
   }
   await manyWaiting(client);
@@ -65,7 +70,7 @@ interface Result {
 }
 
 async function measured(
-  kind: "limit" | "berth",
+  kind: "journal" | "limit" | "berth",
   store: string,
   place: string,
   bulk: number,
@@ -97,17 +102,24 @@ async function put(url: string, token: string, path: string, body: object): Prom
   if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
 }
 
-function compare(run: { store: string; bulk: number; limit: Result; berth: Result; peer: number }): void {
-  const { store, bulk, limit, berth, peer } = run;
+function compare(run: {
+  store: string;
+  bulk: number;
+  journal: Result;
+  limit: Result;
+  berth: Result;
+  peer: number;
+}): void {
+  const { store, bulk, journal, limit, berth, peer } = run;
   const ofLimit = berth.full.cyclesPerSecond / limit.full.cyclesPerSecond;
   const ofPeer = berth.full.cyclesPerSecond / peer;
   const p99 = berth.half.p99 / limit.half.p99;
   console.log(
     `${store}, ${bulk === 1 ? "single calls" : `bulk calls of ${bulk}`}, ${CONNECTIONS} connections`,
   );
-  for (const [name, { full, half }] of Object.entries({ limit, berth })) {
+  for (const [name, { full, half }] of Object.entries({ journal, limit, berth })) {
     console.log(
-      `  ${name}   ${figure(full.cyclesPerSecond)} cycles/s   p50 ${ms(full.p50)}  p99 ${ms(full.p99)}   half load: p50 ${ms(half.p50)}  p99 ${ms(half.p99)}   failures ${full.failures + half.failures}`,
+      `  ${name.padEnd(7)} ${figure(full.cyclesPerSecond)} cycles/s   p50 ${ms(full.p50)}  p99 ${ms(full.p99)}   half load: p50 ${ms(half.p50)}  p99 ${ms(half.p99)}   failures ${full.failures + half.failures}`,
     );
   }
   const parts = [

@@ -1,6 +1,7 @@
 // The server under measurement, or its limit: the same HTTP stack and the same group commit around an engine that
-// decides nothing, without authentication.
-// Arguments: berth|limit, sqlite|postgres|memory, file or address.
+// decides nothing, without authentication. `limit` writes the rows that Berth must write with every change (journal,
+// record of the request, audit); `journal` writes events only.
+// Arguments: berth|limit|journal, sqlite|postgres|memory, file or address.
 
 import { dirname } from "node:path";
 import type { HttpBindings } from "@hono/node-server";
@@ -11,20 +12,8 @@ import { createHttpServer } from "../../src/server/server.ts";
 import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../../src/store/index.ts";
 
 const [kind, storeKind, place = ""] = process.argv.slice(2);
+const BYTES_MAX = 4 * 1024 * 1024;
 const beganMs = performance.now();
-
-const opened = kind === "berth" ? await startBerth() : await startLimit();
-process.send?.({ ...opened, startMs: performance.now() - beganMs, pid: process.pid });
-
-/** What it uses: memory in bytes, and the time of processors since it started. */
-process.on("message", () => {
-  global.gc?.();
-  const { rss, heapUsed } = process.memoryUsage();
-  const { user, system } = process.cpuUsage();
-  process.send?.({ rss, heapUsed, cpuMs: (user + system) / 1000 });
-});
-process.on("disconnect", () => process.exit());
-process.on("SIGTERM", () => process.exit());
 
 async function startBerth() {
   const data =
@@ -51,26 +40,29 @@ async function startLimit() {
   const commit = groupCommit(store, await store.takeOver({ holder: "limit" }));
   const app = new Hono<{ Bindings: HttpBindings }>();
   let count = 0;
-  app.post("/v1/resource-requests", async ({ env }) => {
-    const body = await readJson(env.incoming, 1024 * 1024);
-    await commit({ kind: "submitted", body });
-    return json(201, { id: String(++count), status: "allocated", token: "1" });
-  });
+  const submit = async (body: unknown) => {
+    const number = ++count;
+    await commit({ kind: "submitted", number, body });
+    return { id: String(number), status: "allocated", token: "1" };
+  };
+  const release = async (id: string, body: unknown) => {
+    await commit({ kind: "ended", number: Number(id), body });
+    return { id, status: "released" };
+  };
+  app.post("/v1/resource-requests", async ({ env }) =>
+    json(201, await submit(await readJson(env.incoming, BYTES_MAX))),
+  );
   app.post("/v1/resource-requests/bulk", async ({ env }) => {
-    const { items } = (await readJson(env.incoming, 4 * 1024 * 1024)) as { items: unknown[] };
-    await Promise.all(items.map((body) => commit({ kind: "submitted", body })));
-    return json(200, { results: items.map(() => ({ id: String(++count), token: "1" })) });
+    const { items } = (await readJson(env.incoming, BYTES_MAX)) as { items: unknown[] };
+    return json(200, { results: await Promise.all(items.map(submit)) });
   });
   app.post("/v1/resource-requests/bulk-release", async ({ env }) => {
-    const { items } = (await readJson(env.incoming, 4 * 1024 * 1024)) as { items: { id: string }[] };
-    await Promise.all(items.map((body) => commit({ kind: "ended", body })));
-    return json(200, { results: items.map(({ id }) => ({ id, status: "released" })) });
+    const { items } = (await readJson(env.incoming, BYTES_MAX)) as { items: { id: string }[] };
+    return json(200, { results: await Promise.all(items.map((item) => release(item.id, item))) });
   });
-  app.post("/v1/resource-requests/:id/release", async ({ env, req }) => {
-    const body = await readJson(env.incoming, 1024 * 1024);
-    await commit({ kind: "ended", body });
-    return json(200, { id: req.param("id"), status: "released" });
-  });
+  app.post("/v1/resource-requests/:id/release", async ({ env, req }) =>
+    json(200, await release(req.param("id"), await readJson(env.incoming, BYTES_MAX))),
+  );
   const server = createHttpServer(app.fetch as Parameters<typeof createHttpServer>[0]);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
@@ -81,34 +73,135 @@ function openStore(): Promise<Store> {
   if (storeKind === "memory") return openMemoryStore();
   return storeKind === "sqlite"
     ? openSqliteStore({ path: place })
-    : openPostgresStore({ url: place, schema: "limit" });
+    : openPostgresStore({ url: place, schema: `bench_${kind}_${process.pid}` });
 }
 
 function json(status: number, body: unknown): Response {
   return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
 }
 
+interface Item {
+  readonly kind: "submitted" | "ended";
+  readonly number: number;
+  readonly body: unknown;
+}
+
 /** All that waits is one commit; while it is on its way, the next one gathers. */
 function groupCommit(store: Store, head: { epoch: number; seq: number }) {
   const { epoch } = head;
   let { seq } = head;
-  const waiting: { event: { kind: string }; done(): void }[] = [];
+  const waiting: { item: Item; done(): void }[] = [];
   let isTurning = false;
   const turn = async () => {
     while (waiting.length > 0) {
       const batch = waiting.splice(0, 1_000);
-      const events = batch.map(({ event }) => event);
-      ({ seq } = await store.commit({ epoch, expectedSeq: seq, atMs: Date.now(), events }));
+      const items = batch.map(({ item }) => item);
+      const atMs = Date.now();
+      const rows = kind === "limit" ? { requests: items.map(recordOf), audit: items.map(auditOf) } : {};
+      ({ seq } = await store.commit({
+        epoch,
+        expectedSeq: seq,
+        atMs,
+        events: items.flatMap(eventsOf),
+        ...rows,
+      }));
       for (const { done } of batch) done();
       await new Promise((resolve) => setImmediate(resolve));
     }
     isTurning = false;
   };
-  return (event: { kind: string; body: unknown }) =>
+  return (item: Item) =>
     new Promise<void>((done) => {
-      waiting.push({ event, done });
+      waiting.push({ item, done });
       if (isTurning) return;
       isTurning = true;
       setImmediate(() => void turn());
     });
 }
+
+// --- Rows of the form and size that a change has
+
+const SPEC = {
+  component: "bench",
+  resources: { gpu: 1, step_run: 1 },
+  ...{ preemptible: true, preemptionClass: 5, sensitive: false, checkpoint: "none", checkpointMs: null },
+  ...{
+    walltimeMs: null,
+    operation: null,
+    gang: false,
+    nodes: 1,
+    constraints: {},
+    retriesMax: null,
+    retryDelayMs: 0,
+  },
+  ...{
+    requeue: "on_preemption",
+    waitTimeoutMs: null,
+    attended: false,
+    name: "",
+    note: "",
+    submittedBy: "admin",
+  },
+  labels: { run: "42" },
+};
+
+const PROGRESS = {
+  ...{ status: "allocated", seq: 1, submittedAtMs: 1, attempt: 1, preemptedCount: 0, preemptedFor: null },
+  ...{
+    preemptedAtMs: [],
+    shielded: false,
+    resume: false,
+    lastCheckpointAtMs: null,
+    furtherAttempts: 0,
+    queuedAtMs: 1,
+  },
+  ...{ delayed: false, hold: null, rejection: null, endedAtMs: null },
+  allocation: { pool: "bench", token: 1, startedAtMs: 1, opportunistic: false, placement: [], stop: null },
+};
+
+function idOf(number: number): string {
+  return `01900000-0000-7000-8000-${String(number).padStart(12, "0")}`;
+}
+
+function eventsOf({ kind: what, number }: Item): { kind: string; [field: string]: unknown }[] {
+  const requestId = idOf(number);
+  if (what === "ended")
+    return [{ kind: "attemptEnded", requestId, outcome: "succeeded", status: "released", atMs: 1 }];
+  return [
+    { kind: "requestSubmitted", spec: { id: requestId, ...SPEC }, atMs: 1 },
+    { kind: "requestAllocated", requestId, pool: "bench", opportunistic: false, placement: [], atMs: 1 },
+  ];
+}
+
+function recordOf({ number }: Item) {
+  return {
+    id: idOf(number),
+    number,
+    status: "allocated",
+    component: "bench",
+    pool: "bench",
+    operation: null,
+    submittedAtMs: 1,
+    endedAtMs: null,
+    labels: SPEC.labels,
+    body: { number, spec: { id: idOf(number), ...SPEC }, progress: PROGRESS, attempts: [] },
+  };
+}
+
+function auditOf({ kind: action, number }: Item) {
+  const body = { token: idOf(1), from: "127.0.0.1", component: "bench" };
+  return { actor: "admin", action, target: idOf(number), outcome: "accepted", body };
+}
+
+const opened = kind === "berth" ? await startBerth() : await startLimit();
+process.send?.({ ...opened, startMs: performance.now() - beganMs, pid: process.pid });
+
+/** What it uses: memory in bytes, and the time of processors since it started. */
+process.on("message", () => {
+  global.gc?.();
+  const { rss, heapUsed } = process.memoryUsage();
+  const { user, system } = process.cpuUsage();
+  process.send?.({ rss, heapUsed, cpuMs: (user + system) / 1000 });
+});
+process.on("disconnect", () => process.exit());
+process.on("SIGTERM", () => process.exit());

@@ -26,7 +26,7 @@ export function createMetrics(): Metrics {
 
   return {
     observer: {
-      decided: (command, ms) => meters.decision.observe({ command }, ms / 1000),
+      decided: (_command, ms) => meters.decision.observe(ms / 1000),
       committed: ({ ms }) => meters.commit.observe(ms / 1000),
     },
     contentType: registry.contentType,
@@ -66,12 +66,7 @@ function createMeters(registry: Registry) {
     capacity: newGauge("berth_pool_capacity", "Units of a pool.", ["pool", "key"]),
     usage: newGauge("berth_pool_usage", "Units in use, in share or borrowed.", ["pool", "key", "share"]),
     wait: histogram("berth_queue_wait_seconds", "From entering the queue to the grant.", ["pool"], WAITS),
-    decision: histogram(
-      "berth_decision_seconds",
-      "Time the engine takes for a decision.",
-      ["command"],
-      SECONDS,
-    ),
+    decision: histogram("berth_decision_seconds", "Time the engine takes for a decision.", [], SECONDS),
     grants: counter("berth_grants_total", "Grants.", ["pool"]),
     preemptions: counter("berth_preemptions_total", "Victims, by reason.", ["pool", "reason"]),
     checkpoint: histogram(
