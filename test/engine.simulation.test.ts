@@ -5,12 +5,14 @@ import { describe, expect, test } from "vitest";
 import { simulate } from "../src/simulator/index.ts";
 
 const { SEED } = process.env;
-const seeds = SEED === undefined ? Array.from({ length: 60 }, (_, index) => index + 1) : [Number(SEED)];
+const seeds = SEED === undefined ? Array.from({ length: 40 }, (_, index) => index + 1) : [Number(SEED)];
 
-describe.each(["priority", "class"] as const)("discipline %s", (discipline) => {
-  test.each(seeds)("seed %i: invariants hold, and a replay reaches the same state", (seed) => {
-    const report = simulate(seed, { steps: 60, discipline });
-    expect(report.steps).toBe(60);
+describe.each([false, true])("on nodes: %s", (onNodes) => {
+  describe.each(["priority", "class", "fair_share"] as const)("discipline %s", (discipline) => {
+    test.each(seeds)("seed %i: invariants hold, and a replay reaches the same state", (seed) => {
+      const report = simulate(seed, { steps: 60, discipline, onNodes });
+      expect(report.steps).toBe(60);
+    });
   });
 });
 

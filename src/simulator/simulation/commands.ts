@@ -7,6 +7,9 @@ import {
   type Discipline,
   type EngineState,
   type GroupName,
+  type NodeName,
+  type NodeRecord,
+  nodesOf,
   type PoolName,
   type PoolSettings,
   policiesOf,
@@ -22,20 +25,22 @@ import type { Random } from "./random.ts";
 const COMPONENTS = ["red", "blue", "green", "grey", "gold"] as ComponentName[];
 const POOLS = ["alpha", "beta", "gamma"] as PoolName[];
 const GROUP = "lab" as GroupName;
+const NODES = ["n1", "n2", "n3"];
 const SECOND_MS = 1000;
 
 /** The pools and policies that a world begins with. */
-export function someWorld(random: Random, discipline: Discipline): Command[] {
+export function someWorld(random: Random, discipline: Discipline, onNodes: boolean): Command[] {
   const pools = POOLS.slice(0, random.pick([1, 1, 2, 2, 3]));
   return pools.flatMap((name) => [
     {
       kind: "createPool" as const,
       name,
-      capacity: someCapacity(random),
+      ...(onNodes ? {} : { capacity: someCapacity(random) }),
       discipline,
       settings: someSettings(random),
       ...(random.chance(30) ? { groups: [{ name: GROUP, limit: { gpu: random.int(1, 6) } }] } : {}),
     },
+    ...(onNodes ? NODES.map((node) => someNode(random, `${name}-${node}`, name)) : []),
     ...COMPONENTS.filter(() => random.chance(85)).map((component) =>
       somePolicy(random, "attachPolicy", name, component),
     ),
@@ -76,7 +81,45 @@ function someReport(random: Random, state: EngineState): Command {
   return { kind: "reportEnd", requestId, ...token, outcome };
 }
 
+function someNode(random: Random, name: string, pool: PoolName): Command {
+  return {
+    kind: "putNode",
+    node: {
+      name: name as NodeName,
+      pool,
+      capacity: { gpu: random.int(1, 4), ...(random.chance(30) ? { mcpu: random.int(2, 9) * 1000 } : {}) },
+      topology: random.pick(["east", "west"]),
+      labels: random.chance(30) ? { disk: "fast" } : {},
+    },
+  };
+}
+
+/** Nodes come, go and are drained. */
+function someNodeChange(random: Random, nodes: readonly NodeRecord[]): Command {
+  const { name, pool } = random.pick(nodes);
+  switch (random.int(1, 7)) {
+    case 1:
+      return { kind: "loseNode", name };
+    case 2:
+      return {
+        kind: "drainNode",
+        name,
+        ...(random.chance(50) ? { deadlineMs: random.int(0, 10_000_000) } : {}),
+      };
+    case 3:
+      return { kind: "undrainNode", name };
+    case 4:
+      return { kind: "suspectNode", name };
+    case 5:
+      return { kind: "removeNode", name, force: random.chance(50) };
+    default:
+      return someNode(random, random.chance(70) ? name : `${pool}-${random.pick(NODES)}`, pool);
+  }
+}
+
 function someChange(random: Random, state: EngineState): Command {
+  const nodes = nodesOf(state);
+  if (nodes.length > 0 && random.chance(50)) return someNodeChange(random, nodes);
   const pool = random.pick(
     poolsOf(state)
       .map(({ name }) => name)
@@ -191,8 +234,8 @@ function someRequest(random: Random, id: RequestId): RequestSpec {
     walltimeMs: random.chance(50) ? seconds([33, 60, 122, 600, 3600, 7200]) : null,
     operation: random.chance(30) ? random.pick(["op-a", "op-b", "op-c"]) : null,
     gang: random.chance(5),
-    nodes: 1,
-    constraints: {},
+    nodes: random.chance(12) ? 2 : 1,
+    constraints: random.chance(8) ? { disk: "fast" } : {},
     retriesMax,
     retryDelayMs: random.chance(20) ? seconds([17, 60, 90]) : 0,
     requeue:

@@ -22,6 +22,8 @@ import { type Random, seededRandom } from "./random.ts";
 export interface SimulationOptions {
   readonly steps: number;
   readonly discipline: Discipline;
+  /** Pools take their capacity from nodes that come and go (12). */
+  readonly onNodes?: boolean;
   /** Restarts are tried every so many steps, on average. */
   readonly restartEvery?: number;
 }
@@ -66,7 +68,7 @@ class Simulation {
   }
 
   run(): void {
-    for (const command of someWorld(this.#random, this.#options.discipline))
+    for (const command of someWorld(this.#random, this.#options.discipline, this.#options.onNodes ?? false))
       this.#take(send(this.#world, command));
     for (this.#step = 1; this.#step <= this.#options.steps; this.#step++) {
       this.#take(this.#doSomething());
