@@ -1,6 +1,6 @@
 // Why a request waits, in one line.
 
-import type { WireExplanation, WirePoolAnswer, WireRequest } from "../protocol/index.ts";
+import type { WireExplanation, WirePoolExplanation, WireRequest } from "../protocol/index.ts";
 import type { Transport } from "./transport.ts";
 
 export interface WaitingReason {
@@ -19,66 +19,60 @@ export async function reasonOf(
   request: WireRequest,
   signal?: AbortSignal,
 ): Promise<WaitingReason | undefined> {
-  const call = { signal, retryForMs: 0, timeoutMs: PATIENCE_MS };
+  const options = { signal, retryForMs: 0, timeoutMs: PATIENCE_MS };
   try {
-    const { body: explanation } = await transport.send(
-      "explainRequest",
-      { params: { id: request.id } },
-      call,
-    );
-    const place = placeOf(explanation);
-    if (place === undefined) return { line: "", request, explanation };
-    const query = { pool: place.pool, status: "allocated,preempting", limit: HOLDERS_SHOWN_MAX + 1 };
-    const [{ body: pool }, { body: running }] = await Promise.all([
-      transport.send("getPool", { params: { pool: place.pool } }, call),
-      transport.send("listRequests", { query }, call),
-    ]);
-    const parts = [
-      describeNeed(request, pool),
-      describeHolders(request, running.items),
-      describePlace(place),
-    ];
-    return { line: parts.filter((part) => part !== "").join(" · "), request, explanation };
+    const { body } = await transport.send("explainRequest", { params: { id: request.id } }, options);
+    return { line: describeWaiting(request, body), request, explanation: body };
   } catch {
     return undefined;
   }
 }
 
-interface Place {
-  readonly pool: string;
-  readonly position: number;
+export function describeWaiting(request: WireRequest, explanation: WireExplanation): string {
+  if (explanation.delayed_until !== null)
+    return `tried again at ${explanation.delayed_until.slice(11, 19)} UTC`;
+  // The pool in whose queue it is foremost.
+  const pool = explanation.pools.toSorted((a, b) => a.position - b.position)[0];
+  if (pool === undefined) return "";
+  const parts = [describeBlocker(request, pool), describeHolders(request, pool), describePlace(pool)];
+  return parts.filter((part) => part !== "").join(" · ");
 }
 
-/** The pool in whose queue it is foremost. */
-function placeOf({ pools, positions }: WireExplanation): Place | undefined {
-  const places = [pools, positions].find(Array.isArray) as Place[] | undefined;
-  return places?.toSorted((a, b) => a.position - b.position)[0];
+function describeBlocker({ resources }: WireRequest, { blocked_by: blocker }: WirePoolExplanation): string {
+  switch (blocker.rule) {
+    case "units":
+      return blocker.short.map(({ key, asked, free }) => `needs ${key} ${asked}, free ${free}`).join(" and ");
+    case "behind_head": {
+      const asked = Object.entries(resources).filter(([key]) => key !== "step_run");
+      return `needs ${asked.map(([key, amount]) => `${key} ${amount}`).join(", ") || "a turn"}`;
+    }
+    case "limit":
+      return `at its limit, ${blocker.key} ${blocker.used} of ${blocker.allowed}`;
+    case "group_limit":
+      return `${blocker.group ?? "its group"} is at its limit, ${blocker.key} ${blocker.used} of ${blocker.allowed}`;
+    case "reserved":
+      return `its reserve is in use, ${blocker.key} ${blocker.used} of ${blocker.allowed}`;
+    case "holds":
+      return "its units are coming free";
+    case "holds_elsewhere":
+      return `its units are coming free in pool ${blocker.pool}`;
+    default:
+      return ""; // A newer server may know more rules.
+  }
 }
 
-function describeNeed({ resources }: WireRequest, { capacity, usage }: WirePoolAnswer): string {
-  const needs = Object.entries(resources)
-    .filter(([key]) => capacity[key] !== undefined)
-    .map(([key, amount]) => ({ key, amount, free: Math.max(0, (capacity[key] ?? 0) - (usage[key] ?? 0)) }));
-  const short = needs.filter(({ amount, free }) => amount > free);
-  const shown = short.length > 0 ? short : needs;
-  return shown.map(({ key, amount, free }) => `needs ${key} ${amount}, free ${free}`).join(" and ");
-}
-
-function describeHolders(request: WireRequest, running: readonly WireRequest[]): string {
-  const holders = running.filter(({ resources }) =>
-    Object.keys(request.resources).some((key) => key in resources),
-  );
-  if (holders.length === 0) return "";
-  const names = holders.slice(0, HOLDERS_SHOWN_MAX).map((holder) => {
-    const name = holder.name === "" ? "" : ` ${holder.name}`;
-    const isOwn = holder.submitted_by === request.submitted_by;
-    return `#${holder.number}${name}${isOwn ? " (you)" : ` (${holder.component})`}`;
+function describeHolders({ component }: WireRequest, pool: WirePoolExplanation): string {
+  if (pool.holders.length === 0) return "";
+  const names = pool.holders.slice(0, HOLDERS_SHOWN_MAX).map((holder) => {
+    const who = holder.component === component ? "you" : (holder.component ?? "others");
+    if (holder.number === null) return who;
+    return `#${holder.number}${holder.name ? ` ${holder.name}` : ""} (${who})`;
   });
-  const isStopping = holders.some(({ stop }) => stop !== null) ? ", stopping" : "";
-  const more = holders.length > HOLDERS_SHOWN_MAX ? " and others" : "";
-  return `held by ${names.join(", ")}${more}${isStopping}`;
+  const more = pool.holder_count - names.length;
+  const stopping = pool.holders.some((holder) => holder.stopping) ? ", stopping" : "";
+  return `held by ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}${stopping}`;
 }
 
-function describePlace({ position }: Place): string {
+function describePlace({ position }: WirePoolExplanation): string {
   return position === 1 ? "first in line" : `place ${position} in line`;
 }

@@ -84,16 +84,16 @@ async function runOnce<Result>(
     return { kind: "succeeded", result };
   } catch (error) {
     if (isBerthError(error, "stale_token")) throw error;
-    if (signal?.aborted)
-      await transport.send("cancelRequest", { params: { id: grant.id } }).catch(() => undefined);
-    const outcome = told.aborted ? "stopped" : "failed";
+    const cancelled = signal?.aborted === true && (await isCancelled(transport, grant.id));
+    // Only what the server has asked to stop can be reported as stopped; who has lost touch has failed.
+    const isLost = isBerthError(grant.signal.reason, "holder_lost");
+    const outcome = cancelled || (grant.signal.aborted && !isLost) ? "stopped" : "failed";
     const message = String(error instanceof Error ? error.message : error).slice(0, MESSAGE_CHARS_MAX);
-    const retryForMs = isBerthError(told.reason, "holder_lost") ? LOST_RELEASE_FOR_MS : undefined;
     const reason = told.aborted ? (told.reason as unknown) : error;
     try {
       const request = await grant.release(outcome, {
         message,
-        ...(retryForMs !== undefined && { retryForMs }),
+        ...(isLost && { retryForMs: LOST_RELEASE_FOR_MS }),
       });
       return { kind: "ended", request, error: reason };
     } catch {
@@ -102,4 +102,12 @@ async function runOnce<Result>(
   } finally {
     grant.abandon();
   }
+}
+
+async function isCancelled(transport: Transport, id: string): Promise<boolean> {
+  const cancelling = transport.send("cancelRequest", { params: { id } }, { retryForMs: LOST_RELEASE_FOR_MS });
+  return await cancelling.then(
+    () => true,
+    () => false,
+  );
 }
