@@ -1,11 +1,10 @@
 // Which server to talk to, and as whom: options, then the environment, then the saved context.
 
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
-import { join } from "node:path";
-import { isErrorCode } from "../protocol/index.ts";
-import { isBerthError } from "../sdk/index.ts";
+import { dirname, join } from "node:path";
 import { CliError } from "./context.ts";
+import { nearest } from "./nearest.ts";
 
 export interface Connection {
   /** Any of these servers may answer. */
@@ -39,12 +38,7 @@ export function resolveConnection(flags: ConnectionFlags = {}, env: Environment 
   const name = flags.context ?? (env.BERTH_CONTEXT || file.current);
   const saved = name === undefined ? undefined : file.contexts[name];
   if (name !== undefined && saved === undefined && (flags.context !== undefined || env.BERTH_CONTEXT)) {
-    const known = Object.keys(file.contexts).join(", ");
-    throw new CliError(
-      "not_found",
-      `There is no context "${name}".`,
-      known === "" ? "" : `Known are ${known}.`,
-    );
+    throw noContext(name, file);
   }
   const url = flags.url ?? (env.BERTH_URL || saved?.url);
   if (url === undefined) {
@@ -61,6 +55,13 @@ export function resolveConnection(flags: ConnectionFlags = {}, env: Environment 
     token: env.BERTH_API_TOKEN || savedToken,
     component: flags.component ?? (env.BERTH_COMPONENT || saved?.component),
   };
+}
+
+export function noContext(name: string, { contexts }: ContextFile): CliError {
+  const known = Object.keys(contexts);
+  const meant = nearest(name, known);
+  const hint = meant === undefined ? `Known are ${known.join(", ")}.` : `Did you mean ${meant}?`;
+  return new CliError("not_found", `There is no context "${name}".`, known.length === 0 ? "" : hint);
 }
 
 export function contextFilePath(env: Environment = process.env): string {
@@ -92,8 +93,21 @@ export function readContexts(env: Environment = process.env): ContextFile {
   }
 }
 
-/** What a server answered, in the form that the command line shows. */
-export function toCliError(error: unknown): unknown {
-  if (!isBerthError(error) || !isErrorCode(error.code)) return error;
-  return new CliError(error.code, error.message, error.hint);
+/** Readable by its owner only, since it holds tokens; a reader sees the old file or the new one. */
+export function writeContexts(file: ContextFile, env: Environment = process.env): void {
+  const path = contextFilePath(env);
+  const draft = `${path}.${process.pid}.new`;
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    writeFileSync(draft, `${JSON.stringify(file, null, 2)}\n`, { mode: 0o600, flush: true });
+    renameSync(draft, path);
+  } catch (error) {
+    throw new CliError("file_unreadable", `The contexts cannot be saved: ${(error as Error).message}.`);
+  }
+}
+
+/** Adds or replaces a context, and makes it the current one. */
+export function saveContext(name: string, saved: SavedContext, env: Environment = process.env): void {
+  const { contexts } = readContexts(env);
+  writeContexts({ current: name, contexts: { ...contexts, [name]: saved } }, env);
 }

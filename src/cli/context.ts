@@ -2,6 +2,7 @@
 
 import type { Command } from "commander";
 import type { ErrorCode } from "../protocol/index.ts";
+import type { Hosting } from "./serving/hosting.ts";
 
 export interface CliContext {
   readonly version: string;
@@ -11,6 +12,16 @@ export interface CliContext {
   readonly tell: (text: string) => void;
   /** Whether stdout is a terminal that shows colours. */
   readonly hasColor: boolean;
+  /** Whether stdout is a terminal, and how wide it is. Absent: a pipe or a file. */
+  readonly screen?: { readonly columns: () => number };
+  /** Whether people here can read more than ASCII; they can unless their locale says otherwise. */
+  readonly isAscii?: boolean;
+  /** Asks the person at the keyboard. Absent where there is none. */
+  readonly ask?: (question: string, options?: { readonly isSecret?: boolean }) => Promise<string>;
+  /** All of stdin, where it is not a keyboard. */
+  readonly readStdin?: () => Promise<string>;
+  /** The server's side, for commands that start one or open its data. */
+  readonly hosting?: () => Promise<Hosting>;
   /** What the process will exit with. A command that ends well leaves it alone. */
   exitCode: number;
 }

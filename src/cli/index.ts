@@ -2,4 +2,6 @@
 
 export type { CliContext, CommandModule } from "./context.ts";
 export { CliError } from "./context.ts";
-export { main } from "./main.ts";
+export { commandNames, createProgram, main } from "./main.ts";
+export { toAscii } from "./output/text.ts";
+export type { HostedOptions, HostedServer, Hosting, Inspection } from "./serving/hosting.ts";

@@ -3,82 +3,226 @@
 
 import { Command, CommanderError } from "commander";
 import { type CliContext, CliError, type CommandModule } from "./context.ts";
+import { printable } from "./output/text.ts";
 
 interface CommandEntry {
   readonly name: string;
   readonly summary: string;
+  readonly group: string;
+  readonly isHidden?: boolean;
   readonly load: () => Promise<CommandModule>;
 }
 
+const DAILY = "Every day:";
+const ADMINISTRATION = "Administration:";
+const SERVER = "The server:";
+const HERE = "On this machine:";
+
 const COMMANDS: readonly CommandEntry[] = [
-  {
-    name: "run",
-    summary: "run a command as soon as its resources are granted",
-    load: () => import("./run.ts"),
-  },
-  {
-    name: "checkpoint",
-    summary: "said by a running command: its state is saved, being saved, or not yet",
-    load: () => import("./checkpoint.ts"),
-  },
-  {
-    name: "scenario",
-    summary: "run scenario files: small stories that test your pools and policies",
-    load: () => import("./scenario.ts"),
-  },
-  { name: "version", summary: "print the version", load: () => import("./version.ts") },
+  entry(DAILY, "up", "start Berth on this machine, with a pool to try it", () => import("./up.ts")),
+  entry(DAILY, "down", "stop what `berth up` has started", () => import("./down.ts")),
+  entry(DAILY, "run", "run a command as soon as its resources are granted", () => import("./run.ts")),
+  entry(DAILY, "submit", "ask for resources without running anything", () => import("./submit.ts")),
+  entry(DAILY, "ps", "what runs and what waits", () => import("./ps.ts")),
+  entry(DAILY, "why", "why a request waits, was stopped or was rejected", () => import("./why.ts")),
+  entry(DAILY, "show", "one request, pool or node at length", () => import("./show.ts")),
+  entry(DAILY, "cancel", "cancel requests; what runs is stopped first", () => import("./cancel.ts")),
+  entry(DAILY, "events", "what happens, as it happens", () => import("./events.ts")),
+  entry(DAILY, "share", "who is owed how much, and who has it", () => import("./share.ts")),
+  entry(DAILY, "demo", "see borrowing, a queue and a reclaim in under a minute", () => import("./demo.ts")),
+  entry(ADMINISTRATION, "pool", "pools: capacity, discipline, settings", () => import("./pool.ts")),
+  entry(ADMINISTRATION, "policy", "policies: who may use how much of a pool", () => import("./policy.ts")),
+  entry(ADMINISTRATION, "group", "groups of a pool's share tree", () => import("./group.ts")),
+  entry(ADMINISTRATION, "node", "nodes of node-backed pools", () => import("./node.ts")),
+  entry(
+    ADMINISTRATION,
+    "request",
+    "requests: submit, list, show, cancel, delete",
+    () => import("./request.ts"),
+  ),
+  entry(ADMINISTRATION, "token", "tokens: who may do what", () => import("./token.ts")),
+  entry(ADMINISTRATION, "apply", "make pools, groups and policies as files say", () => import("./apply.ts")),
+  entry(
+    ADMINISTRATION,
+    "export",
+    "write pools, groups and policies as such a file",
+    () => import("./export.ts"),
+  ),
+  entry(
+    ADMINISTRATION,
+    "scenario",
+    "run scenario files: stories that test your pools and policies",
+    () => import("./scenario.ts"),
+  ),
+  entry(SERVER, "serve", "run a server for a team", () => import("./serve.ts")),
+  entry(SERVER, "backup", "copy the embedded store while a server runs", () => import("./backup.ts")),
+  entry(SERVER, "restore", "put such a copy back", () => import("./restore.ts")),
+  entry(
+    SERVER,
+    "doctor",
+    "check this machine, the context, the server and its data",
+    () => import("./doctor.ts"),
+  ),
+  entry(HERE, "login", "save a server and a token as a context", () => import("./login.ts")),
+  entry(HERE, "context", "saved contexts: list, use, show, delete", () => import("./contexts.ts")),
+  entry(
+    HERE,
+    "checkpoint",
+    "said by a running command: its state is saved, being saved, or not yet",
+    () => import("./checkpoint.ts"),
+  ),
+  entry(HERE, "completion", "completion for bash, zsh and fish", () => import("./completion.ts")),
+  entry(HERE, "version", "print the version", () => import("./version.ts")),
+  entry(
+    "As in ZenML:",
+    "resource-pool",
+    "pools and policies, spelled as in ZenML",
+    () => import("./resource-pool.ts"),
+  ),
+  entry(
+    "As in ZenML:",
+    "resource-request",
+    "requests, spelled as in ZenML",
+    () => import("./resource-request.ts"),
+  ),
+  { ...entry("", "__complete", "", () => import("./complete.ts")), isHidden: true },
 ];
+
+function entry(
+  group: string,
+  name: string,
+  summary: string,
+  load: () => Promise<CommandModule>,
+): CommandEntry {
+  return { group, name, summary, load };
+}
 
 const EXIT_USAGE = 2;
 const EXIT_BERTH_FAILED = 125;
 
 const EXAMPLES = `
 Examples:
-  berth scenario run scenarios/            try all stories of a directory
-  berth scenario run --trace story.yaml    follow one step by step
-  berth help scenario                      more about one command
+  berth up --capacity gpu=2          start here
+  berth run --gpu 1 -- echo hello    run something under a grant
+  berth ps                           what runs and what waits
+  berth why 2                        why request #2 waits
+  berth help pool                    more about one command
+
+Everywhere: -o json and its relatives, --help with examples, names, numbers (42 or #42) and beginnings of names.
 `;
+
+export const commandNames: readonly string[] = COMMANDS.filter(({ isHidden }) => !isHidden).map(
+  ({ name }) => name,
+);
 
 /** Runs one command line, without the program's own name, and says what to exit with. Never throws. */
 export async function main(args: readonly string[], context: CliContext): Promise<number> {
+  const isJson = wantsJson(args);
   try {
-    const program = await createProgram(args, context);
+    const program = await createProgram(args, context, isJson);
     await program.parseAsync(args, { from: "user" });
     return context.exitCode;
   } catch (error) {
-    return await explain(error, context);
+    return await explain(error, context, isJson);
   }
 }
 
-async function createProgram(args: readonly string[], context: CliContext): Promise<Command> {
+/** The program with the commands that these words name at length, and the others in name only. */
+export async function createProgram(
+  args: readonly string[],
+  context: CliContext,
+  isJson = false,
+): Promise<Command> {
   const program = new Command("berth")
     .description(
       "Berth shares scarce compute between teams: pools, policies, fair queues, explained preemption.",
     )
     .version(context.version, "-V, --version")
     .addHelpText("after", EXAMPLES)
-    .showHelpAfterError("(berth --help shows what there is)")
     .exitOverride()
-    .configureOutput({ writeOut: context.write, writeErr: context.tell });
+    .configureOutput({
+      writeOut: context.write,
+      writeErr: context.tell,
+      getOutHelpWidth: () => context.screen?.columns() ?? 100,
+      getErrHelpWidth: () => context.screen?.columns() ?? 100,
+      ...(isJson && { outputError: () => undefined }),
+    });
+  if (!isJson) program.showHelpAfterError("(add --help to see what there is)");
 
   const used = args.filter((arg) => !arg.startsWith("-")).slice(0, 2);
-  for (const { name, summary, load } of COMMANDS) {
+  for (const { name, summary, group, load, isHidden = false } of COMMANDS) {
     // Commands made by `command()` inherit how the program reports errors and writes its output.
-    const command = program.command(name).description(summary);
+    const command = program.command(name, { hidden: isHidden }).description(summary).helpGroup(group);
     if (used[0] === name || (used[0] === "help" && used[1] === name)) (await load()).define(command, context);
   }
   return program;
 }
 
-async function explain(error: unknown, context: CliContext): Promise<number> {
-  // Commander has already said what is wrong with the command line; help and version end here too.
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-  if (error instanceof CliError) {
-    context.tell(`berth: ${error.message} [${error.code}]\n${error.hint === "" ? "" : `${error.hint}\n`}`);
-    const { ERRORS } = await import("../protocol/index.ts");
-    return ERRORS[error.code].exitCode;
+/** Known before anything is parsed, since what cannot be parsed must be told in the right form, too. */
+function wantsJson(args: readonly string[]): boolean {
+  const own = args[0] === "run" ? [] : args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
+  const at = own.findLastIndex((arg) => arg === "-o" || arg === "--output");
+  const attached = own.findLast((arg) => /^(-o|--output=)./.test(arg));
+  const form =
+    own[at + 1] !== undefined && at >= 0 ? own[at + 1] : attached?.replace(/^(-o|--output=)=?/, "");
+  return /^jsonl?$/.test(form ?? (process.env.BERTH_OUTPUT || ""));
+}
+
+async function explain(error: unknown, context: CliContext, isJson: boolean): Promise<number> {
+  if (error instanceof CommanderError) {
+    // Commander has already said what is wrong with the command line; help and version end here too.
+    if (error.exitCode === 0) return 0;
+    if (isJson) await tellProblem("usage", error.message.replace(/^error: /, ""), "", context);
+    return EXIT_USAGE;
+  }
+  const known = await knownError(error);
+  if (known !== undefined) {
+    const { code, message, hint } = known;
+    if (isJson) await tellProblem(code, message, hint, context, known.problem);
+    else context.tell(`berth: ${printable(message)} [${code}]\n${hint === "" ? "" : `${printable(hint)}\n`}`);
+    const { ERRORS, isErrorCode } = await import("../protocol/index.ts");
+    return isErrorCode(code) ? ERRORS[code].exitCode : EXIT_BERTH_FAILED;
   }
   const message = error instanceof Error ? error.message : String(error);
-  context.tell(`berth: something failed inside Berth: ${message} [internal_error]\n`);
+  if (isJson) await tellProblem("internal_error", message, "", context);
+  else context.tell(`berth: something failed inside Berth: ${message} [internal_error]\n`);
   return EXIT_BERTH_FAILED;
+}
+
+interface KnownError {
+  readonly code: string;
+  readonly message: string;
+  readonly hint: string;
+  readonly problem?: object | undefined;
+}
+
+async function knownError(error: unknown): Promise<KnownError | undefined> {
+  if (error instanceof CliError) return error;
+  const { isBerthError } = await import("../sdk/index.ts");
+  if (isBerthError(error)) return { ...error, message: withFields(error.message, error.problem) };
+  return undefined;
+}
+
+/** What is wrong with which field, after the sentence about the whole. */
+function withFields(
+  message: string,
+  problem: { errors?: { pointer: string; message: string }[] | undefined } | undefined,
+) {
+  const errors = problem?.errors ?? [];
+  if (errors.length === 0) return message;
+  return `${message} (${errors.map((field) => `${field.pointer} ${field.message}`).join("; ")})`;
+}
+
+async function tellProblem(
+  code: string,
+  detail: string,
+  hint: string,
+  context: CliContext,
+  problem?: object,
+): Promise<void> {
+  const { isErrorCode, toProblem } = await import("../protocol/index.ts");
+  const { toJson } = await import("./output/print.ts");
+  const known = isErrorCode(code) ? code : "internal_error";
+  const told = problem ?? { ...toProblem(known, detail, hint === "" ? {} : { hint }), code };
+  context.tell(`${toJson(told)}\n`);
 }

@@ -1,0 +1,75 @@
+// The server's side for the command line: opens servers and stores, and translates their errors.
+
+import { statSync } from "node:fs";
+import type { HostedOptions, Hosting } from "../cli/index.ts";
+import type { Log } from "../leader/index.ts";
+import { openServer, ServerError } from "../server/index.ts";
+import { backupSqlite, isStoreError, openSqliteStore, restoreSqlite } from "../store/index.ts";
+
+const UNLIMITED = {
+  perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
+  perStranger: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
+  failedLoginsPerMinute: 1_000_000,
+};
+
+export const hosting: Hosting = {
+  async openServer({ log, tell, isUnlimited = false, ...options }) {
+    return openServer({
+      ...options,
+      ...(isUnlimited && { rates: UNLIMITED }),
+      log: await createLog(log, tell),
+    });
+  },
+  backup: (from, to) => backupSqlite({ from, to }),
+  restore: (from, to) => restoreSqlite({ from, to }),
+  async inspect(file) {
+    const store = await openSqliteStore({ path: file });
+    try {
+      const { damage } = await store.verify();
+      const { events, requests, snapshots, audit } = await store.sizes();
+      return {
+        clusterId: store.meta.clusterId,
+        events,
+        requests,
+        snapshots,
+        audit,
+        damage,
+        bytes: statSync(file).size,
+      };
+    } finally {
+      await store.close();
+    }
+  },
+  explain(error) {
+    if (!(error instanceof ServerError) && !isStoreError(error)) return undefined;
+    return { message: error.message, hint: error.hint };
+  },
+};
+
+/** A team's server writes one JSON object per line; one that a person watches speaks only when something is wrong. */
+async function createLog(kind: HostedOptions["log"], tell: (text: string) => void): Promise<Log> {
+  const ignore = () => undefined;
+  if (kind === "silent") return { info: ignore, warn: ignore, error: ignore };
+  if (kind === "people") {
+    const say = (fields: object, message: string) => tell(`berth: ${message} ${describe(fields)}\n`);
+    return { info: ignore, warn: say, error: say };
+  }
+  const { pino } = await import("pino");
+  const logger = pino(
+    { base: null, timestamp: pino.stdTimeFunctions.isoTime },
+    pino.destination({ fd: 2, sync: true }),
+  );
+  return {
+    info: (fields, message) => logger.info(fields, message),
+    warn: (fields, message) => logger.warn(fields, message),
+    error: (fields, message) => logger.error(fields, message),
+  };
+}
+
+function describe(fields: object): string {
+  const { err, error = err, ...rest } = fields as { err?: unknown; error?: unknown };
+  const why = error instanceof Error ? error.message : error;
+  return [why, ...Object.entries(rest).map(([name, value]) => `${name}=${JSON.stringify(value)}`)]
+    .filter((part) => part !== undefined && part !== "")
+    .join(" ");
+}

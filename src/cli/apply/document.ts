@@ -1,0 +1,101 @@
+// Files for `berth apply`: pools with their groups, and policies, written exactly as in the API.
+
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import {
+  BODY_BYTES_MAX,
+  issuesOf,
+  policy,
+  pool,
+  toFieldName,
+  type WirePolicy,
+  type WirePool,
+} from "../../protocol/index.ts";
+import { CliError } from "../context.ts";
+
+export const applyDocument = z
+  .strictObject({
+    $schema: z.string().optional(),
+    pools: z.array(pool).optional().describe("Pools, each with its groups."),
+    policies: z.array(policy).optional().describe("Policies: one component in one pool."),
+  })
+  .meta({
+    title: "Pools, groups and policies of Berth",
+    description: "What `berth apply` makes true and `berth export` writes.",
+  });
+
+export interface Wanted {
+  readonly pools: readonly WirePool[];
+  readonly policies: readonly WirePolicy[];
+}
+
+/** The published schema. */
+export function applySchema(): object {
+  return z.toJSONSchema(applyDocument, { io: "input" });
+}
+
+const NAMES = /\.(ya?ml|json)$/i;
+
+/** Files, directories with all the files in them, or `-` for stdin. */
+export async function readWanted(
+  paths: readonly string[],
+  readStdin: (() => Promise<string>) | undefined,
+): Promise<Wanted> {
+  const documents: { file: string; text: string }[] = [];
+  for (const path of paths) {
+    if (path === "-") documents.push({ file: "stdin", text: (await readStdin?.()) ?? "" });
+    else for (const file of filesAt(path)) documents.push({ file, text: readText(file) });
+  }
+  const parsed = await Promise.all(documents.map(({ file, text }) => parseDocuments(file, text)));
+  const wanted = {
+    pools: parsed.flat().flatMap(({ pools = [] }) => pools),
+    policies: parsed.flat().flatMap(({ policies = [] }) => policies),
+  };
+  refuseTwice(wanted.pools.map(({ name }) => `pool ${name}`));
+  refuseTwice(wanted.policies.map(({ pool: where, component }) => `policy ${where}/${component}`));
+  return wanted;
+}
+
+function filesAt(path: string): string[] {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined) throw new CliError("file_not_found", `There is no file or directory ${path}.`);
+  if (!found.isDirectory()) return [path];
+  const files = readdirSync(path, { recursive: true, encoding: "utf8" }).filter((name) => NAMES.test(name));
+  return files.sort().map((name) => join(path, name));
+}
+
+function readText(file: string): string {
+  if (statSync(file).size > BODY_BYTES_MAX)
+    throw new CliError("file_too_large", `The file ${file} is larger than 1 MB.`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file));
+  } catch {
+    throw new CliError("file_unreadable", `The file ${file} cannot be read, or is not UTF-8 text.`);
+  }
+}
+
+async function parseDocuments(file: string, text: string) {
+  const { parseAllDocuments } = await import("../yaml.ts");
+  const documents = parseAllDocuments(text);
+  return (Array.isArray(documents) ? documents : []).map((document) => {
+    const [error] = document.errors;
+    if (error !== undefined) throw new CliError("invalid_syntax", `${file}: ${error.message}`);
+    const checked = applyDocument.safeParse(document.toJS() ?? {});
+    if (checked.success) return checked.data;
+    const issues = issuesOf(checked.error).map(
+      ({ path, message }) => `${toFieldName(path) || "the file"} ${message}`,
+    );
+    throw new CliError(
+      "invalid_request",
+      `${file}: ${issues.slice(0, 5).join("; ")}.`,
+      "A file has pools and policies, written as in the API; `berth export` shows yours.",
+    );
+  });
+}
+
+function refuseTwice(names: readonly string[]): void {
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined)
+    throw new CliError("name_taken", `There is more than one ${twice} in these files.`);
+}

@@ -1,0 +1,78 @@
+// berth cancel: what waits leaves the queue, what runs is stopped first.
+
+import type { Command } from "commander";
+import type { WirePlan, WireRequest } from "../protocol/index.ts";
+import type { CliContext } from "./context.ts";
+import { type ConnectionOptions, type PlanOptions, withConnection, withOutput } from "./options.ts";
+import { type OutputOptions, printDone } from "./output/print.ts";
+import { amountsText } from "./output/text.ts";
+import { confirm, planLines, printPlan } from "./plans.ts";
+import { connect, findRequest, titleOf } from "./session.ts";
+import { REQUEST } from "./shapes.ts";
+
+type Options = ConnectionOptions & OutputOptions & PlanOptions;
+
+export const CANCEL_HELP = `
+What runs is told to stop, and keeps its units until it has.
+
+Examples:
+  berth cancel 42
+  berth cancel train eval -y
+  berth cancel 42 --dry-run
+  berth ps --status queued -o name | xargs berth cancel -y
+`;
+
+export function define(command: Command, context: CliContext): void {
+  withOutput(withConnection(command.argument("<request...>", "numbers, names or ids")))
+    .option("--dry-run", "say what would happen, and change nothing")
+    .option("-y, --yes", "do not ask")
+    .addHelpText("after", CANCEL_HELP)
+    .action((texts: string[], options: Options) => cancel(texts, options, context));
+}
+
+export async function cancel(texts: readonly string[], options: Options, context: CliContext): Promise<void> {
+  const { client } = connect(options);
+  const requests: WireRequest[] = [];
+  for (const text of texts) requests.push(await findRequest(client, text));
+  const planned: { request: WireRequest; plan: WirePlan }[] = [];
+  for (const request of requests) {
+    planned.push({ request, plan: await client.requests.cancel(request.id, { dryRun: true }) });
+  }
+  if (options.dryRun === true) {
+    for (const { request, plan } of planned) {
+      await printPlan(`${titleOf(request)} would be cancelled.`, plan, options, context);
+    }
+    return;
+  }
+  const lines = planned.flatMap(({ request, plan }) => [
+    whatGoes(request),
+    ...planLines(withoutSelf(plan, request)),
+  ]);
+  await confirm(
+    `Cancel ${requests.length === 1 ? titleOf(requests[0] as WireRequest) : `${requests.length} requests`}?`,
+    lines,
+    options,
+    context,
+  );
+  for (const { id } of requests) {
+    const after = await client.requests.cancel(id, {});
+    await printDone(sentenceAbout(after), after, REQUEST, options, context);
+  }
+}
+
+function whatGoes(request: WireRequest): string {
+  if (request.pool === null) return `${titleOf(request)} leaves the queue`;
+  return `${titleOf(request)} is told to stop; ${amountsText(request.resources)} of pool ${request.pool} come free when it has`;
+}
+
+function withoutSelf(plan: WirePlan, { id }: WireRequest): WirePlan {
+  const others = <Item extends { id: string }>(items: readonly Item[]) =>
+    items.filter((item) => item.id !== id);
+  return { ...plan, cancelled: others(plan.cancelled), stopped: others(plan.stopped) };
+}
+
+function sentenceAbout(request: WireRequest): string {
+  return request.status === "cancelled"
+    ? `${titleOf(request)} is cancelled.`
+    : `${titleOf(request)} is told to stop.`;
+}

@@ -1,0 +1,65 @@
+// berth export: pools, groups and policies as a file for `berth apply`.
+
+import type { Command } from "commander";
+import type { WireGroupAnswer, WirePolicyAnswer, WirePoolAnswer } from "../protocol/index.ts";
+import { readPresent } from "./apply/changes.ts";
+import type { CliContext } from "./context.ts";
+import { type ConnectionOptions, oneOf, withConnection } from "./options.ts";
+import { toJson, toYaml } from "./output/print.ts";
+import { connect, findPool } from "./session.ts";
+
+interface ExportOptions extends ConnectionOptions {
+  readonly pool?: string;
+  readonly output?: string;
+}
+
+const HELP = `
+Examples:
+  berth export > pools.yaml
+  berth export --pool lab -o json
+  berth export --context staging | berth apply --context production -f - --dry-run
+`;
+
+export function define(command: Command, context: CliContext): void {
+  withConnection(command)
+    .option("--pool <pool>", "only this pool")
+    .option("-o, --output <form>", "yaml or json", "yaml")
+    .addHelpText("after", HELP)
+    .action((options: ExportOptions) => exportAll(options, context));
+}
+
+async function exportAll(options: ExportOptions, context: CliContext): Promise<void> {
+  const form = oneOf("--output", options.output ?? "yaml", ["yaml", "json"]);
+  const { client } = connect(options);
+  const only = options.pool === undefined ? undefined : (await findPool(client, options.pool)).name;
+  const present = await readPresent(client);
+  const document = {
+    pools: present.pools
+      .filter(({ name }) => only === undefined || name === only)
+      .map((pool) =>
+        asPool(
+          pool,
+          present.groups.filter((group) => group.pool === pool.name),
+        ),
+      ),
+    policies: present.policies.filter(({ pool }) => only === undefined || pool === only).map(asPolicy),
+  };
+  context.write(form === "json" ? `${toJson(document, 2)}\n` : await toYaml(document));
+}
+
+function asPool(pool: WirePoolAnswer, groups: readonly WireGroupAnswer[]) {
+  const { name, description, labels, discipline, capacity, node_backed, settings } = pool;
+  return {
+    name,
+    ...(description !== "" && { description }),
+    discipline,
+    ...(!node_backed && { capacity }),
+    ...(Object.keys(labels).length > 0 && { labels }),
+    settings,
+    ...(groups.length > 0 && { groups: groups.map(({ pool: _, ...group }) => group) }),
+  };
+}
+
+function asPolicy({ closing: _, ...policy }: WirePolicyAnswer) {
+  return policy;
+}

@@ -1,0 +1,151 @@
+// berth node create|list|show|drain|undrain|remove
+
+import type { Command } from "commander";
+import { parseAmounts } from "./amounts.ts";
+import type { CliContext } from "./context.ts";
+import {
+  type ConnectionOptions,
+  collect,
+  durationSeconds,
+  given,
+  type PlanOptions,
+  parseLabels,
+  withConnection,
+  withIdempotencyKey,
+  withOutput,
+  withPlan,
+  withWatch,
+} from "./options.ts";
+import { type OutputOptions, printDone, printOne } from "./output/print.ts";
+import { showRows, type WatchOptions } from "./output/watch.ts";
+import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
+import { connect, findNode, findPool, gather } from "./session.ts";
+import { NODE } from "./shapes.ts";
+
+type Options = ConnectionOptions & OutputOptions & PlanOptions;
+
+interface NodeOptions extends Options {
+  readonly pool: string;
+  readonly capacity: string;
+  readonly label?: readonly string[];
+  readonly topology?: string;
+  readonly idempotencyKey?: string;
+}
+
+const HELP = `
+A pool without a capacity of its own has that of its nodes.
+
+Examples:
+  berth pool create cluster
+  berth node create n1 --pool cluster --capacity gpu=8 --label zone=a
+  berth node drain n1 --deadline 10m
+  berth node list
+`;
+
+export function define(command: Command, context: CliContext): void {
+  command.addHelpText("after", HELP);
+
+  const create = command.command("create").description("register a node").argument("<name>", "its name");
+  create
+    .requiredOption("--pool <pool>", "the pool it belongs to")
+    .requiredOption("-c, --capacity <amounts>", "what it has, such as gpu=8")
+    .option("--label <key=value>", "a label; may be repeated", collect)
+    .option("--topology <group>", "which nodes it is close to, such as a rack");
+  withIdempotencyKey(withOutput(withConnection(create))).addHelpText(
+    "after",
+    "\nExamples:\n  berth node create n1 --pool cluster --capacity gpu=8 --topology rack1\n",
+  );
+  create.action(async (name: string, options: NodeOptions) => {
+    const { client } = connect(options);
+    const { name: pool } = await findPool(client, options.pool);
+    const node = {
+      name,
+      pool,
+      capacity: await parseAmounts(options.capacity),
+      ...given({ labels: options.label && parseLabels(options.label), topology: options.topology }),
+    };
+    const made = await client.nodes.create(node, given({ idempotencyKey: options.idempotencyKey }));
+    await printDone(`Node ${name} is there in pool ${pool}.`, made, NODE, options, context);
+  });
+
+  const list = command.command("list").alias("ls").description("all nodes, or those of one pool");
+  withWatch(withOutput(withConnection(list)))
+    .option("--pool <pool>", "only those of this pool")
+    .addHelpText("after", "\nExamples:\n  berth node list\n  berth node list --pool cluster -o wide\n");
+  list.action(async (options: ConnectionOptions & WatchOptions & { pool?: string }) => {
+    const session = connect(options);
+    const pool = options.pool === undefined ? undefined : (await findPool(session.client, options.pool)).name;
+    await showRows(
+      session,
+      { load: () => gather(session.client.nodes.all(pool)), shape: NODE },
+      options,
+      context,
+    );
+  });
+
+  const show = withName(command.command("show").alias("describe").description("one node"));
+  withOutput(withConnection(show)).addHelpText("after", "\nExamples:\n  berth node show n1 -o json\n");
+  show.action(async (text: string, options: Options) => {
+    const { client } = connect(options);
+    await printOne(await findNode(client, text), NODE, options, context);
+  });
+
+  const drain = withName(command.command("drain").description("let no new work onto a node"));
+  withPlan(withOutput(withConnection(drain)))
+    .option("--deadline <duration>", "stop what still runs there after this time, such as 10m")
+    .addHelpText("after", "\nExamples:\n  berth node drain n1\n  berth node drain n1 --deadline 10m -y\n");
+  drain.action((text: string, options: Options & { deadline?: string }) => drainNode(text, options, context));
+
+  const undrain = withName(command.command("undrain").description("let work onto a node again"));
+  withOutput(withConnection(undrain)).addHelpText("after", "\nExamples:\n  berth node undrain n1\n");
+  undrain.action(async (text: string, options: Options) => {
+    const { client } = connect(options);
+    const { name } = await findNode(client, text);
+    await printDone(
+      `Node ${name} takes work again.`,
+      await client.nodes.undrain(name, {}),
+      NODE,
+      options,
+      context,
+    );
+  });
+
+  const remove = withName(command.command("remove").alias("delete").alias("rm").description("forget a node"));
+  withPlan(withOutput(withConnection(remove))).addHelpText("after", "\nExamples:\n  berth node remove n1\n");
+  remove.action((text: string, options: Options) => removeNode(text, options, context));
+}
+
+function withName(command: Command): Command {
+  return command.argument("<node>", "its name");
+}
+
+async function drainNode(text: string, options: Options & { deadline?: string }, context: CliContext) {
+  const { client } = connect(options);
+  const { name } = await findNode(client, text);
+  const { deadline } = options;
+  const body = deadline === undefined ? {} : { deadline_seconds: durationSeconds(deadline) };
+  const plan = await client.nodes.drain(name, body, { dryRun: true });
+  if (options.dryRun === true) return printPlan(`Node ${name} would be drained.`, plan, options, context);
+  const late = deadline === undefined ? [] : [`What still runs there after ${deadline} is stopped.`];
+  if (isHarmful(plan) || deadline !== undefined) {
+    await confirm(`Drain node ${name}?`, [...planLines(plan), ...late], options, context);
+  }
+  await printDone(
+    `Node ${name} takes no new work.`,
+    await client.nodes.drain(name, body, {}),
+    NODE,
+    options,
+    context,
+  );
+}
+
+async function removeNode(text: string, options: Options, context: CliContext) {
+  const { client } = connect(options);
+  const { name } = await findNode(client, text);
+  const { force = false } = options;
+  const plan = await client.nodes.remove(name, { dryRun: true, force });
+  if (options.dryRun === true) return printPlan(`Node ${name} would be forgotten.`, plan, options, context);
+  await confirm(`Forget node ${name}?`, planLines(plan), options, context);
+  await client.nodes.remove(name, { force });
+  context.tell(`Node ${name} is forgotten.\n`);
+}

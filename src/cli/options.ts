@@ -1,0 +1,127 @@
+// Options that many commands share, and values that many options take.
+
+import type { Command } from "commander";
+import { parseDurationSeconds } from "../protocol/index.ts";
+import { CliError } from "./context.ts";
+import { FORMATS } from "./output/print.ts";
+
+/** Which server, as whom. */
+export function withConnection(command: Command): Command {
+  return command
+    .option("--url <url>", "server, or several separated by commas")
+    .option("--context <context>", "saved context to use");
+}
+
+/** How to show what comes back. */
+export function withOutput(command: Command): Command {
+  return command
+    .option("-o, --output <form>", FORMATS.join(", "))
+    .option("--columns <names>", "columns to show, separated by commas, or all")
+    .option("--no-headers", "leave the line of headings out");
+}
+
+export function withWatch(command: Command): Command {
+  return command.option("-w, --watch", "go on, and show what changes");
+}
+
+/** For whatever creates something. */
+export function withIdempotencyKey(command: Command): Command {
+  return command.option("--idempotency-key <key>", "the same key does it only once");
+}
+
+/** For changes that may take something from somebody. */
+export function withPlan(command: Command): Command {
+  return command
+    .option("--dry-run", "say what would happen, and change nothing")
+    .option("--force", "also where it ends what is queued or running there, or leaves a debt")
+    .option("-y, --yes", "do not ask");
+}
+
+export interface ConnectionOptions {
+  readonly url?: string;
+  readonly context?: string;
+  readonly component?: string;
+}
+
+export interface PlanOptions {
+  readonly dryRun?: boolean;
+  readonly force?: boolean;
+  readonly yes?: boolean;
+}
+
+/** For options that may be given several times. */
+export function collect(value: string, before: readonly string[] = []): string[] {
+  return [...before, value];
+}
+
+export function wholeNumber(option: string, text: string): number {
+  if (/^\d{1,12}$/.test(text)) return Number(text);
+  throw new CliError("usage", `${option} takes a whole number, not "${text.slice(0, 40)}".`);
+}
+
+export function decimalNumber(option: string, text: string): number {
+  if (/^\d{1,12}(\.\d{1,9})?$/.test(text)) return Number(text);
+  throw new CliError("usage", `${option} takes a number, not "${text.slice(0, 40)}".`);
+}
+
+export function oneOf<const Choice extends string>(
+  option: string,
+  text: string,
+  choices: readonly Choice[],
+): Choice {
+  const choice = choices.find((one) => one === text);
+  if (choice !== undefined) return choice;
+  throw new CliError("usage", `${option} is one of ${choices.join(", ")}, not "${text.slice(0, 40)}".`);
+}
+
+export function durationSeconds(text: string): number {
+  const parsed = parseDurationSeconds(text);
+  if (parsed.ok) return parsed.value;
+  throw new CliError("usage", parsed.message, parsed.hint);
+}
+
+/** `team=vision`, as often as wanted. */
+export function parseLabels(texts: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    texts.map((text) => {
+      const [key = "", ...value] = text.split("=");
+      if (key !== "" && value.length > 0) return [key, value.join("=")];
+      throw new CliError("usage", `"${text.slice(0, 60)}" is not a label.`, "Write it like team=vision.");
+    }),
+  );
+}
+
+/** `grace_seconds=30s`, `backfill=none`, `share_keys=["gpu"]`: times may have units. */
+export function parseSettings(texts: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(
+    texts.map((text) => {
+      const [key = "", ...rest] = text.split("=");
+      const value = rest.join("=");
+      if (key === "" || rest.length === 0) {
+        throw new CliError(
+          "usage",
+          `"${text.slice(0, 60)}" is not a setting.`,
+          "Write it like grace_seconds=30.",
+        );
+      }
+      return [key, settingValue(value)];
+    }),
+  );
+}
+
+function settingValue(text: string): unknown {
+  const duration = parseDurationSeconds(text);
+  if (duration.ok) return duration.value;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+}
+
+/** The fields that have a value: what was not said is not sent. */
+export function given<Fields extends object>(
+  fields: Fields,
+): { [Key in keyof Fields]: NonNullable<Fields[Key]> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
+}

@@ -1,0 +1,75 @@
+// Tables without frames. On a terminal that is too narrow, long cells are cut, then columns are left out from the right.
+
+import { printable, type Style, shorten, widthOf } from "./text.ts";
+
+export interface Column<Row> {
+  /** Lower case, as in `--columns`. */
+  readonly name: string;
+  readonly value: (row: Row) => string;
+  /** Shown with `-o wide` only. */
+  readonly isWide?: boolean;
+  /** Shown when it is asked for by name. */
+  readonly isHidden?: boolean;
+  readonly alignsRight?: boolean;
+  readonly paint?: (row: Row, style: Style) => ((text: string) => string) | undefined;
+}
+
+export interface TableOptions {
+  readonly style: Style;
+  readonly hasHeaders: boolean;
+  /** Absent: as wide as it needs to be. */
+  readonly screenColumns?: number | undefined;
+}
+
+const GAP = 2;
+const CELL_MIN = 4;
+
+export function renderTable<Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+  { style, hasHeaders, screenColumns }: TableOptions,
+): string[] {
+  const cells = rows.map((row) => columns.map(({ value }) => printable(value(row))));
+  const heads = columns.map(({ name }) => name.toUpperCase());
+  const natural = columns.map((_, i) =>
+    Math.max(
+      hasHeaders ? (heads[i] as string).length : 0,
+      ...cells.map((line) => widthOf(line[i] as string)),
+    ),
+  );
+  const widths = screenColumns === undefined ? natural : widthsIn(natural, screenColumns);
+  const lineOf = (texts: readonly string[], paintOf: (i: number) => ((text: string) => string) | undefined) =>
+    widths
+      .map((width, i) => {
+        const text = shorten(texts[i] as string, width);
+        const pad = " ".repeat(Math.max(0, width - widthOf(text)));
+        const painted = paintOf(i)?.(text) ?? text;
+        if (columns[i]?.alignsRight) return pad + painted;
+        return i === widths.length - 1 ? painted : painted + pad;
+      })
+      .join(" ".repeat(GAP))
+      .trimEnd();
+  const lines = cells.map((texts, at) => lineOf(texts, (i) => columns[i]?.paint?.(rows[at] as Row, style)));
+  return hasHeaders ? [lineOf(heads, () => style.faint), ...lines] : lines;
+}
+
+/** The widest give first. Returns fewer widths than there are columns if that does not help. */
+function widthsIn(natural: readonly number[], room: number): number[] {
+  for (let count = natural.length; count > 1; count--) {
+    const widths = natural.slice(0, count);
+    let excess = widths.reduce((sum, width) => sum + width, 0) + GAP * (count - 1) - room;
+    while (excess > 0) {
+      const widest = Math.max(...widths);
+      if (widest <= CELL_MIN) break;
+      const next = Math.max(CELL_MIN, ...widths.filter((width) => width < widest));
+      const at = widths.indexOf(widest);
+      const given = Math.min(excess, Math.max(1, widest - next));
+      widths[at] = widest - given;
+      excess -= given;
+    }
+    // A table of stumps says less than one that leaves its last columns out.
+    const isReadable = widths.every((width, i) => width >= Math.min(natural[i] as number, 8));
+    if (excess <= 0 && (isReadable || count <= 3)) return widths;
+  }
+  return [Math.min(natural[0] ?? 0, Math.max(1, room))];
+}

@@ -1,0 +1,91 @@
+// Before something is taken from somebody: what will happen, and whether that is wanted.
+
+import type { WirePlan } from "../protocol/index.ts";
+import { type CliContext, CliError } from "./context.ts";
+import type { PlanOptions } from "./options.ts";
+import { formatOf, type OutputOptions, plainIfNeeded, toJson, toYaml } from "./output/print.ts";
+import { counted, printable } from "./output/text.ts";
+
+const SHOWN_MAX = 10;
+
+type Affected = WirePlan["cancelled"][number];
+
+/** In words; empty if nobody is touched. */
+export function planLines(plan: WirePlan): string[] {
+  const { granted, preempted, rejected, cancelled, stopped } = plan;
+  return [
+    ...about(preempted, "is preempted", "are preempted", ({ reason }) => ` (${reason})`),
+    ...about(stopped, "is stopped", "are stopped"),
+    ...about(cancelled, "is cancelled", "are cancelled"),
+    ...about(
+      rejected,
+      "is rejected",
+      "are rejected",
+      ({ reasons }) => ` (${[...new Set(reasons.map(({ code }) => code))].join(", ")})`,
+    ),
+    ...about(granted, "starts", "start"),
+  ];
+}
+
+/** Whether anybody loses something by it. */
+export function isHarmful({ preempted, rejected, cancelled, stopped }: WirePlan): boolean {
+  return preempted.length + rejected.length + cancelled.length + stopped.length > 0;
+}
+
+function about<Item extends Affected>(
+  items: readonly Item[],
+  one: string,
+  many: string,
+  detail: (item: Item) => string = () => "",
+): string[] {
+  if (items.length === 0) return [];
+  const shown = items.slice(0, SHOWN_MAX).map((item) => `${titleOfAffected(item)}${detail(item)}`);
+  const more = items.length > SHOWN_MAX ? ` and ${items.length - SHOWN_MAX} more` : "";
+  return [
+    `${counted(items.length, "request")} ${items.length === 1 ? one : many}: ${shown.join(", ")}${more}`,
+  ];
+}
+
+function titleOfAffected({ number, name, component }: Affected): string {
+  if (number === undefined) return "somebody's";
+  const title = name ? `#${number} ${printable(name)}` : `#${number}`;
+  return component === undefined ? title : `${title} of ${printable(component)}`;
+}
+
+/** The answer to `--dry-run`. */
+export async function printPlan(
+  what: string,
+  plan: WirePlan,
+  options: OutputOptions,
+  context: CliContext,
+): Promise<void> {
+  const format = formatOf(options);
+  if (format === "json" || format === "jsonl")
+    return context.write(`${toJson(plan, format === "json" ? 2 : undefined)}\n`);
+  if (format === "yaml") return context.write(await toYaml(plan));
+  const lines = planLines(plan);
+  const text =
+    lines.length === 0 ? "  No request is touched.\n" : lines.map((line) => `  ${line}\n`).join("");
+  context.write(plainIfNeeded(`${what} (nothing is changed yet)\n${text}`, context));
+}
+
+/** Says what will happen and asks. Throws unless the answer is yes. */
+export async function confirm(
+  what: string,
+  lines: readonly string[],
+  { yes }: PlanOptions,
+  context: CliContext,
+): Promise<void> {
+  if (yes === true) return;
+  const said = lines.map((line) => `  ${line}\n`).join("");
+  if (context.ask === undefined) {
+    throw new CliError(
+      "usage",
+      `Nobody is here to answer: ${what}${lines.length === 0 ? "" : ` ${lines.join("; ")}.`}`,
+      "Add -y if you mean it, or --dry-run to see what would happen.",
+    );
+  }
+  context.tell(`${what}\n${said}`);
+  const answer = await context.ask("Go on? [y/N] ");
+  if (!/^y(es)?$/i.test(answer)) throw new CliError("cancelled", "Nothing was changed.");
+}

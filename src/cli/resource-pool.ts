@@ -1,0 +1,194 @@
+// berth resource-pool …: pools and policies, spelled as in ZenML, with its options and defaults.
+
+import type { Command } from "commander";
+import type { WirePolicyAnswer, WireRequest } from "../protocol/index.ts";
+import { parseAmounts } from "./amounts.ts";
+import type { CliContext } from "./context.ts";
+import { given, oneOf, withConnection } from "./options.ts";
+import { type OutputOptions, printOne, type Shape } from "./output/print.ts";
+import { showRows, type WatchOptions } from "./output/watch.ts";
+import { attachPolicy, type PolicyOptions, policiesIn } from "./policy.ts";
+import { createPool, deletePool } from "./pool.ts";
+import { connect, findPolicy, findPool, gather } from "./session.ts";
+import { POLICY, POOL, REQUEST } from "./shapes.ts";
+import { filterRows, type ListFilters, withListFilters, withZenOutput } from "./zenml.ts";
+
+const HELP = `
+The command lines that ZenML's users know. \`berth pool\` and \`berth policy\` can do more.
+
+Examples:
+  berth resource-pool create training-gpus --capacity '{"gpu": 8, "step_run": 32}'
+  berth resource-pool attach-policy training-gpus my-orchestrator --priority 10 --reserved '{"gpu": 2}' --limit '{"gpu": 4}'
+  berth resource-pool requests training-gpus --view queued
+`;
+
+interface Options extends OutputOptions, WatchOptions {
+  readonly url?: string;
+  readonly context?: string;
+  readonly capacity?: string;
+  readonly description?: string;
+  readonly yes?: boolean;
+}
+
+export function define(command: Command, context: CliContext): void {
+  command.addHelpText("after", HELP);
+  definePools(command, context);
+  definePolicies(command, context);
+
+  const requests = command
+    .command("requests")
+    .description("what is queued and what is active in a pool")
+    .argument("<pool>", "its name")
+    .option("--view <view>", "queued, active or all", "all");
+  withZenOutput(withConnection(requests)).addHelpText(
+    "after",
+    "\nExamples:\n  berth resource-pool requests training-gpus --view queued\n",
+  );
+  requests.action((pool: string, options: Options & { view: string }) => listIn(pool, options, context));
+}
+
+function definePools(command: Command, context: CliContext): void {
+  const create = command.command("create").description("create a pool").argument("<name>", "its name");
+  withConnection(create)
+    .requiredOption("-c, --capacity <amounts>", `JSON or YAML, such as '{"gpu": 8}'; or gpu=8`)
+    .option("-d, --description <text>", "what it is for")
+    .option("-o, --output <form>", "show the pool in this form")
+    .addHelpText(
+      "after",
+      `\nExamples:\n  berth resource-pool create training-gpus --capacity '{"gpu": 8}'\n`,
+    );
+  create.action((name: string, options: Options) => createPool(name, options, context));
+
+  const update = command.command("update").description("change capacity or description");
+  withConnection(update.argument("<pool>", "its name"))
+    .option("-c, --capacity <amounts>", "merged by key; 0 removes one")
+    .option("-d, --description <text>", "what it is for")
+    .addHelpText(
+      "after",
+      `\nExamples:\n  berth resource-pool update training-gpus --capacity '{"gpu": 4}'\n`,
+    );
+  update.action(async (text: string, { capacity, description, ...options }: Options) => {
+    if (capacity === undefined && description === undefined) return context.tell("No updates specified.\n");
+    const { client } = connect(options);
+    const { name } = await findPool(client, text);
+    const amounts = capacity === undefined ? undefined : await parseAmounts(capacity);
+    await client.pools.update(name, given({ capacity: amounts, description }), {});
+    context.write(`Pool ${name} is changed.\n`);
+  });
+
+  const describe = command.command("describe").description("one pool at length");
+  withZenOutput(withConnection(describe.argument("<pool>", "its name"))).addHelpText(
+    "after",
+    "\nExamples:\n  berth resource-pool describe training-gpus\n",
+  );
+  describe.action(async (text: string, options: Options) => {
+    await printOne(await findPool(connect(options).client, text), POOL, options, context);
+  });
+
+  const list = command.command("list").description("all pools, with what is occupied");
+  withListFilters(withZenOutput(withConnection(list)))
+    .option("--name <name>", "only these")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  berth resource-pool list\n  berth resource-pool list --name contains:gpu -o json\n",
+    );
+  list.action((options: Options & ListFilters) => {
+    const session = connect(options);
+    const load = async () => filterRows(await gather(session.client.pools.all()), options, ["name", "id"]);
+    const columns = options.columns ?? "id,name,capacity,occupied_resources";
+    return showRows(session, { load, shape: POOL }, { ...options, columns }, context);
+  });
+
+  const remove = command.command("delete").description("delete a pool");
+  withConnection(remove.argument("<pool>", "its name"))
+    .option("-y, --yes", "do not ask")
+    .addHelpText("after", "\nExamples:\n  berth resource-pool delete training-gpus --yes\n");
+  remove.action((text: string, options: Options) => deletePool(text, options, context));
+}
+
+/** ZenML's columns, whose maps are JSON. */
+const ZEN_POLICY: Shape<WirePolicyAnswer> = {
+  nameOf: POLICY.nameOf,
+  columns: [
+    { name: "id", value: POLICY.nameOf },
+    { name: "component", value: ({ component }) => component },
+    { name: "pool", value: ({ pool }) => pool },
+    { name: "priority", value: ({ priority }) => String(priority) },
+    { name: "reserved", value: ({ reserved }) => JSON.stringify(reserved) },
+    { name: "limit", value: ({ limit }) => JSON.stringify(limit) },
+    { name: "component_type", value: ({ component_type }) => component_type, isWide: true },
+  ],
+};
+
+function definePolicies(command: Command, context: CliContext): void {
+  const attach = withPair(command.command("attach-policy").description("let a component use a pool"));
+  withConnection(attach)
+    .option("-t, --component-type <type>", "orchestrator or step_operator, or any other word", "orchestrator")
+    .option("-p, --priority <number>", "higher comes first", "0")
+    .option("-r, --reserved <amounts>", `its own share, such as '{"gpu": 2}'`)
+    .option("-l, --limit <amounts>", `the most it may hold at once, such as '{"gpu": 4}'`)
+    .option("-o, --output <form>", "show the policy in this form")
+    .addHelpText(
+      "after",
+      `\nExamples:\n  berth resource-pool attach-policy training-gpus my-orchestrator --priority 10 --reserved '{"gpu": 2}' --limit '{"gpu": 4}'\n`,
+    );
+  attach.action((pool: string, component: string, options: PolicyOptions) =>
+    attachPolicy(pool, component, options, context),
+  );
+
+  const detach = withPair(command.command("detach-policy").description("take a policy away"));
+  withConnection(detach)
+    .option("-t, --component-type <type>", "orchestrator or step_operator", "orchestrator")
+    .addHelpText("after", "\nExamples:\n  berth resource-pool detach-policy training-gpus my-orchestrator\n");
+  detach.action(async (poolText: string, text: string, options: Options) => {
+    const { client } = connect(options);
+    const { name: pool } = await findPool(client, poolText);
+    const { component } = await findPolicy(client, pool, text);
+    await client.policies.detach(pool, component, {});
+    context.write(`Component ${component} no longer uses pool ${pool}.\n`);
+  });
+
+  const list = command.command("list-policies").description("policies of a pool, of a component, or all");
+  withConnection(list.argument("[pool]", "its name"))
+    .option("-c, --component <component>", "only those of this component")
+    .option("-t, --component-type <type>", "only those of components of this type");
+  withZenOutput(list, { hasShortColumns: false }).addHelpText(
+    "after",
+    "\nExamples:\n  berth resource-pool list-policies training-gpus\n  berth resource-pool list-policies --component my-orchestrator\n",
+  );
+  list.action(
+    async (
+      text: string | undefined,
+      { component, componentType, ...options }: Options & { component?: string; componentType?: string },
+    ) => {
+      const session = connect(options);
+      const pool = text === undefined ? undefined : (await findPool(session.client, text)).name;
+      const load = async () =>
+        (await policiesIn(session.client, pool, component)).filter(
+          ({ component_type: type }) => componentType === undefined || type === componentType,
+        );
+      await showRows(session, { load, shape: ZEN_POLICY }, options, context);
+    },
+  );
+}
+
+function withPair(command: Command): Command {
+  return command.argument("<pool>", "its name").argument("<component>", "name of the component");
+}
+
+async function listIn(text: string, options: Options & { view: string }, context: CliContext): Promise<void> {
+  const view = oneOf("--view", options.view, ["queued", "active", "all"]);
+  const session = connect(options);
+  const { client } = session;
+  const { name: pool } = await findPool(client, text);
+  const load = async (): Promise<WireRequest[]> => {
+    const active =
+      view === "queued"
+        ? []
+        : await gather(client.requests.all({ pool, status: "allocated,preempting", limit: 1000 }));
+    const queued = view === "active" ? [] : (await client.pools.queue(pool, { limit: 1000 })).items;
+    return [...active, ...queued];
+  };
+  const columns = options.columns ?? "id,state,status,component,step_run,created";
+  await showRows(session, { load, shape: REQUEST, events: { pool } }, { ...options, columns }, context);
+}

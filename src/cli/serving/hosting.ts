@@ -1,0 +1,49 @@
+// What commands need of the server's side. `bin` brings it, so that the command line itself stays a client.
+
+export interface Hosting {
+  openServer(options: HostedOptions): Promise<HostedServer>;
+  /** A copy of the embedded store, taken while a server may be running on it. */
+  backup(from: string, to: string): Promise<void>;
+  /** Puts a copy back where no store is. */
+  restore(from: string, to: string): Promise<void>;
+  /** Reads a whole store that no server uses. */
+  inspect(file: string): Promise<Inspection>;
+  /** A sentence and a way out, if the error is one of those that people can act on. */
+  explain(error: unknown): { readonly message: string; readonly hint: string } | undefined;
+}
+
+export interface HostedOptions {
+  readonly data: { readonly directory: string } | { readonly databaseUrl: string };
+  readonly listen: string;
+  readonly tls?: { readonly certFile: string; readonly keyFile: string };
+  readonly insecureBind?: boolean;
+  readonly allowedHosts?: readonly string[];
+  /** Name of the administrator that the first start makes. */
+  readonly firstTokenName: string;
+  readonly version: string;
+  readonly log: "people" | "lines" | "silent";
+  /** Nobody is slowed down: for demonstrations and tests on this machine. */
+  readonly isUnlimited?: boolean;
+  readonly tell: (text: string) => void;
+  /** The process must end. */
+  readonly onFatal: (error: unknown) => void;
+}
+
+export interface HostedServer {
+  readonly url: string;
+  readonly storeName: string;
+  /** Only after the first start of a store. */
+  readonly firstToken: { readonly name: string; readonly secret: string } | undefined;
+  makeAdminToken(name: string): Promise<{ readonly secret: string }>;
+  close(): Promise<void>;
+}
+
+export interface Inspection {
+  readonly clusterId: string;
+  readonly events: number;
+  readonly bytes: number;
+  readonly requests: number;
+  readonly snapshots: number;
+  readonly audit: number;
+  readonly damage: readonly { readonly where: string; readonly what: string }[];
+}

@@ -1,0 +1,134 @@
+// The settings of a server: from options, then the environment, then a file, then defaults. The same names in each.
+
+import { readFileSync } from "node:fs";
+import type { Command } from "commander";
+import { CliError } from "../context.ts";
+import { collect } from "../options.ts";
+import { dataDirectory } from "../paths.ts";
+import type { HostedOptions } from "./hosting.ts";
+
+export interface ServingFlags {
+  readonly config?: string;
+  readonly dataDir?: string;
+  readonly databaseUrl?: string;
+  readonly listen?: string;
+  readonly port?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly insecureBind?: boolean;
+  readonly allowedHost?: readonly string[];
+}
+
+export interface ServingSettings
+  extends Pick<HostedOptions, "listen" | "tls" | "insecureBind" | "allowedHosts"> {
+  readonly dataDir: string;
+  readonly databaseUrl: string | undefined;
+}
+
+export const DEFAULT_LISTEN = "127.0.0.1:7770";
+
+/** Name of the option, of the variable, and what it means; the reference is generated from this, too. */
+export const SERVER_SETTINGS = {
+  data_dir: {
+    flag: "--data-dir <directory>",
+    env: "BERTH_DATA_DIR",
+    text: "where the embedded store is kept",
+  },
+  database_url: {
+    flag: "--database-url <url>",
+    env: "BERTH_DATABASE_URL",
+    text: "a PostgreSQL database instead of the embedded store",
+  },
+  listen: { flag: "--listen <address>", env: "BERTH_LISTEN", text: "host:port to listen on" },
+  port: { flag: "--port <port>", env: undefined, text: "another port on 127.0.0.1" },
+  tls_cert: { flag: "--tls-cert <file>", env: "BERTH_TLS_CERT", text: "certificate in PEM" },
+  tls_key: { flag: "--tls-key <file>", env: "BERTH_TLS_KEY", text: "its key in PEM" },
+  insecure_bind: {
+    flag: "--insecure-bind",
+    env: undefined,
+    text: "listen beyond this machine without TLS; tokens can then be read on the way",
+  },
+  allowed_host: {
+    flag: "--allowed-host <name>",
+    env: undefined,
+    text: "a further name that the server answers to; may be repeated",
+  },
+} as const;
+
+export function withServing(command: Command): Command {
+  for (const { flag, text } of Object.values(SERVER_SETTINGS)) {
+    if (flag.startsWith("--allowed-host")) command.option(flag, text, collect);
+    else command.option(flag, text);
+  }
+  return command.option("--config <file>", "the same settings in YAML: data_dir, listen, ...");
+}
+
+export async function servingSettings(flags: ServingFlags, env = process.env): Promise<ServingSettings> {
+  const file = flags.config === undefined ? {} : await readConfig(flags.config);
+  const pick = (name: keyof typeof SERVER_SETTINGS, flag: string | undefined) => {
+    const variable = SERVER_SETTINGS[name].env;
+    return flag ?? ((variable === undefined ? undefined : env[variable]) || textOf(file[name]));
+  };
+  const port = pick("port", flags.port);
+  if (port !== undefined && !/^\d{1,5}$/.test(port)) {
+    throw new CliError("usage", `"${port}" is not a port.`, "Write a number, such as 7771.");
+  }
+  const certFile = pick("tls_cert", flags.tlsCert);
+  const keyFile = pick("tls_key", flags.tlsKey);
+  if ((certFile === undefined) !== (keyFile === undefined)) {
+    throw new CliError(
+      "usage",
+      "A certificate and its key belong together.",
+      "Give --tls-cert and --tls-key.",
+    );
+  }
+  const hosts = flags.allowedHost ?? listOf(file.allowed_host);
+  return {
+    dataDir: dataDirectory(flags.dataDir ?? (env.BERTH_DATA_DIR || textOf(file.data_dir)), {}),
+    databaseUrl: pick("database_url", flags.databaseUrl),
+    listen:
+      flags.listen ??
+      (port === undefined ? (pick("listen", undefined) ?? DEFAULT_LISTEN) : `127.0.0.1:${port}`),
+    ...(certFile !== undefined && keyFile !== undefined && { tls: { certFile, keyFile } }),
+    ...((flags.insecureBind === true || file.insecure_bind === true) && { insecureBind: true }),
+    ...(hosts.length > 0 && { allowedHosts: hosts }),
+  };
+}
+
+async function readConfig(path: string): Promise<Record<string, unknown>> {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code === "ENOENT" ? "file_not_found" : "file_unreadable";
+    throw new CliError(
+      code,
+      `The settings in ${path} cannot be read.`,
+      "Check the path and who may read it.",
+    );
+  }
+  const { parse } = await import("../yaml.ts");
+  let parsed: unknown;
+  try {
+    parsed = parse(text);
+  } catch (error) {
+    throw new CliError("invalid_syntax", `The settings in ${path} are not YAML: ${(error as Error).message}`);
+  }
+  const settings = (parsed ?? {}) as Record<string, unknown>;
+  const unknown = Object.keys(settings).find((name) => !Object.hasOwn(SERVER_SETTINGS, name));
+  if (unknown === undefined) return settings;
+  throw new CliError(
+    "usage",
+    `"${unknown}" is not a setting of a server.`,
+    `They are ${Object.keys(SERVER_SETTINGS).join(", ")}.`,
+  );
+}
+
+function textOf(value: unknown): string | undefined {
+  return value === undefined || value === null || value === "" ? undefined : String(value as string);
+}
+
+function listOf(value: unknown): string[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value.map(String) : [String(value as string)];
+}

@@ -1,0 +1,267 @@
+// How each kind of thing is shown: its columns, its name, and all of it at length.
+
+import type {
+  WireGroupAnswer,
+  WireNodeAnswer,
+  WirePolicyAnswer,
+  WirePoolAnswer,
+  WireRequest,
+  WireToken,
+} from "../protocol/index.ts";
+import { formatDuration } from "../protocol/index.ts";
+import type { Line, Shape } from "./output/print.ts";
+import type { Style } from "./output/text.ts";
+import { ageOf, amountsText, labelsText } from "./output/text.ts";
+import { titleOf } from "./session.ts";
+
+// --- Requests
+
+export function statusPaint({ status }: { readonly status: string }, style: Style) {
+  switch (status) {
+    case "allocated":
+    case "released":
+    case "ready":
+      return style.good;
+    case "queued":
+    case "preempting":
+    case "draining":
+    case "suspect":
+      return style.warn;
+    case "cancelled":
+    case "drained":
+      return style.faint;
+    default:
+      return style.bad;
+  }
+}
+
+/** What people want to know at a glance: `allocated`, or `checkpoint` while it is told to stop. */
+export function statusText({ status, stop, hold }: WireRequest): string {
+  if (stop !== null) return `${status} (${stop.phase})`;
+  return hold === null ? status : `${status} (promised)`;
+}
+
+export const REQUEST: Shape<WireRequest> = {
+  nameOf: ({ number }) => String(number),
+  columns: [
+    { name: "number", value: ({ number }) => `#${number}`, alignsRight: true },
+    { name: "name", value: ({ name }) => name || "-" },
+    { name: "status", value: statusText, paint: statusPaint },
+    { name: "component", value: ({ component }) => component },
+    { name: "resources", value: ({ resources }) => amountsText(resources) },
+    { name: "pool", value: ({ pool, hold }) => pool ?? hold?.pool ?? "-" },
+    { name: "waited", value: waitedText, alignsRight: true },
+    { name: "ran", value: ranText, alignsRight: true },
+    { name: "attempt", value: ({ attempt }) => String(attempt), alignsRight: true, isWide: true },
+    {
+      name: "class",
+      value: ({ preemption_class }) => String(preemption_class),
+      alignsRight: true,
+      isWide: true,
+    },
+    { name: "preemptible", value: ({ preemptible }) => String(preemptible), isWide: true },
+    { name: "operation", value: ({ operation }) => operation ?? "-", isWide: true },
+    { name: "submitted_by", value: ({ submitted_by }) => submitted_by, isWide: true },
+    { name: "id", value: ({ id }) => id, isWide: true },
+    { name: "age", value: ({ submitted_at }) => ageOf(submitted_at), isHidden: true },
+    { name: "created", value: ({ submitted_at }) => submitted_at, isHidden: true },
+    { name: "state", value: ({ status }) => (status === "queued" ? "queued" : "active"), isHidden: true },
+    { name: "step_run", value: ({ name }) => name || "-", isHidden: true },
+  ],
+  detail: requestLines,
+};
+
+function waitedText({ queued_at, started_at, ended_at, attempts }: WireRequest): string {
+  const ran = ended_at === null ? started_at : (attempts.at(-1)?.started_at ?? ended_at);
+  return ageOf(queued_at, ran === null ? Date.now() : Date.parse(ran));
+}
+
+function ranText({ started_at, ended_at, attempts, status }: WireRequest): string {
+  if (started_at !== null) return ageOf(started_at, ended_at === null ? Date.now() : Date.parse(ended_at));
+  const last = attempts.at(-1);
+  if (status === "queued" || last === undefined) return "-";
+  return ageOf(last.started_at, Date.parse(last.ended_at));
+}
+
+function requestLines(request: WireRequest): Line[] {
+  const { pool, hold, stop, reasons, attempts, placement } = request;
+  const lines: Line[] = [
+    [titleOf(request), ""],
+    ["status", statusText(request)],
+    ["component", request.component],
+    ["resources", amountsText(request.resources)],
+  ];
+  if (pool !== null) lines.push(["pool", pool]);
+  if (hold !== null) lines.push(["promised", `units in pool ${hold.pool}`]);
+  if (placement.length > 0) lines.push(["placed", placement.map(placementText).join("; ")]);
+  lines.push(["class", `${request.preemption_class}${request.sensitive ? ", sensitive" : ""}`]);
+  lines.push(["preemptible", request.preemptible ? "yes" : "no"]);
+  lines.push(["checkpoint", checkpointText(request)]);
+  lines.push(["again", requeueText(request)]);
+  if (request.walltime_seconds !== null) lines.push(["walltime", formatDuration(request.walltime_seconds)]);
+  if (request.operation !== null) lines.push(["operation", request.operation]);
+  if (Object.keys(request.labels).length > 0) lines.push(["labels", labelsText(request.labels)]);
+  if (request.note !== "") lines.push(["note", request.note]);
+  lines.push(["submitted", `${request.submitted_at} by ${request.submitted_by}`]);
+  if (request.started_at !== null) lines.push(["started", request.started_at]);
+  if (request.ended_at !== null) lines.push(["ended", request.ended_at]);
+  lines.push(["attempt", `${request.attempt}${request.resume ? ", resumes from a checkpoint" : ""}`]);
+  if (stop !== null)
+    lines.push(["stopping", `${stop.phase} until ${stop.deadline} (${stop.reason ?? stop.cause})`]);
+  for (const { pool: where, code, key, asked, allowed } of reasons ?? []) {
+    lines.push([
+      "rejected",
+      `${where ?? "every pool"}: ${code}${key === null ? "" : `, ${asked} ${key} asked, ${allowed} allowed`}`,
+    ]);
+  }
+  for (const each of attempts) {
+    const ran = ageOf(each.started_at, Date.parse(each.ended_at));
+    lines.push([
+      `attempt ${each.attempt}`,
+      `${each.outcome} after ${ran}${each.reason === null ? "" : ` (${each.reason})`}`,
+    ]);
+  }
+  lines.push(["id", request.id]);
+  return lines;
+}
+
+function placementText({ node, devices }: WireRequest["placement"][number]): string {
+  return devices.length === 0 ? node : `${node} (devices ${devices.join(", ")})`;
+}
+
+function checkpointText({ checkpoint, checkpoint_seconds: seconds }: WireRequest): string {
+  return seconds === null ? checkpoint : `${checkpoint}, about ${formatDuration(seconds)}`;
+}
+
+function requeueText({ requeue, retries }: WireRequest): string {
+  const bound = retries.max === null ? "" : `, at most ${retries.max} times`;
+  return `${requeue === "never" ? "never" : requeue.replace("on_", "after a ").replace("failure", "failure, too")}${bound}`;
+}
+
+// --- Pools
+
+export const POOL: Shape<WirePoolAnswer> = {
+  nameOf: ({ name }) => name,
+  columns: [
+    { name: "name", value: ({ name }) => name },
+    { name: "discipline", value: ({ discipline }) => discipline },
+    { name: "in_use", value: inUseText },
+    { name: "running", value: ({ running }) => String(running), alignsRight: true },
+    { name: "queued", value: ({ queued }) => String(queued), alignsRight: true },
+    { name: "nodes", value: ({ node_backed }) => (node_backed ? "yes" : "no"), isWide: true },
+    { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
+    { name: "description", value: ({ description }) => description || "-", isWide: true },
+    { name: "id", value: ({ name }) => name, isHidden: true },
+    { name: "capacity", value: ({ capacity }) => JSON.stringify(capacity), isHidden: true },
+    { name: "occupied_resources", value: ({ usage }) => JSON.stringify(usage), isHidden: true },
+    { name: "queue_length", value: ({ queued }) => String(queued), isHidden: true },
+  ],
+  detail: (pool) => [
+    [`pool ${pool.name}${pool.closing ? " (being deleted)" : ""}`, ""],
+    ...(pool.description === "" ? [] : [["description", pool.description] as const]),
+    ["discipline", pool.discipline],
+    ["in use", inUseText(pool)],
+    ["running", String(pool.running)],
+    ["queued", String(pool.queued)],
+    ...(pool.node_backed ? [["capacity", "that of its nodes"] as const] : []),
+    ...(Object.keys(pool.labels).length > 0 ? [["labels", labelsText(pool.labels)] as const] : []),
+    ...Object.entries(pool.settings).map(
+      ([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)] as const,
+    ),
+  ],
+};
+
+/** Such as `gpu 2 of 8, mcpu 0 of 64000`. */
+export function inUseText({ capacity, usage }: WirePoolAnswer): string {
+  return (
+    Object.entries(capacity)
+      .map(([key, amount]) => `${key} ${usage[key] ?? 0} of ${amount}`)
+      .join(", ") || "-"
+  );
+}
+
+// --- Policies, groups, nodes, tokens
+
+export const POLICY: Shape<WirePolicyAnswer> = {
+  nameOf: ({ pool, component }) => `${pool}/${component}`,
+  columns: [
+    { name: "pool", value: ({ pool }) => pool },
+    { name: "component", value: ({ component }) => component },
+    { name: "priority", value: ({ priority }) => String(priority), alignsRight: true },
+    { name: "reserved", value: ({ reserved }) => amountsText(reserved) },
+    { name: "limit", value: ({ limit }) => amountsText(limit) },
+    { name: "group", value: ({ group }) => group ?? "-" },
+    { name: "weight", value: ({ weight }) => String(weight), alignsRight: true, isWide: true },
+    { name: "kind", value: ({ kind }) => kind, isWide: true },
+    { name: "max_class", value: ({ max_class }) => String(max_class), alignsRight: true, isWide: true },
+    { name: "component_type", value: ({ component_type }) => component_type || "-", isWide: true },
+    { name: "home", value: ({ home }) => labelsText(home), isWide: true },
+    { name: "id", value: ({ pool, component }) => `${pool}/${component}`, isHidden: true },
+  ],
+  detail: (policy) => [
+    [`policy of ${policy.component} in pool ${policy.pool}${policy.closing ? " (being detached)" : ""}`, ""],
+    ["type", policy.component_type || "-"],
+    ["priority", String(policy.priority)],
+    ["reserved", amountsText(policy.reserved)],
+    ["limit", amountsText(policy.limit)],
+    ["weight", String(policy.weight)],
+    ["kind", policy.kind],
+    ["max_class", String(policy.max_class)],
+    ["group", policy.group ?? "-"],
+    ["home", labelsText(policy.home)],
+  ],
+};
+
+export const GROUP: Shape<WireGroupAnswer> = {
+  nameOf: ({ name }) => name,
+  columns: [
+    { name: "pool", value: ({ pool }) => pool },
+    { name: "name", value: ({ name }) => name },
+    { name: "parent", value: ({ parent }) => parent ?? "-" },
+    { name: "weight", value: ({ weight }) => String(weight), alignsRight: true },
+    {
+      name: "reserved",
+      value: ({ reserved }) => (reserved === null ? "as its members" : amountsText(reserved)),
+    },
+    { name: "limit", value: ({ limit }) => amountsText(limit) },
+    { name: "mode", value: ({ mode }) => mode },
+    { name: "settings", value: ({ settings }) => JSON.stringify(settings), isWide: true },
+  ],
+};
+
+export const NODE: Shape<WireNodeAnswer> = {
+  nameOf: ({ name }) => name,
+  columns: [
+    { name: "name", value: ({ name }) => name },
+    { name: "pool", value: ({ pool }) => pool },
+    {
+      name: "state",
+      value: ({ state }) => state,
+      paint: ({ state }, style) => statusPaint({ status: state }, style),
+    },
+    { name: "capacity", value: ({ capacity }) => amountsText(capacity) },
+    { name: "topology", value: ({ topology }) => topology || "-" },
+    { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
+  ],
+};
+
+export const TOKEN: Shape<WireToken> = {
+  nameOf: ({ name }) => name,
+  columns: [
+    { name: "name", value: ({ name }) => name },
+    { name: "role", value: ({ role }) => role },
+    { name: "components", value: ({ components }) => components?.join(",") ?? "all" },
+    { name: "pools", value: ({ pools }) => pools?.join(",") ?? "all" },
+    { name: "age", value: ({ created_at }) => ageOf(created_at), alignsRight: true },
+    { name: "ends", value: endsText },
+    { name: "permissions", value: ({ permissions }) => permissions.join(",") || "-", isWide: true },
+    { name: "id", value: ({ id }) => id, isWide: true },
+  ],
+};
+
+function endsText({ revoked_at, expires_at }: WireToken): string {
+  if (revoked_at !== null) return `revoked ${ageOf(revoked_at)} ago`;
+  if (expires_at === null) return "never";
+  const seconds = (Date.parse(expires_at) - Date.now()) / 1000;
+  return seconds > 0 ? `in ${formatDuration(seconds)}` : `${formatDuration(-seconds)} ago`;
+}

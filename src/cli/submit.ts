@@ -1,0 +1,132 @@
+// berth submit: asks for resources without running anything.
+
+import type { Command } from "commander";
+import type { WireRequest, WireRequestSubmission } from "../protocol/index.ts";
+import { errorOfEnding } from "../sdk/index.ts";
+import type { CliContext } from "./context.ts";
+import {
+  type ConnectionOptions,
+  collect,
+  durationSeconds,
+  given,
+  oneOf,
+  parseLabels,
+  wholeNumber,
+  withConnection,
+  withIdempotencyKey,
+  withOutput,
+} from "./options.ts";
+import { type OutputOptions, printDone } from "./output/print.ts";
+import { parseResources, type ResourceOptions } from "./run/resources.ts";
+import { componentOf, connect, titleOf } from "./session.ts";
+import { REQUEST } from "./shapes.ts";
+
+interface SubmitOptions extends ConnectionOptions, OutputOptions, ResourceOptions {
+  readonly name?: string;
+  readonly operation?: string;
+  readonly class?: string;
+  readonly preempt: boolean;
+  readonly sensitive?: boolean;
+  readonly checkpoint?: string;
+  readonly checkpointTime?: string;
+  readonly walltime?: string;
+  readonly waitTimeout?: string;
+  readonly retries?: string;
+  readonly retryDelay?: string;
+  readonly requeue?: string;
+  readonly gang?: boolean;
+  readonly nodes?: string;
+  readonly constraint?: readonly string[];
+  readonly label?: readonly string[];
+  readonly note?: string;
+  readonly wait?: boolean;
+  readonly idempotencyKey?: string;
+}
+
+const HELP = `
+For programs that hold the grant themselves, by the API or the SDK. To run a command under a grant, use \`berth run\`.
+
+Examples:
+  berth submit --gpu 2 --name train
+  berth submit --gpu 1 --walltime 2h --checkpoint auto --class 7
+  berth submit --component vision -r gpu=1,tensorrt_sessions=1 --wait -o json
+`;
+
+export function define(command: Command, context: CliContext): void {
+  command
+    .option("--gpu <count>", "GPUs")
+    .option("--cpu <count>", "CPUs, such as 4 or 0.5")
+    .option("--memory <size>", "memory with its unit, such as 16GiB")
+    .option("-r, --resource <key=amount>", "any other resource; may be repeated", collect)
+    .option("--component <component>", "who asks; needs a policy in some pool")
+    .option("--name <name>", "what to call it")
+    .option("--operation <name>", "what it belongs to, such as a pipeline run")
+    .option("--class <number>", "preemption class, 0 to 10")
+    .option("--no-preempt", "never stop it for others; it must fit what is reserved")
+    .option("--sensitive", "sensitive work")
+    .option("--checkpoint <how>", "none, auto or manual")
+    .option("--checkpoint-time <duration>", "how long a checkpoint takes, as an estimate")
+    .option("--walltime <duration>", "stop it after this time, such as 1h30m")
+    .option("--wait-timeout <duration>", "do not wait longer than this")
+    .option("--retries <count>", "further attempts at most; also after failures")
+    .option("--retry-delay <duration>", "pause before another attempt after a failure")
+    .option("--requeue <when>", "never, on_preemption or on_failure")
+    .option("--gang", "all of its operation or nothing, in discipline fair_share")
+    .option("--nodes <count>", "on so many nodes at once; resources are per node")
+    .option("--constraint <key=value>", "a label that its nodes must have; may be repeated", collect)
+    .option("--label <key=value>", "a label; may be repeated", collect)
+    .option("--note <text>", "a note for those who look")
+    .option("--wait", "wait until it is granted or refused");
+  withIdempotencyKey(withOutput(withConnection(command))).addHelpText("after", HELP);
+  command.action((options: SubmitOptions) => submit(options, context));
+}
+
+async function submit(options: SubmitOptions, context: CliContext): Promise<void> {
+  const session = connect(options);
+  const body = submissionOf(options, await componentOf(session));
+  let request = await session.client.requests.submit(body, given({ idempotencyKey: options.idempotencyKey }));
+  if (options.wait === true && request.status === "queued") request = await settled(session, request);
+  await printDone(`${titleOf(request)} is ${request.status}.`, request, REQUEST, options, context);
+  const ending = request.status === "queued" ? undefined : errorOfEnding(request);
+  if (ending !== undefined) throw ending;
+}
+
+async function settled({ client }: ReturnType<typeof connect>, request: WireRequest): Promise<WireRequest> {
+  let current = request;
+  while (current.status === "queued") {
+    current = await client.requests.get(request.id, { wait: 30, until: "settled" }, { timeoutMs: 40_000 });
+  }
+  return current;
+}
+
+function submissionOf(options: SubmitOptions, component: string): WireRequestSubmission {
+  const resources = parseResources(options);
+  const time = (text: string | undefined) => (text === undefined ? undefined : durationSeconds(text));
+  const number = (option: string, text: string | undefined) =>
+    text === undefined ? undefined : wholeNumber(option, text);
+  const retries = given({ max: number("--retries", options.retries), delay: time(options.retryDelay) });
+  return {
+    component,
+    resources: Object.keys(resources).length === 0 ? { step_run: 1 } : resources,
+    preemptible: options.preempt,
+    ...given({
+      name: options.name,
+      operation: options.operation,
+      preemption_class: number("--class", options.class),
+      sensitive: options.sensitive,
+      checkpoint: options.checkpoint && oneOf("--checkpoint", options.checkpoint, ["none", "auto", "manual"]),
+      checkpoint_seconds: time(options.checkpointTime),
+      walltime_seconds: time(options.walltime),
+      wait_timeout_seconds: time(options.waitTimeout),
+      retries: Object.keys(retries).length === 0 ? undefined : retries,
+      requeue:
+        options.requeue &&
+        oneOf("--requeue", options.requeue.replaceAll("-", "_"), ["never", "on_preemption", "on_failure"]),
+      gang: options.gang,
+      nodes: number("--nodes", options.nodes),
+      constraints: options.constraint && parseLabels(options.constraint),
+      labels: options.label && parseLabels(options.label),
+      note: options.note,
+    }),
+  } as WireRequestSubmission;
+}

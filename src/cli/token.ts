@@ -1,0 +1,151 @@
+// berth token create|list|show|revoke|whoami
+
+import type { Command } from "commander";
+import type { WireToken } from "../protocol/index.ts";
+import type { CliContext } from "./context.ts";
+import {
+  type ConnectionOptions,
+  collect,
+  durationSeconds,
+  given,
+  oneOf,
+  type PlanOptions,
+  withConnection,
+  withOutput,
+} from "./options.ts";
+import {
+  formatOf,
+  type OutputOptions,
+  printOne,
+  printRows,
+  textOfLines,
+  toJson,
+  toYaml,
+} from "./output/print.ts";
+import { ageOf, printable } from "./output/text.ts";
+import { confirm } from "./plans.ts";
+import { connect } from "./session.ts";
+import { TOKEN } from "./shapes.ts";
+
+interface TokenOptions extends Omit<ConnectionOptions, "component">, OutputOptions {
+  readonly role: string;
+  readonly component?: never;
+  readonly for?: readonly string[];
+  readonly pool?: readonly string[];
+  readonly permission?: readonly string[];
+  readonly expires?: string;
+}
+
+const ROLES = ["viewer", "user", "operator", "auditor", "admin"] as const;
+
+const HELP = `
+A token says who calls and how far that reaches. Its secret is shown once, when it is made.
+
+Examples:
+  berth token create vision --role user --for vision
+  berth token create watcher --role viewer --expires 30d
+  berth token list
+  berth token revoke vision
+`;
+
+export function define(command: Command, context: CliContext): void {
+  command.addHelpText("after", HELP);
+
+  const create = command.command("create").description("make a token").argument("<name>", "what to call it");
+  create
+    .requiredOption("--role <role>", ROLES.join(", "))
+    .option("--for <component>", "a component that is its own; may be repeated", collect)
+    .option("--pool <pool>", "a pool that it reaches; may be repeated; by default all", collect)
+    .option("--permission <name>", "class10 or sensitive; may be repeated", collect)
+    .option("--expires <duration>", "such as 90d, or never; by default 90d");
+  withOutput(withConnection(create)).addHelpText(
+    "after",
+    `
+stdout is the secret and nothing else, so that it can be piped into a file or into \`berth login\`.
+
+Examples:
+  berth token create vision --role user --for vision > token
+  berth token create ci --role user --for ci --expires never -o json
+`,
+  );
+  create.action((name: string, options: TokenOptions) => createToken(name, options, context));
+
+  const list = command.command("list").alias("ls").description("all tokens, without their secrets");
+  withOutput(withConnection(list)).addHelpText("after", "\nExamples:\n  berth token list -o wide\n");
+  list.action(async (options: ConnectionOptions & OutputOptions) => {
+    const { client } = connect(options);
+    const rows: WireToken[] = [];
+    for (let cursor: string | undefined; ; ) {
+      const page = await client.tokens.list({ limit: 1000, ...(cursor && { cursor }) });
+      rows.push(...page.items);
+      if (page.next_cursor === null) break;
+      cursor = page.next_cursor;
+    }
+    await printRows(rows, TOKEN, options, context);
+  });
+
+  const show = command.command("show").description("one token").argument("<token>", "its name or id");
+  withOutput(withConnection(show)).addHelpText("after", "\nExamples:\n  berth token show vision -o json\n");
+  show.action(async (name: string, options: ConnectionOptions & OutputOptions) => {
+    await printOne(await connect(options).client.tokens.get(name), TOKEN, options, context);
+  });
+
+  const revoke = command.command("revoke").alias("delete").description("make a token useless at once");
+  withConnection(revoke.argument("<token>", "its name or id"))
+    .option("-y, --yes", "do not ask")
+    .addHelpText("after", "\nExamples:\n  berth token revoke vision\n");
+  revoke.action(async (name: string, options: ConnectionOptions & PlanOptions) => {
+    const { client } = connect(options);
+    const token = await client.tokens.get(name);
+    const lines = [`Whoever uses it is turned away from then on; its open streams end`];
+    await confirm(`Revoke the token ${printable(token.name)} (${token.role})?`, lines, options, context);
+    await client.tokens.revoke(token.id);
+    context.tell(`The token ${printable(token.name)} is revoked.\n`);
+  });
+
+  const whoami = command.command("whoami").description("who your token says you are");
+  withOutput(withConnection(whoami)).addHelpText("after", "\nExamples:\n  berth token whoami\n");
+  whoami.action(async (options: ConnectionOptions & OutputOptions) => {
+    const identity = await connect(options).client.whoami();
+    const format = formatOf(options);
+    if (format === "json" || format === "jsonl")
+      return context.write(`${toJson(identity, format === "json" ? 2 : undefined)}\n`);
+    if (format === "yaml") return context.write(await toYaml(identity));
+    const { name, role, components, pools, permissions, expires_at: ends } = identity;
+    context.write(
+      textOfLines(
+        [
+          ["name", name],
+          ["role", role],
+          ["components", components?.join(", ") ?? "all"],
+          ["pools", pools?.join(", ") ?? "all"],
+          ["may", permissions.join(", ")],
+          [
+            "ends",
+            ends === null ? "never" : `${ends} (in ${ageOf(new Date().toISOString(), Date.parse(ends))})`,
+          ],
+        ],
+        context,
+      ),
+    );
+  });
+}
+
+async function createToken(name: string, options: TokenOptions, context: CliContext): Promise<void> {
+  const { url, context: saved, role, for: components, pool: pools, permission, expires } = options;
+  const { client } = connect(given({ url, context: saved }));
+  const permissions = permission?.map((one) => oneOf("--permission", one, ["class10", "sensitive"]));
+  const token = await client.tokens.create({
+    name,
+    role: oneOf("--role", role, ROLES),
+    ...given({ components: components && [...components], pools: pools && [...pools], permissions }),
+    ...(expires !== undefined && {
+      expires_in_seconds: expires === "never" ? null : durationSeconds(expires),
+    }),
+  });
+  if (options.output !== undefined || process.env.BERTH_OUTPUT)
+    return printOne(token, TOKEN, options, context);
+  context.write(`${token.secret}\n`);
+  const ends = token.expires_at === null ? "and never ends" : `until ${token.expires_at}`;
+  context.tell(`Token ${name} (${role}) ${ends}. It is shown only now.\n`);
+}

@@ -1,0 +1,184 @@
+// berth up: everything on this machine, in one command.
+
+import { cpus, totalmem, userInfo } from "node:os";
+import type { Command } from "commander";
+import type { WirePoolAnswer } from "../protocol/index.ts";
+import { type Client, createClient, isBerthError } from "../sdk/index.ts";
+import { parseAmounts } from "./amounts.ts";
+import { readContexts, saveContext } from "./connection.ts";
+import { type CliContext, CliError } from "./context.ts";
+import { plainIfNeeded } from "./output/print.ts";
+import { amountsText } from "./output/text.ts";
+import { shownPath } from "./paths.ts";
+import { hostingOf, listenForEnd, openHosted } from "./serving/host.ts";
+import type { HostedServer } from "./serving/hosting.ts";
+import { findRunning, leaveNote, type RunningNote, takeNoteAway } from "./serving/running.ts";
+import { type ServingFlags, type ServingSettings, servingSettings, withServing } from "./serving/settings.ts";
+
+interface UpOptions extends ServingFlags {
+  readonly capacity?: string;
+  readonly detach?: boolean;
+}
+
+const POOL = "local";
+const CONTEXT = "local";
+const URGENT = { component: "urgent", priority: 100 };
+
+const HELP = `
+Makes the pool "local" with two components: you, with priority 0, and "urgent", with priority 100. Saves the
+context, so that the other commands know where to go. Stays in the foreground: Ctrl-C stops it.
+
+Examples:
+  berth up --capacity gpu=2           pretend to have two GPUs
+  berth up                            what this machine has
+  berth up --detach                   in the background; \`berth down\` stops it
+  berth up --port 7771 --data-dir /tmp/try
+`;
+
+export function define(command: Command, context: CliContext): void {
+  withServing(
+    command
+      .option("--capacity <amounts>", "what the pool has, such as gpu=2 or gpu=2,mcpu=16000")
+      .option("-d, --detach", "run in the background"),
+  )
+    .addHelpText("after", HELP)
+    .action((options: UpOptions) => up(options, context));
+}
+
+async function up(options: UpOptions, context: CliContext): Promise<void> {
+  const capacity = options.capacity === undefined ? undefined : await parseAmounts(options.capacity);
+  const settings = await servingSettings(options);
+  const running = findRunning(settings.dataDir);
+  if (running !== undefined) return tellRunning(running, capacity, context);
+  if (options.detach === true) {
+    const { startDetached } = await import("./serving/detached.ts");
+    return startDetached(context);
+  }
+  const ending = listenForEnd();
+  const hosting = await hostingOf(context);
+  const server = await openHosted(hosting, {
+    ...hostedOptions(settings, context),
+    firstTokenName: ownName(),
+    log: "people",
+  });
+  try {
+    leaveNote(settings.dataDir, server.url);
+    const client = createClient({ url: server.url, token: await tokenFor(server) });
+    const pool = await preparePool(client, capacity);
+    const text = plainIfNeeded(welcome(server, pool, capacity), context);
+    context.write(text);
+    process.send?.({ ready: text }); // To the one who started us in the background.
+    await ending.asked;
+    context.tell("\nStopping. What runs goes on, and is found again at the next start.\n");
+  } finally {
+    await server.close();
+    takeNoteAway(settings.dataDir);
+    ending.stop();
+  }
+}
+
+export function hostedOptions({ dataDir, databaseUrl, ...settings }: ServingSettings, context: CliContext) {
+  return {
+    ...settings,
+    data: databaseUrl === undefined ? { directory: dataDir } : { databaseUrl },
+    version: context.version,
+    tell: context.tell,
+    onFatal: (error: unknown) => {
+      // Memory can no longer be trusted; the journal can.
+      context.tell(`berth: ${error instanceof Error ? error.message : String(error)} The server ends.\n`);
+      process.exit(125);
+    },
+  };
+}
+
+/** Capital letters and the like are fine for a component, but not for whoever has to type them. */
+export function ownName(): string {
+  const name = userInfo().username.toLowerCase();
+  return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(name) && name !== URGENT.component ? name : "me";
+}
+
+/** The one that was saved last time, as long as this server knows it; whoever has the data may always have another. */
+async function tokenFor(server: HostedServer): Promise<string> {
+  const saved = readContexts().contexts[CONTEXT];
+  const token = server.firstToken?.secret ?? (await knownToken(server.url, saved?.token));
+  const chosen = token ?? (await server.makeAdminToken(ownName())).secret;
+  saveContext(CONTEXT, { url: server.url, token: chosen, component: saved?.component ?? ownName() });
+  return chosen;
+}
+
+async function knownToken(url: string, token: string | undefined): Promise<string | undefined> {
+  if (token === undefined) return undefined;
+  try {
+    const { role } = await createClient({ url, token, retryForMs: 0 }).whoami();
+    return role === "admin" ? token : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function preparePool(
+  client: Client,
+  capacity: Record<string, number> | undefined,
+): Promise<WirePoolAnswer> {
+  try {
+    const pool = await client.pools.create({
+      name: POOL,
+      capacity: capacity ?? machineCapacity(),
+      description: "What this machine has, or pretends to have",
+    });
+    await client.policies.attach(POOL, { component: ownName(), priority: 0 });
+    await client.policies.attach(POOL, URGENT);
+    return pool;
+  } catch (error) {
+    if (isBerthError(error, "name_taken")) return client.pools.get(POOL);
+    throw error;
+  }
+}
+
+function machineCapacity(): Record<string, number> {
+  return { mcpu: Math.max(1, cpus().length) * 1000, memory_mb: Math.floor(totalmem() / 1_000_000) };
+}
+
+function welcome(server: HostedServer, pool: WirePoolAnswer, capacity?: Record<string, number>): string {
+  const ask = pool.capacity.gpu === undefined ? "--cpu 1" : "--gpu 1";
+  const other =
+    capacity === undefined || isSame(capacity, pool.capacity)
+      ? ""
+      : `\n  unchanged  it was made before; to change it: ${changeCommand(capacity, pool.capacity)}`;
+  return `✓ store      ${shownPath(server.storeName)}
+✓ pool       ${POOL}   ${amountsText(pool.capacity)}${other}
+✓ context    ${CONTEXT} → ${server.url}   (token saved, mode 0600)
+Next:  berth run ${ask} -- echo hello
+`;
+}
+
+async function tellRunning(
+  { url, pid }: RunningNote,
+  capacity: Record<string, number> | undefined,
+  context: CliContext,
+): Promise<void> {
+  const { contexts } = readContexts();
+  const saved = Object.values(contexts).find((one) => one.url === url);
+  context.write(`Berth is running: ${url} (pid ${pid})\n`);
+  if (capacity === undefined) return;
+  const token = saved?.token;
+  const client = createClient({ url, ...(token !== undefined && { token }), retryForMs: 2_000 });
+  const pool = await client.pools.get(POOL);
+  if (isSame(capacity, pool.capacity)) return;
+  throw new CliError(
+    "name_taken",
+    `Pool ${POOL} has ${amountsText(pool.capacity)}.`,
+    `To change it: ${changeCommand(capacity, pool.capacity)}`,
+  );
+}
+
+function isSame(a: Record<string, number>, b: Record<string, number>): boolean {
+  const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...keys].every((key) => (a[key] ?? 0) === (b[key] ?? 0));
+}
+
+function changeCommand(wanted: Record<string, number>, present: Record<string, number>): string {
+  const gone = Object.keys(present).filter((key) => !(key in wanted));
+  const amounts = [...Object.entries(wanted), ...gone.map((key) => [key, 0] as const)];
+  return `berth pool update ${POOL} --capacity ${amounts.map(([key, amount]) => `${key}=${amount}`).join(",")}`;
+}

@@ -1,0 +1,313 @@
+// The explanation in words: what is short, who holds it, whose turn it is and by which rule, what preemption would
+// need, and when it could start.
+
+import {
+  formatDuration,
+  type WireExplanation,
+  type WirePoolAnswer,
+  type WirePoolExplanation,
+  type WireRequest,
+  type WireSuggestion,
+} from "../../protocol/index.ts";
+import type { Line } from "../output/print.ts";
+import { ageOf, amountsText, counted, listed } from "../output/text.ts";
+import { titleOf } from "../session.ts";
+
+/** A sentence, and lines under it. */
+export interface Told {
+  readonly sentence: string;
+  readonly lines: readonly Line[];
+}
+
+/** What a waiting request meets in one pool, with what else the words need. */
+export interface Situation {
+  readonly request: WireRequest;
+  readonly pool: WirePoolAnswer;
+  readonly facts: WirePoolExplanation;
+  readonly suggestions: readonly WireSuggestion[];
+  /** Who is first in line, if that may be known. */
+  readonly head: WireRequest | undefined;
+  /** Those that stop for it. */
+  readonly stopping: readonly WireRequest[];
+  readonly priorityOf: (component: string) => number;
+}
+
+type Blocker = WirePoolExplanation["blocked_by"];
+type Holder = WirePoolExplanation["holders"][number];
+type Considered = WirePoolExplanation["considered"][number];
+type Shortage = Extract<Blocker, { rule: "units" }>["short"][number];
+type Quota = Extract<Blocker, { allowed: number }>;
+
+const NAMED_MAX = 3;
+
+export function tellWaiting(situation: Situation): Told {
+  const { request, facts, pool } = situation;
+  const title = titleOf(request);
+  const where = `in pool ${pool.name}`;
+  const place = facts.position === 1 ? "" : `, place ${facts.position} of ${facts.queue_length}`;
+  const { blocked_by: blocker } = facts;
+  switch (blocker.rule) {
+    case "limit":
+    case "group_limit":
+    case "reserved": {
+      const quota = blocker.rule === "reserved" ? "reserve" : "limit";
+      return {
+        sentence: `${title} waits ${where} for its own ${quota}; nobody waits behind it for that.`,
+        lines: [
+          [quota, quotaText(request, blocker)],
+          ["starts", `when less of that is in use${orNow(situation)}`],
+        ],
+      };
+    }
+    case "holds":
+      return {
+        sentence: `${title} is next ${where}: its units are promised, and others are stopping for it.`,
+        lines: stoppingLines(situation),
+      };
+    case "holds_elsewhere":
+      return {
+        sentence: `${title} is promised units in pool ${blocker.pool}; ${where} it is passed over until then.`,
+        lines: [],
+      };
+    case "behind_head":
+      return {
+        sentence: `${title} waits for its turn ${where}${place}.`,
+        lines: [
+          ["first", firstText(situation)],
+          [
+            "starts",
+            `after that one, or before it if that cannot delay it (say --walltime)${orNow(situation)}`,
+          ],
+        ],
+      };
+    case "units":
+      return {
+        sentence: `${title} waits for ${listed(blocker.short.map(({ key, asked }) => `${asked} ${key}`))} ${where}${place}.`,
+        lines: [
+          ...blocker.short.map((shortage): Line => ["in use", inUseText(shortage, situation)]),
+          ...(facts.position > 1 ? [["first", firstText(situation)] as const] : []),
+          ...preemptionLines(situation),
+          ["starts", startsText(situation)],
+        ],
+      };
+  }
+}
+
+function quotaText({ component }: WireRequest, { rule, key, asked, used, allowed, group }: Quota): string {
+  const whose = rule === "group_limit" ? `group ${group ?? "above"}` : component;
+  const what = rule === "reserved" ? "has reserved" : "may hold";
+  return `${whose} ${what} ${allowed} ${key} and uses ${used}; with ${asked} more it would be ${used + asked}`;
+}
+
+function inUseText({ key, free, promised, coming_free: coming }: Shortage, situation: Situation): string {
+  const { pool, facts } = situation;
+  const total = pool.capacity[key] ?? 0;
+  const holders = facts.holders.filter(({ units }) => (units[key] ?? 0) > 0);
+  const shown = holders.slice(0, NAMED_MAX).map((holder) => holderText(holder, situation));
+  const more = facts.holder_count > shown.length ? ` and ${facts.holder_count - shown.length} more` : "";
+  const notes = [
+    ...(promised > 0 ? [`; ${promised} promised to others`] : []),
+    ...(coming > 0 ? [`; ${coming} coming free`] : []),
+  ];
+  const by = shown.length === 0 ? "" : ` by ${shown.join(", ")}${more}`;
+  return `${total - free} of ${total} ${key}${by}${notes.join("")}`;
+}
+
+function holderText(holder: Holder, { request }: Situation): string {
+  const title =
+    holder.number === null ? "somebody" : titleOf({ number: holder.number, name: holder.name ?? "" });
+  const whose =
+    holder.component === null || holder.component === request.component ? "" : `${holder.component}, `;
+  const how = holder.stopping ? "stopping" : holder.preemptible ? "preemptible" : "not preemptible";
+  return `${title} (${whose}${how}, ${secondsText(holder.started_at)})`;
+}
+
+function secondsText(since: string): string {
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(since)) / 1000));
+  return seconds < 60 ? `${seconds} s` : formatDuration(seconds);
+}
+
+/** Who is first, and the rule that puts them before this one. */
+function firstText(situation: Situation): string {
+  const { head, request, pool } = situation;
+  if (head === undefined || head.id === request.id) return "somebody else";
+  return `${titleOf(head)} of ${head.component}: ${orderRule(situation, head)} (discipline ${pool.discipline})`;
+}
+
+function orderRule({ pool, request, priorityOf }: Situation, head: WireRequest): string {
+  const within = "it fits what is reserved for it";
+  if (pool.discipline === "fair_share") return "its operation has less of its fair share";
+  if (pool.discipline === "priority") {
+    const [theirs, ours] = [priorityOf(head.component), priorityOf(request.component)];
+    if (theirs !== ours) return theirs > ours ? `priority ${theirs} before ${ours}` : within;
+  } else if (head.sensitive && !request.sensitive) return "sensitive work comes first";
+  const [theirs, ours] = [head.preemption_class, request.preemption_class];
+  if (theirs !== ours) return theirs > ours ? `class ${theirs} before ${ours}` : within;
+  return head.submitted_at <= request.submitted_at ? "it asked earlier" : `${within}, or its score is higher`;
+}
+
+/** Only the first in line may preempt; why it does not, by kinds of running work. */
+function preemptionLines({ facts, pool }: Situation): Line[] {
+  if (pool.discipline !== "fair_share" && facts.preemption_needs === null) {
+    return [["preempts", "nobody: only the first in line may"]];
+  }
+  if (facts.considered.length === 0) return [];
+  const shown = facts.considered.slice(0, NAMED_MAX).map(consideredText);
+  if (facts.considered.length > NAMED_MAX)
+    shown.push(counted(facts.considered.length - NAMED_MAX, "further kind"));
+  const permitted = facts.considered.some((kind) => kind.permitted > 0);
+  const needs = facts.preemption_needs === null ? "" : ` (it needs ${amountsText(facts.preemption_needs)})`;
+  return [["preempts", `${permitted ? `nobody yet${needs}` : "nobody"}: ${shown.join("; ")}`]];
+}
+
+const FORBIDDEN_BY: Readonly<Record<string, string>> = {
+  V2: "not to be stopped, stopping already, or too young",
+  V6: "stopped so often, or so lately, that it is left in peace",
+  "8.1": "within its own share",
+  "8.2": "not of lower priority, and nothing reserved is to be taken back",
+  "10.1": "not of a lower class",
+  "10.2": "within its own share",
+  "10.3": "left in peace by its class, its kind, or its walltime",
+};
+
+const PERMITTED_BY: Readonly<Record<string, string>> = {
+  "8.1": "by priority",
+  "8.2": "to take back what is reserved",
+  G4: "since it only fills a gap",
+  "10.2": "by class",
+};
+
+function consideredText({
+  component,
+  priority,
+  preemption_class,
+  count,
+  permitted,
+  rule,
+}: Considered): string {
+  const who = `${counted(count, "run")} of ${component ?? "others"} (priority ${priority}, class ${preemption_class})`;
+  if (permitted > 0)
+    return `${permitted} of ${who} could be taken ${PERMITTED_BY[rule] ?? `by rule ${rule}`}`;
+  return `${who}: ${FORBIDDEN_BY[rule] ?? `rule ${rule}`}`;
+}
+
+function startsText(situation: Situation): string {
+  const { facts } = situation;
+  const numbers = facts.holders.flatMap(({ number }) => (number === null ? [] : [`#${number}`]));
+  const shown = numbers.length > NAMED_MAX ? [...numbers.slice(0, NAMED_MAX), "others"] : numbers;
+  const [only] = shown;
+  const ends =
+    only === undefined
+      ? "when units come free"
+      : shown.length === 1
+        ? `when ${only} ends`
+        : `when enough of ${listed(shown)} have ended`;
+  const turn = facts.position > 1 ? ", after those before it" : "";
+  const latest =
+    facts.could_start_at === null
+      ? ""
+      : `, at the latest in ${formatDuration((Date.parse(facts.could_start_at) - Date.now()) / 1000)} by their walltimes`;
+  return `${ends}${turn}${latest}${orNow(situation)}`;
+}
+
+/** Changes that the server has tried. */
+function orNow({ suggestions, pool, request }: Situation): string {
+  const changes = suggestions
+    .filter((one) => one.pool === pool.name)
+    .map((one) => suggestionText(one, request));
+  return changes.length === 0 ? "" : `, or now ${changes.join(", or ")}`;
+}
+
+function suggestionText(suggestion: WireSuggestion, { component }: WireRequest): string {
+  switch (suggestion.change) {
+    case "fewer_units":
+      return `if it asked for ${amountsText(suggestion.resources)}`;
+    case "preemptible":
+      return "if it were preemptible";
+    case "higher_limit":
+      return `if the limit of ${component} were ${suggestion.limit} ${suggestion.key}`;
+    case "higher_group_limit":
+      return `if the limit of group ${suggestion.group} were ${suggestion.limit} ${suggestion.key}`;
+    case "more_capacity":
+      return `if the pool had ${amountsText(suggestion.capacity)}`;
+  }
+}
+
+function stoppingLines({ stopping }: Situation): Line[] {
+  return stopping.slice(0, NAMED_MAX).flatMap((run): Line[] => {
+    if (run.stop === null) return [];
+    const left = formatDuration((Date.parse(run.stop.deadline) - Date.now()) / 1000);
+    return [
+      ["stopping", `${titleOf(run)} of ${run.component} (${run.stop.phase}), at the latest in ${left}`],
+    ];
+  });
+}
+
+// --- Requests that do not wait, or not now
+
+export function tellOther(
+  request: WireRequest,
+  { delayed_until: until, reasons, stop }: WireExplanation,
+  forWhom: WireRequest | undefined,
+): Told {
+  const title = titleOf(request);
+  const attempts = request.attempts.map(attemptLine);
+  if (until !== null) {
+    const left = formatDuration((Date.parse(until) - Date.now()) / 1000);
+    return { sentence: `${title} pauses before its next attempt, for another ${left}.`, lines: attempts };
+  }
+  if (request.status === "rejected") {
+    return {
+      sentence: `${title} was rejected: it could never start.`,
+      lines: (reasons ?? []).map(rejectionLine),
+    };
+  }
+  if (stop !== null) {
+    const left = formatDuration((Date.parse(stop.deadline) - Date.now()) / 1000);
+    const who = forWhom === undefined ? "" : ` for ${titleOf(forWhom)} of ${forWhom.component}`;
+    return {
+      sentence: `${title} is being stopped${who} (${stop.reason ?? stop.cause}).`,
+      lines: [["stopping", `${stop.phase}, at the latest in ${left}`], ...attempts],
+    };
+  }
+  if (request.status === "allocated") {
+    return {
+      sentence: `${title} does not wait: it has run in pool ${request.pool ?? "-"} for ${secondsText(request.started_at ?? "")}.`,
+      lines: attempts,
+    };
+  }
+  return { sentence: `${title} does not wait: it is ${request.status}.`, lines: attempts };
+}
+
+function attemptLine({
+  attempt,
+  outcome,
+  reason,
+  started_at,
+  ended_at,
+}: WireRequest["attempts"][number]): Line {
+  const why = reason === null ? "" : ` (${reason})`;
+  return [`attempt ${attempt}`, `${outcome} after ${ageOf(started_at, Date.parse(ended_at))}${why}`];
+}
+
+function rejectionLine({
+  pool,
+  code,
+  key,
+  asked,
+  allowed,
+}: NonNullable<WireRequest["reasons"]>[number]): Line {
+  const where = pool === null ? "every pool" : `pool ${pool}`;
+  switch (code) {
+    case "no_policy":
+      return [where, "the component has no policy (berth policy attach)"];
+    case "unknown_key":
+      return [where, `has no ${key ?? "such key"}`];
+    case "over_capacity":
+      return [where, `${asked} ${key} asked, ${allowed} is all there is, or all that one node has`];
+    case "over_limit":
+      return [where, `${asked} ${key} asked, ${allowed} is the limit`];
+    case "over_reserved":
+      return [where, `${asked} ${key} asked without preemption, ${allowed} reserved`];
+  }
+}
