@@ -3,7 +3,7 @@
 // The limit is the same HTTP stack and the same group commit, with the rows that every change must leave behind
 // (journal, record of the request, audit), around an engine that decides nothing and without authentication.
 // `journal` is shown as well: the same with events only, which is what no server that keeps history can reach.
-// Usage: npm run bench:server -- [SECONDS PER FIGURE]
+// Usage: npm run bench:server -- [ROUNDS]
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,7 +12,9 @@ import { startPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
 import { bundle, start } from "./serving/start.ts";
 
-const SECONDS = Number(process.argv[2] ?? 5);
+const ROUNDS = Number(process.argv[2] ?? 5);
+const ROUND_MS = 1_500;
+const WARM_UP_MS = 3_000;
 const CONNECTIONS = 64;
 const BULK = 100;
 const WAITING = 100_000;
@@ -22,6 +24,9 @@ interface Started {
   readonly token: string;
   readonly startMs: number;
 }
+
+const KINDS = ["journal", "limit", "berth"] as const;
+type Kind = (typeof KINDS)[number];
 
 const programs = {
   server: await bundle("server"),
@@ -33,28 +38,8 @@ const postgres = await startPostgres({ shared_buffers: "128MB" });
 let isGood = true;
 try {
   const client = await start(programs.client, []);
-  const measure = (load: Omit<Load, "connections" | "warmUpMs" | "ms">) =>
-    client.ask<Measured>({ connections: CONNECTIONS, warmUpMs: 2_000, ms: SECONDS * 1000, ...load });
-
-  const { first: peer, end } = await start<{ cyclesPerSecond: number }>(programs.peer, [
-    postgres.url,
-    String(CONNECTIONS),
-    String(SECONDS * 1000),
-  ]);
-  await end();
-  console.log(
-    `peer      pg-boss 10.4.2, ${CONNECTIONS} loops     ${figure(peer.cyclesPerSecond)} cycles/s\n`,
-  );
-
   for (const store of ["sqlite", "postgres"]) {
-    for (const bulk of [1, BULK]) {
-      const place = (kind: string) =>
-        store === "sqlite" ? join(directory, `${kind}-${bulk}`, "berth.db") : postgres.url;
-      const journal = await measured("journal", store, place("journal"), bulk, measure);
-      const limit = await measured("limit", store, place("limit"), bulk, measure);
-      const berth = await measured("berth", store, place("berth"), bulk, measure);
-      compare({ store, bulk, journal, limit, berth, peer: peer.cyclesPerSecond });
-    }
+    for (const bulk of [1, BULK]) compare(store, bulk, await measureAll(client, store, bulk));
   }
   await manyWaiting(client);
   client.child.disconnect();
@@ -69,20 +54,58 @@ interface Result {
   readonly half: Measured;
 }
 
-async function measured(
-  kind: "journal" | "limit" | "berth",
+type Asker = { ask<Answer>(question: object): Promise<Answer> };
+
+/**
+ * All servers are up at the same time and take turns, so that what else happens on the machine meets them all
+ * alike. The median of the rounds counts.
+ */
+async function measureAll(
+  client: Asker,
   store: string,
-  place: string,
   bulk: number,
-  measure: (load: Omit<Load, "connections" | "warmUpMs" | "ms">) => Promise<Measured>,
-): Promise<Result> {
-  const server = await start<Started>(programs.server, [kind, store, place]);
-  const { url, token } = server.first;
-  if (kind === "berth") await prepare(url, token);
-  const full = await measure({ url, token, bulk });
-  const half = await measure({ url, token, bulk, rate: full.cyclesPerSecond / 2 });
-  await server.end();
-  return { full, half };
+): Promise<Record<Kind, Result> & { peer: number }> {
+  const measure = (server: Started, ms: number, rate?: number) =>
+    client.ask<Measured>({
+      ...{ url: server.url, token: server.token, connections: CONNECTIONS, warmUpMs: 200, ms, bulk },
+      ...(rate !== undefined && { rate }),
+    } satisfies Load);
+
+  const servers = [];
+  for (const kind of KINDS) {
+    const place = store === "sqlite" ? join(directory, `${kind}-${bulk}`, "berth.db") : postgres.url;
+    const server = await start<Started>(programs.server, [kind, store, place]);
+    if (kind === "berth") await prepare(server.first.url, server.first.token);
+    await measure(server.first, WARM_UP_MS);
+    servers.push({ kind, server, full: [] as Measured[], half: [] as Measured[] });
+  }
+  const peer = await start(programs.peer, [postgres.url, String(CONNECTIONS)]);
+  await peer.ask({ ms: WARM_UP_MS });
+
+  const peers: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const { server, full } of servers) full.push(await measure(server.first, ROUND_MS));
+    peers.push((await peer.ask<{ cyclesPerSecond: number }>({ ms: ROUND_MS })).cyclesPerSecond);
+  }
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const { server, full, half } of servers) {
+      half.push(await measure(server.first, ROUND_MS, middle(full).cyclesPerSecond / 2));
+    }
+  }
+  for (const { server } of servers) await server.end();
+  await peer.end();
+  const results = servers.map(({ kind, full, half }) => [kind, { full: middle(full), half: middle(half) }]);
+  return { ...(Object.fromEntries(results) as Record<Kind, Result>), peer: median(peers) };
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+}
+
+function middle(rounds: readonly Measured[]): Measured {
+  const of = (figure: keyof Measured) => median(rounds.map((round) => round[figure]));
+  const failures = rounds.reduce((sum, round) => sum + round.failures, 0);
+  return { cyclesPerSecond: of("cyclesPerSecond"), p50: of("p50"), p99: of("p99"), failures };
 }
 
 /** A pool with room for everybody, and one for those who are to wait. */
@@ -102,15 +125,8 @@ async function put(url: string, token: string, path: string, body: object): Prom
   if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
 }
 
-function compare(run: {
-  store: string;
-  bulk: number;
-  journal: Result;
-  limit: Result;
-  berth: Result;
-  peer: number;
-}): void {
-  const { store, bulk, journal, limit, berth, peer } = run;
+function compare(store: string, bulk: number, run: Record<Kind, Result> & { peer: number }): void {
+  const { journal, limit, berth, peer } = run;
   const ofLimit = berth.full.cyclesPerSecond / limit.full.cyclesPerSecond;
   const ofPeer = berth.full.cyclesPerSecond / peer;
   const p99 = berth.half.p99 / limit.half.p99;
@@ -122,6 +138,7 @@ function compare(run: {
       `  ${name.padEnd(7)} ${figure(full.cyclesPerSecond)} cycles/s   p50 ${ms(full.p50)}  p99 ${ms(full.p99)}   half load: p50 ${ms(half.p50)}  p99 ${ms(half.p99)}   failures ${full.failures + half.failures}`,
     );
   }
+  console.log(`  pg-boss ${figure(peer)} cycles/s`);
   const parts = [
     aim("of the limit", ofLimit, ofLimit >= 0.6, "0.6"),
     aim("times the peer", ofPeer, ofPeer >= 5, "5"),
@@ -131,7 +148,7 @@ function compare(run: {
   if (berth.full.failures + berth.half.failures > 0) isGood = false;
 }
 
-async function manyWaiting(client: { ask<Answer>(question: object): Promise<Answer> }): Promise<void> {
+async function manyWaiting(client: Asker): Promise<void> {
   const place = join(directory, "many", "berth.db");
   const server = await start<Started>(programs.server, ["berth", "sqlite", place], ["--expose-gc"]);
   await prepare(server.first.url, server.first.token);

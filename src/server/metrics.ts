@@ -44,6 +44,8 @@ export function createMetrics(): Metrics {
       if (leader !== undefined) {
         meters.leader.set(leader.status().condition === "leading" ? 1 : 0);
         meters.streams.set(streams.count());
+        meters.expiryPaused.reset();
+        for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
         await leader.read((view) => gauge(view, meters));
       }
       return registry.metrics();
@@ -87,6 +89,11 @@ function createMeters(registry: Registry) {
       ["pool", "key"],
     ),
     fairShare: newGauge("berth_fair_share", "Fair share on the dominant key.", ["pool", "element"]),
+    expiryPaused: newGauge(
+      "berth_expiry_paused",
+      "1 where too many holders fell silent at once, so that nobody is taken for lost.",
+      ["pool"],
+    ),
     leader: newGauge("berth_leader", "1 while this server leads."),
     commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
     calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),

@@ -172,3 +172,39 @@ test("shares of a fair-share pool are shown, from the groups down to the operati
     expect.objectContaining({ element: "a", kind: "policy", parent: null, usage_share: { gpu: 0.25 } }),
   );
 });
+
+test("nodes are registered, drained, and their units are those of the pool", async () => {
+  await admin("PUT", "/v1/pools/rack", {});
+  await admin("PUT", "/v1/pools/rack/policies/racer", {});
+  const made = await admin("POST", "/v1/nodes", {
+    name: "n1",
+    pool: "rack",
+    capacity: { gpu: 2 },
+    labels: { zone: "a" },
+  });
+  expect(made).toMatchObject({ status: 201, body: { name: "n1", pool: "rack", state: "ready" } });
+  await admin("PUT", "/v1/nodes/n2", { pool: "rack", capacity: { gpu: 4 } });
+  expect((await admin("GET", "/v1/pools/rack")).body).toMatchObject({
+    node_backed: true,
+    capacity: { gpu: 6 },
+  });
+  const { body: run } = await admin("POST", "/v1/resource-requests", {
+    component: "racer",
+    resources: { gpu: 3 },
+  });
+  expect(run.placement).toEqual([{ node: "n2", devices: [0, 1, 2] }]);
+
+  expect((await admin("POST", "/v1/nodes/n2/drain")).body).toMatchObject({ state: "draining" });
+  const late = (await admin("POST", "/v1/resource-requests", { component: "racer", resources: { gpu: 1 } }))
+    .body;
+  expect(late.placement).toMatchObject([{ node: "n1" }]);
+  expect((await admin("POST", "/v1/nodes/n2/undrain")).body).toMatchObject({ state: "ready" });
+  const names = async (path: string) =>
+    (await admin("GET", path)).body.items.map(({ name }: { name: string }) => name);
+  expect(await names("/v1/nodes?pool=rack")).toEqual(["n1", "n2"]);
+  expect(await names("/v1/pools/rack/nodes")).toEqual(["n1", "n2"]);
+  expect((await admin("DELETE", "/v1/nodes/n2")).body.code).toBe("in_use");
+  const plan = await admin("DELETE", "/v1/nodes/n2?force=true&dry_run=true");
+  expect(plan.body).toMatchObject({ dry_run: true });
+  expect((await admin("GET", "/v1/nodes/nowhere")).status).toBe(404);
+});
