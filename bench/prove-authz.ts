@@ -71,6 +71,7 @@ type Kind =
   | "policy"
   | "node"
   | "named node"
+  | "pool of a node"
   | "named pool"
   | "named component"
   | "component"
@@ -131,7 +132,7 @@ const SAMPLES: Record<RouteName, Sample> = {
   listNodes: { kind: "nothing" },
   listPoolNodes: { kind: "pool" },
   createNode: {
-    kind: "named pool",
+    kind: "pool of a node",
     query: "?dry_run=true",
     body: ({ node, pool }) => ({ name: node, pool, capacity: { gpu: 1 } }),
   },
@@ -276,6 +277,9 @@ function expected(name: RouteName, { role, isScoped }: Principal, ownership: Own
     case "named pool":
       // What a call brings into the world can be refused openly: it tells nothing about what exists.
       return isOthers || (isMissing && isScoped) ? "forbidden" : "allowed";
+    case "pool of a node":
+      if (isScoped && (isOthers || isMissing)) return "forbidden";
+      return isMissing ? "not found" : "allowed";
     case "named node":
       return isOthers ? "not found" : "allowed";
     case "named component":
