@@ -1,13 +1,14 @@
 // Maps of amounts as people write them: `gpu=8,memory_mb=64GiB`, JSON, or YAML.
 
-import { parseMemoryMb } from "../protocol/index.ts";
 import { CliError } from "./context.ts";
 
 export type Amounts = Record<string, number>;
 
 export async function parseAmounts(text: string): Promise<Amounts> {
   const entries = await entriesOf(text);
-  return Object.fromEntries(entries.map(([key, value]) => [key, parseUnits(key, value)]));
+  const amounts: Amounts = {};
+  for (const [key, value] of entries) amounts[key] = await parseUnits(key, value);
+  return amounts;
 }
 
 async function entriesOf(text: string): Promise<[string, unknown][]> {
@@ -31,13 +32,11 @@ function keyAndValue(text: string): [string, unknown] {
 }
 
 /** Whole numbers; of memory also sizes. Whether they make sense is the server's to judge. */
-function parseUnits(key: string, value: unknown): number {
+async function parseUnits(key: string, value: unknown): Promise<number> {
   const text = String(value).trim();
   if (/^-?\d{1,15}$/.test(text)) return Number(text);
   if (key === "memory_mb" && /[A-Za-z]$/.test(text)) {
-    const parsed = parseMemoryMb(text);
-    if (parsed.ok) return parsed.value;
-    throw new CliError("invalid_amount", parsed.message, parsed.hint);
+    return (await import("./parsing.ts")).memoryMb(text);
   }
   throw new CliError(
     "invalid_amount",

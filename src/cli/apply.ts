@@ -1,7 +1,7 @@
 // berth apply -f FILE_OR_DIR: makes pools, groups and policies as files say.
 
 import type { Command } from "commander";
-import { isBerthError } from "../sdk/index.ts";
+import { type BerthError, isBerthError } from "../sdk/index.ts";
 import { type Change, changesFor, readPresent } from "./apply/changes.ts";
 import { applySchema, readWanted } from "./apply/document.ts";
 import { type CliContext, CliError } from "./context.ts";
@@ -79,15 +79,23 @@ async function preview(
   const lines: string[] = [];
   for (const change of changes) {
     lines.push(describe(change));
-    const plan = await change.perform({ dryRun: true, force }).catch((error: unknown) => {
-      if (isBerthError(error) && error.status >= 400 && error.status < 500) return undefined;
-      throw error;
-    });
-    if (plan === undefined) continue;
-    isHarm ||= isHarmful(plan);
-    lines.push(...planLines(plan).map((line) => `  ${line}`));
+    try {
+      const plan = await change.perform({ dryRun: true, force });
+      if (plan === undefined) continue;
+      isHarm ||= isHarmful(plan);
+      lines.push(...planLines(plan).map((line) => `  ${line}`));
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      // What is not there yet is made by a change before this one.
+      if (error.code !== "not_found")
+        lines.push(`  refused as things are: ${printable(error.message)} [${error.code}]`);
+    }
   }
   return { lines, isHarm };
+}
+
+function isRefusal(error: unknown): error is BerthError {
+  return isBerthError(error) && error.status >= 400 && error.status < 500;
 }
 
 function describe({ verb, what, differences }: Change): string {
@@ -104,7 +112,7 @@ async function performAll(changes: readonly Change[], force: boolean, context: C
         await change.perform({ dryRun: false, force });
         context.write(plainIfNeeded(`${DONE[change.verb]} ${printable(change.what)}\n`, context));
       } catch (error) {
-        if (!isBerthError(error) || error.status < 400 || error.status >= 500) throw error;
+        if (!isRefusal(error)) throw error;
         refused.push({ change, error });
       }
     }

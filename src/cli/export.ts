@@ -2,7 +2,7 @@
 
 import type { Command } from "commander";
 import type { WireGroupAnswer, WirePolicyAnswer, WirePoolAnswer } from "../protocol/index.ts";
-import { readPresent } from "./apply/changes.ts";
+import { POLICY_DEFAULTS, readPresent } from "./apply/changes.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, oneOf, withConnection } from "./options.ts";
 import { toJson, toYaml } from "./output/print.ts";
@@ -60,6 +60,11 @@ function asPool(pool: WirePoolAnswer, groups: readonly WireGroupAnswer[]) {
   };
 }
 
-function asPolicy({ closing: _, ...policy }: WirePolicyAnswer) {
-  return policy;
+/** Without what `berth apply` assumes anyway. */
+function asPolicy({ closing: _, component_type, ...policy }: WirePolicyAnswer) {
+  const said = Object.entries(policy).filter(
+    ([field, value]) =>
+      JSON.stringify(value) !== JSON.stringify((POLICY_DEFAULTS as Record<string, unknown>)[field]),
+  );
+  return { ...Object.fromEntries(said), ...(component_type !== "" && { component_type }) };
 }

@@ -11,7 +11,6 @@ import {
   given,
   oneOf,
   type PlanOptions,
-  parseSettings,
   withConnection,
   withIdempotencyKey,
   withOutput,
@@ -122,7 +121,7 @@ async function fieldsOf(options: GroupOptions): Promise<Partial<WireGroup>> {
     reserved: reserved === undefined ? undefined : await parseAmounts(reserved),
     limit: limit === undefined ? undefined : await parseAmounts(limit),
     mode: mode === undefined ? undefined : oneOf("--mode", mode, ["fair_share", "fifo"]),
-    settings: set && (parseSettings(set) as WireGroup["settings"]),
+    settings: set && ((await import("./parsing.ts")).parseSettings(set) as WireGroup["settings"]),
   });
 }
 

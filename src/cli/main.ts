@@ -180,7 +180,7 @@ async function explain(error: unknown, context: CliContext, isJson: boolean): Pr
     const { code, message, hint } = known;
     if (isJson) await tellProblem(code, message, hint, context, known.problem);
     else context.tell(`berth: ${printable(message)} [${code}]\n${hint === "" ? "" : `${printable(hint)}\n`}`);
-    const { ERRORS, isErrorCode } = await import("../protocol/index.ts");
+    const { ERRORS, isErrorCode } = await import("./problems.ts");
     return isErrorCode(code) ? ERRORS[code].exitCode : EXIT_BERTH_FAILED;
   }
   const message = error instanceof Error ? error.message : String(error);
@@ -220,7 +220,7 @@ async function tellProblem(
   context: CliContext,
   problem?: object,
 ): Promise<void> {
-  const { isErrorCode, toProblem } = await import("../protocol/index.ts");
+  const { isErrorCode, toProblem } = await import("./problems.ts");
   const { toJson } = await import("./output/print.ts");
   const known = isErrorCode(code) ? code : "internal_error";
   const told = problem ?? { ...toProblem(known, detail, hint === "" ? {} : { hint }), code };

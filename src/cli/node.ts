@@ -6,7 +6,6 @@ import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
-  durationSeconds,
   given,
   type PlanOptions,
   parseLabels,
@@ -123,7 +122,10 @@ async function drainNode(text: string, options: Options & { deadline?: string },
   const { client } = connect(options);
   const { name } = await findNode(client, text);
   const { deadline } = options;
-  const body = deadline === undefined ? {} : { deadline_seconds: durationSeconds(deadline) };
+  const body =
+    deadline === undefined
+      ? {}
+      : { deadline_seconds: (await import("./parsing.ts")).durationSeconds(deadline) };
   const plan = await client.nodes.drain(name, body, { dryRun: true });
   if (options.dryRun === true) return printPlan(`Node ${name} would be drained.`, plan, options, context);
   const late = deadline === undefined ? [] : [`What still runs there after ${deadline} is stopped.`];

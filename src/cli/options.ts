@@ -1,7 +1,6 @@
 // Options that many commands share, and values that many options take.
 
 import type { Command } from "commander";
-import { parseDurationSeconds } from "../protocol/index.ts";
 import { CliError } from "./context.ts";
 import { FORMATS } from "./output/print.ts";
 
@@ -74,12 +73,6 @@ export function oneOf<const Choice extends string>(
   throw new CliError("usage", `${option} is one of ${choices.join(", ")}, not "${text.slice(0, 40)}".`);
 }
 
-export function durationSeconds(text: string): number {
-  const parsed = parseDurationSeconds(text);
-  if (parsed.ok) return parsed.value;
-  throw new CliError("usage", parsed.message, parsed.hint);
-}
-
 /** `team=vision`, as often as wanted. */
 export function parseLabels(texts: readonly string[]): Record<string, string> {
   return Object.fromEntries(
@@ -89,34 +82,6 @@ export function parseLabels(texts: readonly string[]): Record<string, string> {
       throw new CliError("usage", `"${text.slice(0, 60)}" is not a label.`, "Write it like team=vision.");
     }),
   );
-}
-
-/** `grace_seconds=30s`, `backfill=none`, `share_keys=["gpu"]`: times may have units. */
-export function parseSettings(texts: readonly string[]): Record<string, unknown> {
-  return Object.fromEntries(
-    texts.map((text) => {
-      const [key = "", ...rest] = text.split("=");
-      const value = rest.join("=");
-      if (key === "" || rest.length === 0) {
-        throw new CliError(
-          "usage",
-          `"${text.slice(0, 60)}" is not a setting.`,
-          "Write it like grace_seconds=30.",
-        );
-      }
-      return [key, settingValue(value)];
-    }),
-  );
-}
-
-function settingValue(text: string): unknown {
-  const duration = parseDurationSeconds(text);
-  if (duration.ok) return duration.value;
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
-  }
 }
 
 /** The fields that have a value: what was not said is not sent. */

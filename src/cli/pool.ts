@@ -11,7 +11,6 @@ import {
   oneOf,
   type PlanOptions,
   parseLabels,
-  parseSettings,
   withConnection,
   withIdempotencyKey,
   withOutput,
@@ -141,7 +140,7 @@ async function fieldsOf({ capacity, description, label, set }: PoolOptions): Pro
     capacity: capacity === undefined ? undefined : await parseAmounts(capacity),
     description,
     labels: label && parseLabels(label),
-    settings: set && (parseSettings(set) as WirePool["settings"]),
+    settings: set && ((await import("./parsing.ts")).parseSettings(set) as WirePool["settings"]),
   });
 }
 

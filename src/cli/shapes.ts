@@ -8,10 +8,9 @@ import type {
   WireRequest,
   WireToken,
 } from "../protocol/index.ts";
-import { formatDuration } from "../protocol/index.ts";
 import type { Line, Shape } from "./output/print.ts";
 import type { Style } from "./output/text.ts";
-import { ageOf, amountsText, labelsText } from "./output/text.ts";
+import { ageOf, amountsText, durationText, labelsText } from "./output/text.ts";
 import { titleOf } from "./session.ts";
 
 // --- Requests
@@ -98,7 +97,7 @@ function requestLines(request: WireRequest): Line[] {
   lines.push(["preemptible", request.preemptible ? "yes" : "no"]);
   lines.push(["checkpoint", checkpointText(request)]);
   lines.push(["again", requeueText(request)]);
-  if (request.walltime_seconds !== null) lines.push(["walltime", formatDuration(request.walltime_seconds)]);
+  if (request.walltime_seconds !== null) lines.push(["walltime", durationText(request.walltime_seconds)]);
   if (request.operation !== null) lines.push(["operation", request.operation]);
   if (Object.keys(request.labels).length > 0) lines.push(["labels", labelsText(request.labels)]);
   if (request.note !== "") lines.push(["note", request.note]);
@@ -130,7 +129,7 @@ function placementText({ node, devices }: WireRequest["placement"][number]): str
 }
 
 function checkpointText({ checkpoint, checkpoint_seconds: seconds }: WireRequest): string {
-  return seconds === null ? checkpoint : `${checkpoint}, about ${formatDuration(seconds)}`;
+  return seconds === null ? checkpoint : `${checkpoint}, about ${durationText(seconds)}`;
 }
 
 function requeueText({ requeue, retries }: WireRequest): string {
@@ -165,8 +164,10 @@ export const POOL: Shape<WirePoolAnswer> = {
     ["queued", String(pool.queued)],
     ...(pool.node_backed ? [["capacity", "that of its nodes"] as const] : []),
     ...(Object.keys(pool.labels).length > 0 ? [["labels", labelsText(pool.labels)] as const] : []),
+    ["settings", ""],
     ...Object.entries(pool.settings).map(
-      ([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)] as const,
+      ([name, value]) =>
+        [`  ${name}=${typeof value === "string" ? value : JSON.stringify(value)}`, ""] as const,
     ),
   ],
 };
@@ -263,5 +264,5 @@ function endsText({ revoked_at, expires_at }: WireToken): string {
   if (revoked_at !== null) return `revoked ${ageOf(revoked_at)} ago`;
   if (expires_at === null) return "never";
   const seconds = (Date.parse(expires_at) - Date.now()) / 1000;
-  return seconds > 0 ? `in ${formatDuration(seconds)}` : `${formatDuration(-seconds)} ago`;
+  return seconds > 0 ? `in ${durationText(seconds)}` : `${durationText(-seconds)} ago`;
 }

@@ -7,7 +7,6 @@ import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
-  durationSeconds,
   given,
   oneOf,
   parseLabels,
@@ -17,7 +16,7 @@ import {
   withOutput,
 } from "./options.ts";
 import { type OutputOptions, printDone } from "./output/print.ts";
-import { parseResources, type ResourceOptions } from "./run/resources.ts";
+import type { ResourceOptions } from "./run/resources.ts";
 import { componentOf, connect, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
 
@@ -83,7 +82,7 @@ export function define(command: Command, context: CliContext): void {
 
 async function submit(options: SubmitOptions, context: CliContext): Promise<void> {
   const session = connect(options);
-  const body = submissionOf(options, await componentOf(session));
+  const body = await submissionOf(options, await componentOf(session));
   let request = await session.client.requests.submit(body, given({ idempotencyKey: options.idempotencyKey }));
   if (options.wait === true && request.status === "queued") request = await settled(session, request);
   await printDone(`${titleOf(request)} is ${request.status}.`, request, REQUEST, options, context);
@@ -99,7 +98,9 @@ async function settled({ client }: ReturnType<typeof connect>, request: WireRequ
   return current;
 }
 
-function submissionOf(options: SubmitOptions, component: string): WireRequestSubmission {
+async function submissionOf(options: SubmitOptions, component: string): Promise<WireRequestSubmission> {
+  const { durationSeconds } = await import("./parsing.ts");
+  const { parseResources } = await import("./run/resources.ts");
   const resources = parseResources(options);
   const time = (text: string | undefined) => (text === undefined ? undefined : durationSeconds(text));
   const number = (option: string, text: string | undefined) =>

@@ -6,7 +6,6 @@ import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
-  durationSeconds,
   given,
   oneOf,
   type PlanOptions,
@@ -139,13 +138,15 @@ async function createToken(name: string, options: TokenOptions, context: CliCont
     name,
     role: oneOf("--role", role, ROLES),
     ...given({ components: components && [...components], pools: pools && [...pools], permissions }),
-    ...(expires !== undefined && {
-      expires_in_seconds: expires === "never" ? null : durationSeconds(expires),
-    }),
+    ...(expires !== undefined && { expires_in_seconds: await lifeOf(expires) }),
   });
   if (options.output !== undefined || process.env.BERTH_OUTPUT)
     return printOne(token, TOKEN, options, context);
   context.write(`${token.secret}\n`);
   const ends = token.expires_at === null ? "and never ends" : `until ${token.expires_at}`;
   context.tell(`Token ${name} (${role}) ${ends}. It is shown only now.\n`);
+}
+
+async function lifeOf(text: string): Promise<number | null> {
+  return text === "never" ? null : (await import("./parsing.ts")).durationSeconds(text);
 }

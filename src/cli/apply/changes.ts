@@ -114,7 +114,8 @@ function groupChange(client: Client, { name: pool }: WirePool, group: WireGroup,
   ];
 }
 
-const POLICY_DEFAULTS = {
+/** What a policy has that a file says nothing about. */
+export const POLICY_DEFAULTS = {
   priority: 0,
   reserved: {},
   limit: {},

@@ -1,7 +1,5 @@
 // Text for people: what comes from others is made harmless, and fits where it must.
 
-import { formatDuration } from "../../protocol/index.ts";
-
 /** Names come from other people, and must not move anyone's cursor or turn the text around. */
 export function printable(text: string): string {
   return text.replaceAll(/\p{C}/gu, (character) => (character === "\u200d" ? character : "·"));
@@ -61,9 +59,29 @@ export function shorten(text: string, columns: number): string {
   return columns < 1 ? "" : `${kept}…`;
 }
 
+const UNITS = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["m", 60],
+  ["s", 1],
+] as const;
+
+/** The two largest units: 3d4h, 1h30m, 45s. */
+export function durationText(seconds: number): string {
+  let rest = Math.max(0, Math.floor(seconds));
+  const from = UNITS.findIndex(([, length]) => rest >= length);
+  if (from < 0) return "0s";
+  const parts = UNITS.slice(from, from + 2).map(([unit, length]) => {
+    const count = Math.floor(rest / length);
+    rest -= count * length;
+    return count === 0 ? "" : `${count}${unit}`;
+  });
+  return parts.join("");
+}
+
 /** Such as `3d4h`, counted from then to now. */
 export function ageOf(at: string | null, nowMs = Date.now()): string {
-  return at === null ? "-" : formatDuration((nowMs - Date.parse(at)) / 1000);
+  return at === null ? "-" : durationText((nowMs - Date.parse(at)) / 1000);
 }
 
 /** Such as `gpu 2, mcpu 4000`; the step that every request is goes without saying. */

@@ -1,16 +1,15 @@
 // The explanation in words: what is short, who holds it, whose turn it is and by which rule, what preemption would
 // need, and when it could start.
 
-import {
-  formatDuration,
-  type WireExplanation,
-  type WirePoolAnswer,
-  type WirePoolExplanation,
-  type WireRequest,
-  type WireSuggestion,
+import type {
+  WireExplanation,
+  WirePoolAnswer,
+  WirePoolExplanation,
+  WireRequest,
+  WireSuggestion,
 } from "../../protocol/index.ts";
 import type { Line } from "../output/print.ts";
-import { ageOf, amountsText, counted, listed } from "../output/text.ts";
+import { ageOf, amountsText, counted, durationText, listed } from "../output/text.ts";
 import { titleOf } from "../session.ts";
 
 /** A sentence, and lines under it. */
@@ -124,7 +123,7 @@ function holderText(holder: Holder, { request }: Situation): string {
 
 function secondsText(since: string): string {
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(since)) / 1000));
-  return seconds < 60 ? `${seconds} s` : formatDuration(seconds);
+  return seconds < 60 ? `${seconds} s` : durationText(seconds);
 }
 
 /** Who is first, and the rule that puts them before this one. */
@@ -206,7 +205,7 @@ function startsText(situation: Situation): string {
   const latest =
     facts.could_start_at === null
       ? ""
-      : `, at the latest in ${formatDuration((Date.parse(facts.could_start_at) - Date.now()) / 1000)} by their walltimes`;
+      : `, at the latest in ${durationText((Date.parse(facts.could_start_at) - Date.now()) / 1000)} by their walltimes`;
   return `${ends}${turn}${latest}${orNow(situation)}`;
 }
 
@@ -236,7 +235,7 @@ function suggestionText(suggestion: WireSuggestion, { component }: WireRequest):
 function stoppingLines({ stopping }: Situation): Line[] {
   return stopping.slice(0, NAMED_MAX).flatMap((run): Line[] => {
     if (run.stop === null) return [];
-    const left = formatDuration((Date.parse(run.stop.deadline) - Date.now()) / 1000);
+    const left = durationText((Date.parse(run.stop.deadline) - Date.now()) / 1000);
     return [
       ["stopping", `${titleOf(run)} of ${run.component} (${run.stop.phase}), at the latest in ${left}`],
     ];
@@ -253,7 +252,7 @@ export function tellOther(
   const title = titleOf(request);
   const attempts = request.attempts.map(attemptLine);
   if (until !== null) {
-    const left = formatDuration((Date.parse(until) - Date.now()) / 1000);
+    const left = durationText((Date.parse(until) - Date.now()) / 1000);
     return { sentence: `${title} pauses before its next attempt, for another ${left}.`, lines: attempts };
   }
   if (request.status === "rejected") {
@@ -263,7 +262,7 @@ export function tellOther(
     };
   }
   if (stop !== null) {
-    const left = formatDuration((Date.parse(stop.deadline) - Date.now()) / 1000);
+    const left = durationText((Date.parse(stop.deadline) - Date.now()) / 1000);
     const who = forWhom === undefined ? "" : ` for ${titleOf(forWhom)} of ${forWhom.component}`;
     return {
       sentence: `${title} is being stopped${who} (${stop.reason ?? stop.cause}).`,
