@@ -462,6 +462,7 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
   keepOrderUntil(state, pool, 0); // Whoever looks says until when it holds; after a replay nobody has looked yet.
+  forgetShares(state, pool, "when taken back"); // The tree knows what the last look found.
   for (const change of event.changes) {
     setEntry(state, starvation, change.element, change.belowSinceMs === null ? null : change);
   }

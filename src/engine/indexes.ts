@@ -524,11 +524,11 @@ function touchLine(state: EngineState, line: Line): void {
 }
 
 /** Something about the pool itself changed: nothing of what was computed holds any more. */
-export function forgetShares(state: EngineState, pool: Pool): void {
+export function forgetShares(state: EngineState, pool: Pool, when: "now" | "when taken back" = "now"): void {
   const forget = () => {
     pool.shareTree = null;
   };
-  state.undo.run(forget, forget);
+  state.undo.run(when === "now" ? forget : () => {}, forget);
 }
 
 /** An operation is as old as its first request, also when that has ended (9.11). */
@@ -551,10 +551,20 @@ export function rememberOperation(state: EngineState, request: Request): void {
   );
 }
 
+/** An operation that goes on becomes younger with the record of its first request. */
+function touchOperation(state: EngineState, { spec, line }: Request): void {
+  for (const { pool } of line.component.policies.values()) {
+    for (const poolLine of pool.shareTree?.operations.get(operationKey(spec))?.lines ?? []) {
+      touchShares(state, poolLine);
+    }
+  }
+}
+
 export function forgetOperation(state: EngineState, request: Request): void {
   const key = operationKey(request.spec);
   const requests = state.operations.get(key);
   if (requests === undefined || request.spec.operation === null) return;
+  if (requests.first() === request) touchOperation(state, request);
   state.undo.run(
     () => requests.remove(request),
     () => requests.insert(request),

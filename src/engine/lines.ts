@@ -18,6 +18,12 @@ import {
 
 /** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 export function lineKeyOf(component: Component, spec: RequestSpec): string {
+  const key = shapeKeyOf(spec);
+  return usesFairShare(component) ? `${key}|${spec.operation ?? `#${spec.id}`}` : key;
+}
+
+/** All that tells the requests of a component apart, but for their operation. */
+export function shapeKeyOf(spec: RequestSpec): string {
   let key = `${spec.component}|`;
   for (const resource of Object.keys(spec.resources).sort(compareIds))
     key += `${resource}=${spec.resources[resource]},`;
@@ -26,7 +32,7 @@ export function lineKeyOf(component: Component, spec: RequestSpec): string {
   for (const label of Object.keys(spec.constraints).sort(compareIds)) {
     key += `${JSON.stringify([label, spec.constraints[label]])},`;
   }
-  return usesFairShare(component) ? `${key}|${spec.operation ?? `#${spec.id}`}` : key;
+  return key;
 }
 
 /** Operations of different components are different ones; without an operation a request is its own (9). */

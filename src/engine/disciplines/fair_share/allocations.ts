@@ -2,28 +2,20 @@
 
 import type { Pool, Run } from "../../state.ts";
 import { type AllocationGroup, splitAllocationGroups } from "./allocation-groups.ts";
-import type { OperationNode, ShareTree } from "./tree.ts";
+import type { Operation, OperationKind, ShareTree } from "./tree.ts";
 
 export interface Allocation {
   readonly run: Run;
-  readonly operation: OperationNode;
+  readonly operation: Operation;
   readonly group: AllocationGroup;
   readonly freshness: number;
 }
 
-/** Every run of an operation that is not stopping, oldest first, with its group. */
-export function allocationsOf(pool: Pool, tree: ShareTree, operation: OperationNode): Allocation[] {
-  const { settings, fairShare, demandShare } = operation;
-  const runs = [...operation.lines].flatMap(({ runKinds }) =>
-    [...runKinds.values()].flatMap((kind) => [...kind.runs]),
-  );
-  runs.sort(
-    (a, b) =>
-      Number(a.poolLine.line.shape.preemptible) - Number(b.poolLine.line.shape.preemptible) ||
-      freshnessOf(a) - freshnessOf(b),
-  );
-  const groups = splitAllocationGroups({
-    allocations: runs.map(({ poolLine }) => poolLine.need),
+/** The groups of the runs of an operation, oldest first: the same for all of its kind, whose runs are all alike. */
+export function groupsOf(pool: Pool, tree: ShareTree, kind: OperationKind): AllocationGroup[] {
+  const { settings, fairShare, demandShare } = kind;
+  return splitAllocationGroups({
+    allocations: runsOf(kind.operations.first() as Operation).map(({ poolLine }) => poolLine.need),
     total: pool.capacity,
     shareKeys: tree.keys,
     fairShare,
@@ -32,12 +24,28 @@ export function allocationsOf(pool: Pool, tree: ShareTree, operation: OperationN
     aggressiveThreshold: settings.aggressivePreemptionSatisfactionThreshold,
     protectedUsage: pool.keys.map((key) => settings.nonPreemptibleUsageThreshold[key]),
   });
-  return runs.map((run, index) => ({
+}
+
+export function allocationsOf(operation: Operation, groups: readonly AllocationGroup[]): Allocation[] {
+  return runsOf(operation).map((run, index) => ({
     run,
     operation,
     group: groups[index] as AllocationGroup,
     freshness: freshnessOf(run),
   }));
+}
+
+/** Every run that is not stopping: NP work first, then the oldest (9.5). */
+function runsOf({ lines }: Operation): Run[] {
+  const runs: Run[] = [];
+  for (const { runKinds } of lines) for (const kind of runKinds.values()) runs.push(...kind.runs);
+  return runs.length < 2 ? runs : runs.sort(byProtection);
+}
+
+function byProtection(a: Run, b: Run): number {
+  const { preemptible } = a.poolLine.line.shape;
+  const difference = Number(preemptible) - Number(b.poolLine.line.shape.preemptible);
+  return difference || freshnessOf(a) - freshnessOf(b);
 }
 
 /** The start of its current work or its last completed checkpoint, whichever is later, by the journal. */

@@ -2,7 +2,7 @@
 
 import type { Waiter } from "../../scheduling/queue-walk.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
-import { emit, type Transaction } from "../../scheduling/transaction.ts";
+import type { Transaction } from "../../scheduling/transaction.ts";
 import type { Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import type { Allocation } from "./allocations.ts";
@@ -10,9 +10,16 @@ import { inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { SHARE_EPSILON } from "./satisfaction.ts";
 import { lineIn, NodeSpace, QuotaSpace, type Space } from "./space.ts";
-import { evaluate, rightToPreempt } from "./starvation.ts";
-import { type OperationNode, type ShareTree, shareTreeOf } from "./tree.ts";
-import { Field, type Lack, type Stage, type Starving } from "./victims.ts";
+import { evaluate, rightFrom } from "./starvation.ts";
+import {
+  type InnerNode,
+  type Operation,
+  type OperationKind,
+  type Right,
+  type ShareTree,
+  shareTreeOf,
+} from "./tree.ts";
+import { Field, isBelow, type Lack, type Stage, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
 export interface Service {
@@ -35,12 +42,8 @@ export interface ShareLook {
 
 /** Looks at shares and statuses, which is an evaluation, and then at the stages one after another. */
 export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
-  const { state, nowMs } = transaction;
-  const tree = shareTreeOf(state, pool);
-  const { changes, untilMs } = evaluate(pool, tree, nowMs);
-  if (changes.length > 0) {
-    emit(transaction, { kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
-  }
+  const tree = shareTreeOf(transaction.state, pool);
+  const untilMs = evaluate(transaction, pool, tree);
   const overcommitUntilMs = lookForOvercommit(transaction, pool);
   const stages = new Stages(transaction, pool, tree);
   const grant = stages.findGrant();
@@ -65,8 +68,13 @@ class Stages {
   readonly #space: Space;
   /** Searches for victims that found nobody, by all that a search depends on. */
   readonly #vain = new Set<string>();
-  readonly #rights = new Map<OperationNode, 0 | 1 | 2>();
-  readonly #services = new Map<OperationNode, Map<Stage, Service | undefined>>();
+  /** Kinds for which a stage can do nothing, whichever of their operations asks. */
+  readonly #hopeless: Readonly<Record<Stage, Set<OperationKind>>> = {
+    preemptive: new Set(),
+    aggressive: new Set(),
+  };
+  readonly #inherited = new Map<InnerNode, Right>();
+  readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
   constructor(transaction: Transaction, pool: Pool, tree: ShareTree) {
     this.#transaction = transaction;
@@ -76,11 +84,6 @@ class Stages {
     this.#promises = new Promises(pool.keys.length);
     for (const holder of pool.holders) this.#promises.add(lineIn(pool, holder));
     this.#space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
-    if (pool.starvation.size === 0) return;
-    for (const operation of tree.operations.values()) {
-      const right = operation.waitingCount === 0 ? 0 : rightToPreempt(pool, operation);
-      if (right > 0) this.#rights.set(operation, right);
-    }
   }
 
   // --- regular ---------------------------------------------------------------------------------------
@@ -103,23 +106,26 @@ class Stages {
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
   #regular(): Waiter | undefined {
-    const served = new Map<OperationNode, Waiter>();
-    for (const operation of this.#tree.operations.values()) {
-      const waiter = operation.waitingCount === 0 ? undefined : this.#firstThatFits(operation);
-      if (waiter !== undefined) served.set(operation, waiter);
+    const fitting = new Set<OperationKind>();
+    for (const kind of this.#tree.kinds) {
+      const first = kind.operations.first() as Operation;
+      if (kind.waitingCount > 0 && this.#firstThatFits(first) !== undefined) fitting.add(kind);
     }
-    if (served.size === 0) return undefined;
-    const matters = (operation: OperationNode) => served.has(operation) || this.#rights.has(operation);
+    if (fitting.size === 0) return undefined;
+    const matters = (kind: OperationKind) =>
+      fitting.has(kind) || this.#mayHope("preemptive", kind) || this.#mayHope("aggressive", kind);
     for (const operation of inOrder(this.#tree, matters)) {
-      const waiter = served.get(operation);
-      if (waiter !== undefined) return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
+      if (fitting.has(operation.kind)) {
+        const waiter = this.#firstThatFits(operation) as Waiter;
+        return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
+      }
       if (this.#serviceOf(operation, "preemptive") ?? this.#serviceOf(operation, "aggressive"))
         return undefined;
     }
     return undefined;
   }
 
-  #firstThatFits({ lines }: OperationNode): Waiter | undefined {
+  #firstThatFits({ lines }: Operation): Waiter | undefined {
     let found: Waiter | undefined;
     const consider = (request: Request | undefined, poolLine: PoolLine, hold: Waiter["hold"]) => {
       if (request === undefined) return;
@@ -161,24 +167,23 @@ class Stages {
   /** What is stopping is on its way out already. */
   #excessOf(owner: Policy | Group | Node): number[] {
     if ("devices" in owner) return excessOn(owner);
-    const used = this.#pool.keys.map(() => 0);
-    for (const { run } of this.#field.allocations) {
-      const { policy, need } = run.poolLine;
-      for (let above: Policy | Group | null = policy; above !== null; above = aboveOf(above)) {
-        if (above === owner) need.forEach((amount, i) => (used[i]! += amount));
+    const excess = owner.usage.map((units, i) => units - owner.limit[i]!);
+    if (excess.every((units) => units <= 0)) return excess;
+    for (const { lines } of this.#tree.operations.values()) {
+      for (const { policy, need, stoppingRuns } of lines) {
+        if (stoppingRuns.size === 0 || !isBelow(policy, owner)) continue;
+        need.forEach((amount, i) => (excess[i]! -= amount * stoppingRuns.size));
       }
     }
-    return used.map((units, i) => units - owner.limit[i]!);
+    return excess;
   }
 
   // --- preemptive ------------------------------------------------------------------------------------
 
   /** The aggressive stage when the preemptive one has nothing to do. */
   findService(): Service | undefined {
-    if (this.#rights.size === 0) return undefined;
     for (const stage of ["preemptive", "aggressive"] as const) {
-      const mayPreempt = (operation: OperationNode) => this.#mayUse(stage, operation);
-      for (const operation of inOrder(this.#tree, mayPreempt)) {
+      for (const operation of inOrder(this.#tree, (kind) => this.#mayHope(stage, kind))) {
         const service = this.#serviceOf(operation, stage);
         if (service !== undefined) return service;
       }
@@ -186,11 +191,28 @@ class Stages {
     return undefined;
   }
 
-  #mayUse(stage: Stage, operation: OperationNode): boolean {
-    return (this.#rights.get(operation) ?? 0) >= (stage === "aggressive" ? 2 : 1);
+  /** Whether the stage may be there for some operation of the kind. */
+  #mayHope(stage: Stage, kind: OperationKind): boolean {
+    if (kind.waitingCount === 0 || this.#hopeless[stage].has(kind)) return false;
+    const own = kind.aggressiveCount > 0 ? 2 : kind.starvingCount > 0 ? 1 : 0;
+    return Math.max(own, this.#inheritedBy(kind)) >= RIGHT_FOR[stage];
   }
 
-  #serviceOf(operation: OperationNode, stage: Stage): Service | undefined {
+  #inheritedBy({ parent }: OperationKind): Right {
+    if (this.#pool.starvation.size === 0) return 0;
+    let right = this.#inherited.get(parent);
+    if (right === undefined) {
+      right = rightFrom(this.#pool, parent);
+      this.#inherited.set(parent, right);
+    }
+    return right;
+  }
+
+  #mayUse(stage: Stage, { kind, right }: Operation): boolean {
+    return Math.max(right, this.#inheritedBy(kind)) >= RIGHT_FOR[stage];
+  }
+
+  #serviceOf(operation: Operation, stage: Stage): Service | undefined {
     if (!this.#mayUse(stage, operation)) return undefined;
     let known = this.#services.get(operation);
     if (known === undefined) {
@@ -201,12 +223,15 @@ class Stages {
     return known.get(stage);
   }
 
-  #findServiceOf(operation: OperationNode, stage: Stage): Service | undefined {
+  #findServiceOf(operation: Operation, stage: Stage): Service | undefined {
     for (const { request, poolLine } of this.#unserved(operation)) {
       if (quotaBlockOf(poolLine, this.#promises) !== null) continue;
       const service = this.#serve(stage, { request, poolLine, operation });
       if (service !== undefined) return service;
     }
+    // Operations of a kind that hold nothing differ in nothing that matters here, unless somebody is barred (V6).
+    const { kind } = operation;
+    if (kind.runCount === 0 && this.#transaction.state.displaced.size === 0) this.#hopeless[stage].add(kind);
     return undefined;
   }
 
@@ -216,7 +241,7 @@ class Stages {
     const covered = this.#space.placeSoon(poolLine);
     if (covered !== null) return { waiter: { ...waiter, nodes: covered }, shortage: [], choice: null };
     if (!this.#field.hasCandidates(stage)) return undefined;
-    const search = this.#vainKey(stage, operation, poolLine);
+    const search = this.#vainKey(stage, operation.kind, poolLine);
     if (search !== undefined && this.#vain.has(search)) return undefined;
     const found = this.#makeRoom(stage, starving);
     if (found !== undefined) {
@@ -254,7 +279,7 @@ class Stages {
   /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
   #vainKey(
     stage: Stage,
-    { usage, demand, fairShare }: OperationNode,
+    { usage, demand, fairShare }: OperationKind,
     { need, ask }: PoolLine,
   ): string | undefined {
     if (this.#transaction.state.displaced.size > 0 || usage.some((units) => units > 0)) return undefined;
@@ -263,7 +288,7 @@ class Stages {
   }
 
   /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all, unless somebody is barred (V6). */
-  #unserved({ lines }: OperationNode): { request: Request; poolLine: PoolLine }[] {
+  #unserved({ lines }: Operation): { request: Request; poolLine: PoolLine }[] {
     const isAnyBarred = this.#transaction.state.displaced.size > 0;
     const waiters: { request: Request; poolLine: PoolLine }[] = [];
     for (const poolLine of lines) {
@@ -284,15 +309,23 @@ class Stages {
     return startedAtMs + this.#pool.record.settings.preemptiveBackoffMs;
   }
 
+  #isAnyStarving(): boolean {
+    for (const kind of this.#tree.kinds) {
+      if (kind.waitingCount > 0 && (kind.starvingCount > 0 || this.#inheritedBy(kind) > 0)) return true;
+    }
+    return false;
+  }
+
   /** When somebody who starves may try again; infinite if nobody waits for that. */
   backoffEndMs(): number {
-    if (this.#rights.size === 0) return Number.POSITIVE_INFINITY;
-    const ends = [...this.#pool.preemptiveStartAtMs.values()].map((startedAtMs) =>
-      this.#backoffEndMs(startedAtMs),
-    );
+    const { preemptiveStartAtMs } = this.#pool;
+    if (preemptiveStartAtMs.size === 0 || !this.#isAnyStarving()) return Number.POSITIVE_INFINITY;
+    const ends = [...preemptiveStartAtMs.values()].map((startedAtMs) => this.#backoffEndMs(startedAtMs));
     return Math.min(...ends.filter((endMs) => endMs > this.#transaction.nowMs), Number.POSITIVE_INFINITY);
   }
 }
+
+const RIGHT_FOR: Readonly<Record<Stage, Right>> = { preemptive: 1, aggressive: 2 };
 
 /** Where victims make room, and what was lacking there. */
 interface Room {
@@ -311,10 +344,6 @@ function isBetter(victims: readonly Allocation[], others: readonly Allocation[])
     if (freshness !== theirs[index]) return freshness > theirs[index]!;
   }
   return false;
-}
-
-function aboveOf(owner: Policy | Group): Group | null {
-  return "parent" in owner ? owner.parent : owner.group;
 }
 
 function waiterOf(request: Request, poolLine: PoolLine, hold: Waiter["hold"]): Waiter {

@@ -1,43 +1,110 @@
 // Who is below its fair share, since when, and what that entitles it to (9.3, 9.4).
 
 import type { StarvationChange } from "../../events.ts";
+import { emit, type Transaction } from "../../scheduling/transaction.ts";
 import type { Pool } from "../../state.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
-import type { OperationNode, ShareNode, ShareTree } from "./tree.ts";
+import {
+  type InnerNode,
+  type Operation,
+  type OperationKind,
+  type Right,
+  type ShareNode,
+  type ShareSettings,
+  type ShareTree,
+  setRight,
+} from "./tree.ts";
 
 export type StarvationStatus = StarvationChange["status"];
 
-export interface Evaluation {
-  readonly changes: readonly StarvationChange[];
-  /** When time alone changes a status next; infinite: never. */
-  readonly untilMs: number;
-}
-
-/** One look at everybody's status. An element that is found normal begins anew. */
-export function evaluate({ starvation }: Pool, tree: ShareTree, nowMs: number): Evaluation {
+/**
+ * One look at everybody's status; an element that is found normal begins anew. Operations of one kind are above or
+ * below together, so that only those are looked at singly that changed, whose kind did, or whose time has come.
+ * Answers when time alone changes a status next; infinite: never.
+ */
+export function evaluate(transaction: Transaction, pool: Pool, tree: ShareTree): number {
+  const { nowMs } = transaction;
   const changes: StarvationChange[] = [];
-  let untilMs = Number.POSITIVE_INFINITY;
-  let seen = 0;
-  const look = (node: ShareNode) => {
-    const before = starvation.get(node.key);
-    if (before !== undefined) seen++;
-    if (!isBelow(node)) {
-      if (before !== undefined) changes.push({ element: node.key, belowSinceMs: null, status: "normal" });
-      return;
+  const note = (element: string, settings: ShareSettings, isBelow: boolean): StarvationChange | undefined => {
+    const before = pool.starvation.get(element);
+    if (!isBelow) {
+      if (before !== undefined) changes.push({ element, belowSinceMs: null, status: "normal" });
+      return undefined;
     }
     const belowSinceMs = before?.belowSinceMs ?? nowMs;
-    const status = statusAfter(node, nowMs - belowSinceMs);
-    if (before?.status !== status) changes.push({ element: node.key, belowSinceMs, status });
-    untilMs = Math.min(untilMs, belowSinceMs + nextChangeAfter(node, nowMs - belowSinceMs));
+    const now: StarvationChange = {
+      element,
+      belowSinceMs,
+      status: statusAfter(settings, nowMs - belowSinceMs),
+    };
+    if (before?.status !== now.status) changes.push(now);
+    return now;
   };
-  for (const node of tree.inner) if (node.kind !== "root") look(node); // The root never starves.
-  for (const node of tree.operations.values()) look(node);
-  if (seen < starvation.size) changes.push(...gone(starvation, tree));
-  return { changes, untilMs };
+
+  let untilMs = Number.POSITIVE_INFINITY;
+  for (const node of tree.inner) {
+    if (node.kind === "root") continue; // The root never starves.
+    const change = note(node.key, node.settings, isBelow(node));
+    if (change !== undefined) untilMs = Math.min(untilMs, nextChange(node.settings, change, nowMs));
+  }
+  for (const operation of toLookAt(tree, nowMs)) {
+    const { settings, isBelow: isKindBelow } = operation.kind;
+    const change = note(operation.key, settings, isKindBelow);
+    setRight(operation, rightOf(change?.status ?? "normal"));
+    if (change === undefined) continue;
+    const atMs = nextChange(settings, change, nowMs);
+    const sinceMs = change.belowSinceMs as number;
+    if (atMs < Number.POSITIVE_INFINITY) tree.wakes.push({ atMs, operation, sinceMs });
+  }
+  for (const key of tree.gone) if (!tree.operations.has(key)) note(key, tree.root.settings, false);
+  tree.moved.clear();
+  tree.gone.clear();
+  const isFirstLook = !tree.isLookedAt;
+  tree.isLookedAt = true;
+  if (isFirstLook) changes.push(...leftOver(pool, tree));
+  if (changes.length > 0) {
+    emit(transaction, { kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
+  }
+  return Math.min(untilMs, nextWake(pool, tree));
+}
+
+/** Operations whose status may be another one than at the last look. */
+function toLookAt(tree: ShareTree, nowMs: number): Set<Operation> {
+  const operations = new Set(tree.moved);
+  for (const kind of tree.kinds) {
+    const isKindBelow = isBelow(kind);
+    if (isKindBelow === kind.isBelow) continue;
+    kind.isBelow = isKindBelow;
+    for (const operation of kind.operations) operations.add(operation);
+  }
+  for (let wake = tree.wakes.first(); wake !== undefined && wake.atMs <= nowMs; wake = tree.wakes.first()) {
+    tree.wakes.pop();
+    if (tree.operations.get(wake.operation.key) === wake.operation) operations.add(wake.operation);
+  }
+  return operations;
+}
+
+/** Wakes of those who are no longer below, or anew, are forgotten. */
+function nextWake({ starvation }: Pool, tree: ShareTree): number {
+  for (let wake = tree.wakes.first(); wake !== undefined; wake = tree.wakes.first()) {
+    const { key } = wake.operation;
+    const isDue = starvation.get(key)?.belowSinceMs === wake.sinceMs;
+    if (isDue && tree.operations.get(key) === wake.operation) return wake.atMs;
+    tree.wakes.pop();
+  }
+  return Number.POSITIVE_INFINITY;
+}
+
+/** Records of elements that went while nobody looked. */
+function leftOver({ starvation }: Pool, tree: ShareTree): StarvationChange[] {
+  const present = new Set(tree.inner.map(({ key }) => key));
+  return [...starvation.keys()]
+    .filter((element) => !present.has(element) && !tree.operations.has(element))
+    .map((element) => ({ element, belowSinceMs: null, status: "normal" }));
 }
 
 /** Where nothing waits nobody lacks anything (9.3). */
-function isBelow(node: ShareNode): boolean {
+function isBelow(node: InnerNode | OperationKind): boolean {
   if (node.waitingCount === 0) return false;
   const { usageShare, demandShare, fairShare, settings } = node;
   return isBelowFairShare(
@@ -46,47 +113,38 @@ function isBelow(node: ShareNode): boolean {
   );
 }
 
-function statusAfter({ settings }: ShareNode, belowForMs: number): StarvationStatus {
+function statusAfter(settings: ShareSettings, belowForMs: number): StarvationStatus {
   if (settings.enableAggressiveStarvation && belowForMs >= settings.aggressiveStarvationTimeoutMs) {
     return "aggressively_starving";
   }
   return belowForMs >= settings.starvationTimeoutMs ? "starving" : "below_fair_share";
 }
 
-function nextChangeAfter({ settings }: ShareNode, belowForMs: number): number {
+/** When time alone makes it another status. */
+function nextChange(settings: ShareSettings, { belowSinceMs }: StarvationChange, nowMs: number): number {
+  const sinceMs = belowSinceMs as number;
   const { starvationTimeoutMs, aggressiveStarvationTimeoutMs, enableAggressiveStarvation } = settings;
-  const timeouts = [starvationTimeoutMs];
-  if (enableAggressiveStarvation) timeouts.push(aggressiveStarvationTimeoutMs);
-  return Math.min(...timeouts.filter((timeoutMs) => timeoutMs > belowForMs), Number.POSITIVE_INFINITY);
+  let nextMs = Number.POSITIVE_INFINITY;
+  if (sinceMs + starvationTimeoutMs > nowMs) nextMs = sinceMs + starvationTimeoutMs;
+  const aggressiveAtMs = sinceMs + aggressiveStarvationTimeoutMs;
+  if (enableAggressiveStarvation && aggressiveAtMs > nowMs) nextMs = Math.min(nextMs, aggressiveAtMs);
+  return nextMs;
 }
 
-/** Elements that are no longer there. */
-function gone(starvation: Pool["starvation"], tree: ShareTree): StarvationChange[] {
-  const present = new Set([...tree.inner.map(({ key }) => key), ...tree.operations.keys()]);
-  return [...starvation.keys()]
-    .filter((element) => !present.has(element))
-    .map((element) => ({ element, belowSinceMs: null, status: "normal" }));
+export function statusOf({ starvation }: Pool, { key }: { readonly key: string }): StarvationStatus {
+  return starvation.get(key)?.status ?? "normal";
 }
 
-export function statusOf({ starvation }: Pool, node: ShareNode): StarvationStatus {
-  return starvation.get(node.key)?.status ?? "normal";
+function rightOf(status: StarvationStatus): Right {
+  return status === "aggressively_starving" ? 2 : status === "starving" ? 1 : 0;
 }
 
-/** An operation that starves itself is left in peace (9.8). */
-export function isStarving(pool: Pool, node: OperationNode): boolean {
-  return rightOf(statusOf(pool, node)) > 0;
-}
-
-/** 0: none, 1: to preempt, 2: to preempt aggressively. It is passed on from above (9.4). */
-export function rightToPreempt(pool: Pool, operation: OperationNode): 0 | 1 | 2 {
-  let right: 0 | 1 | 2 = 0;
-  for (let node: ShareNode | null = operation; node !== null; node = node.parent) {
-    const own = rightOf(statusOf(pool, node));
+/** What a starving group or policy passes on to those below it (9.4). */
+export function rightFrom(pool: Pool, node: InnerNode): Right {
+  let right: Right = 0;
+  for (let each: ShareNode | null = node; each !== null; each = each.parent) {
+    const own = rightOf(statusOf(pool, each));
     if (own > right) right = own;
   }
   return right;
-}
-
-function rightOf(status: StarvationStatus): 0 | 1 | 2 {
-  return status === "aggressively_starving" ? 2 : status === "starving" ? 1 : 0;
 }

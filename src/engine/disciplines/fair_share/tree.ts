@@ -3,9 +3,10 @@
 // It is a cache over the records and never part of them. Lines whose requests changed are marked by the
 // indexes; a look takes over everything else, so that its cost follows what has changed.
 
-import { operationKey } from "../../lines.ts";
+import { operationKey, shapeKeyOf } from "../../lines.ts";
 import { compareIds, type Resources } from "../../resources.ts";
 import type { PoolSettings } from "../../settings.ts";
+import { SortedList } from "../../sorted-list.ts";
 import {
   type EngineState,
   type Group,
@@ -15,6 +16,7 @@ import {
   requireRequest,
 } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
+import { Heap } from "./heap.ts";
 import {
   computeFairShares,
   newShareCache,
@@ -36,16 +38,10 @@ export type ShareSettings = Pick<
   | "aggressivePreemptionSatisfactionThreshold"
 >;
 
-interface NodeFields {
-  /** Unique in the pool; starvation is recorded under it. */
-  readonly key: string;
-  readonly name: string;
-  readonly parent: InnerNode | null;
-  readonly settings: ShareSettings;
-  /** Units over the share keys. */
+/** How an element stands; units and fractions of the pool over the share keys. */
+interface Standing {
   demand: readonly number[];
   usage: readonly number[];
-  /** The same as fractions of the pool. */
   demandShare: readonly number[];
   usageShare: readonly number[];
   fairShare: readonly number[];
@@ -56,25 +52,54 @@ interface NodeFields {
 }
 
 /** The root, a group or a policy. */
-export interface InnerNode extends NodeFields {
+export interface InnerNode extends Standing {
   readonly kind: "root" | "group" | "policy";
+  /** Unique in the pool; starvation is recorded under it. */
+  readonly key: string;
+  readonly name: string;
+  readonly parent: InnerNode | null;
+  readonly settings: ShareSettings;
   readonly group: Group | null;
   readonly policy: Policy | null;
   readonly isFifo: boolean;
   readonly children: Map<string, ShareNode>;
 }
 
-export interface OperationNode extends NodeFields {
-  readonly kind: "operation";
+/** Operations that no rule tells apart, except by their age. The standing is that of each one of them. */
+export interface OperationKind extends Standing {
+  readonly kind: "operations";
+  readonly key: string;
+  readonly parent: InnerNode;
+  readonly settings: ShareSettings;
+  readonly isGang: boolean;
+  /** Runs that are not stopping, of each. */
+  readonly runCount: number;
+  /** The oldest first. */
+  readonly operations: SortedList<Operation>;
+  /** Whether they were below their fair share at the last look. */
+  isBelow: boolean;
+  /** How many of them may preempt, and how many of these aggressively, because they starve themselves. */
+  starvingCount: number;
+  aggressiveCount: number;
+}
+
+export interface Operation {
+  /** Unique in the pool; starvation is recorded under it. */
+  readonly key: string;
+  readonly name: string;
   readonly parent: InnerNode;
   readonly lines: Set<PoolLine>;
   /** Its place by original submission: that of its first request (9.11). */
   order: number;
-  isGang: boolean;
-  runCount: number;
+  kind: OperationKind;
+  /** What its own starvation entitles it to. */
+  right: Right;
 }
 
-export type ShareNode = InnerNode | OperationNode;
+/** 0: nothing, 1: to preempt, 2: to preempt aggressively (9.7). */
+export type Right = 0 | 1 | 2;
+
+export type ShareNode = InnerNode | OperationKind;
 
 export interface ShareTree {
   /** Which keys of the pool take part, as indices into its keys. */
@@ -86,31 +111,54 @@ export interface ShareTree {
   /** Parents before children. */
   readonly inner: readonly InnerNode[];
   readonly policies: ReadonlyMap<Policy, InnerNode>;
-  readonly operations: Map<string, OperationNode>;
+  readonly operations: Map<string, Operation>;
+  readonly kinds: Set<OperationKind>;
   readonly cache: ShareCache;
+  /** Operations that are new or stand otherwise than at the last look, and those that are gone. */
+  readonly moved: Set<Operation>;
+  readonly gone: Set<string>;
+  /** When operations that are below their fair share become more than that. */
+  readonly wakes: Heap<Wake>;
+  /** Whether somebody has looked at statuses since it was built. */
+  isLookedAt: boolean;
   /** Groups that are promised more than there is (9.1). */
   overcommitted: readonly string[];
 }
 
+/** Has no members; an operation belongs to it until it is first looked at. */
+const NO_KIND = { kind: "operations", demand: [], usage: [], waitingCount: 0 } as unknown as OperationKind;
+
+/** When a status changes by time alone, if the element has been below its fair share since then. */
+export interface Wake {
+  readonly atMs: number;
+  readonly operation: Operation;
+  readonly sinceMs: number;
+}
+
 /** The tree as the records have it now, with fair shares. */
 export function shareTreeOf(state: EngineState, pool: Pool): ShareTree {
-  let tree = pool.shareTree;
-  let isChanged = pool.staleLines.size > 0;
-  if (tree === null) {
-    tree = buildTree(state, pool);
-    pool.shareTree = tree;
-    isChanged = true;
-  } else {
-    const stale = new Set<OperationNode>();
-    for (const poolLine of pool.staleLines) {
-      const operation = operationOf(state, tree, poolLine);
-      if (operation !== undefined) stale.add(operation);
-    }
-    for (const operation of stale) refresh(tree, operation, pool);
+  const known = pool.shareTree;
+  if (known !== null && pool.staleLines.size === 0) return known;
+  const tree = known ?? newTree(pool);
+  pool.shareTree = tree;
+  const stale = new Set<Operation>();
+  for (const poolLine of known === null ? linesOf(state, pool) : pool.staleLines) {
+    const operation = operationOf(tree, poolLine);
+    if (operation !== undefined) stale.add(operation);
   }
+  for (const operation of stale) refresh(state, tree, operation, pool);
   pool.staleLines.clear();
-  if (isChanged) share(tree);
+  share(tree);
   return tree;
+}
+
+function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
+  for (const { record } of pool.policies.values()) {
+    for (const line of state.components.get(record.component)?.lines ?? []) {
+      const poolLine = line.pools.get(pool.record.name);
+      if (poolLine !== undefined) yield poolLine;
+    }
+  }
 }
 
 /** Those of gpu, mcpu and memory_mb that the pool meters, or if none, all its keys but `step_run` (9). */
@@ -123,7 +171,7 @@ function shareKeysOf({ keys, record }: Pool): number[] {
   return usual.length > 0 ? usual : indicesOf((key) => key !== "step_run");
 }
 
-function buildTree(state: EngineState, pool: Pool): ShareTree {
+function newTree(pool: Pool): ShareTree {
   const keys = shareKeysOf(pool);
   const names = keys.map((key) => pool.keys[key] as string);
   const mainKey = [pool.record.settings.mainKey, "gpu", "mcpu"]
@@ -186,7 +234,7 @@ function buildTree(state: EngineState, pool: Pool): ShareTree {
     });
     policies.set(policy, node);
   }
-  const tree: ShareTree = {
+  return {
     keys,
     keyNames: names,
     total: keys.map((key) => pool.capacity[key] as number),
@@ -195,17 +243,14 @@ function buildTree(state: EngineState, pool: Pool): ShareTree {
     inner,
     policies,
     operations: new Map(),
+    kinds: new Set(),
     cache: newShareCache(),
+    moved: new Set(),
+    gone: new Set(),
+    wakes: new Heap<Wake>((a, b) => a.atMs < b.atMs),
+    isLookedAt: false,
     overcommitted: [],
   };
-  for (const policy of policies.keys()) {
-    for (const line of state.components.get(policy.record.component)?.lines ?? []) {
-      const poolLine = line.pools.get(pool.record.name);
-      if (poolLine !== undefined) operationOf(state, tree, poolLine);
-    }
-  }
-  for (const operation of [...tree.operations.values()]) refresh(tree, operation, pool);
-  return tree;
 }
 
 /** By name, so that nothing depends on who was there first. */
@@ -213,7 +258,7 @@ function byName<Item>(items: ReadonlyMap<string, Item>): Item[] {
   return [...items].sort(([a], [b]) => compareIds(a, b)).map(([, item]) => item);
 }
 
-function emptyStanding(zeros: readonly number[]): Omit<NodeFields, "key" | "name" | "parent" | "settings"> {
+function emptyStanding(zeros: readonly number[]): Standing {
   return {
     demand: zeros,
     usage: zeros,
@@ -232,79 +277,146 @@ function settingsBelow({ record }: Pool, group: Group | null): ShareSettings {
   return Object.assign({}, record.settings, ...chain.map(({ record: { settings } }) => settings));
 }
 
-/** The operation that a line belongs to, made if it is the first of its kind. Nobody's below a policy that is removed by force (P8). */
-function operationOf(state: EngineState, tree: ShareTree, poolLine: PoolLine): OperationNode | undefined {
+/** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
+function operationOf(tree: ShareTree, poolLine: PoolLine): Operation | undefined {
   const { shape } = poolLine.line;
   const key = operationKey(shape);
-  let node = tree.operations.get(key);
-  if (node === undefined) {
+  let operation = tree.operations.get(key);
+  if (operation === undefined) {
     const parent = tree.policies.get(poolLine.policy);
     if (parent === undefined) return undefined;
-    const first = state.operations.get(key)?.first() ?? requireRequest(state, shape.id);
-    node = {
-      kind: "operation",
-      key,
-      name: shape.operation ?? shape.id,
-      parent,
-      settings: parent.settings,
-      lines: new Set(),
-      order: first.progress.seq,
-      isGang: false,
-      runCount: 0,
-      ...emptyStanding(tree.total.map(() => 0)),
-    };
-    tree.operations.set(key, node);
-    parent.children.set(key, node);
+    const name = shape.operation ?? shape.id;
+    operation = { key, name, parent, lines: new Set(), order: 0, kind: NO_KIND, right: 0 };
+    tree.operations.set(key, operation);
   }
-  node.lines.add(poolLine);
-  return node;
+  operation.lines.add(poolLine);
+  return operation;
 }
 
-/** Takes demand and usage of an operation anew from its lines, and passes the difference on to those above. */
-function refresh(tree: ShareTree, node: OperationNode, pool: Pool): void {
-  const size = pool.keys.length;
-  const demand = new Array<number>(size).fill(0);
-  const usage = new Array<number>(size).fill(0);
-  let waitingCount = 0;
-  node.isGang = false;
-  node.runCount = 0;
-  for (const poolLine of node.lines) {
+/** Takes an operation anew from its lines, puts it among its like, and tells those above it the difference. */
+function refresh(state: EngineState, tree: ShareTree, operation: Operation, pool: Pool): void {
+  const before = operation.kind;
+  leaveKind(tree, operation);
+  const after = describeLines(tree, operation, pool);
+  for (let above: InnerNode | null = operation.parent; above !== null; above = above.parent) {
+    setStanding(tree, above, {
+      demand: moved(above.demand, before.demand, after.demand),
+      usage: moved(above.usage, before.usage, after.usage),
+      waitingCount: above.waitingCount - before.waitingCount + after.waitingCount,
+    });
+  }
+  if (operation.lines.size === 0) {
+    tree.operations.delete(operation.key);
+    tree.moved.delete(operation);
+    tree.gone.add(operation.key);
+    return;
+  }
+  const first = [...operation.lines][0] as PoolLine;
+  operation.order = (
+    state.operations.get(operation.key)?.first() ?? requireRequest(state, first.line.shape.id)
+  ).progress.seq;
+  joinKind(tree, operation, after);
+  tree.moved.add(operation);
+}
+
+/** What the lines of an operation amount to. */
+interface Described extends Pick<Standing, "demand" | "usage" | "waitingCount"> {
+  readonly runCount: number;
+  readonly isGang: boolean;
+  /** The same for operations that no rule tells apart; null: there is none like it. */
+  readonly kindKey: string | null;
+}
+
+function describeLines(tree: ShareTree, { lines, parent }: Operation, pool: Pool): Described {
+  const demand = tree.keys.map(() => 0);
+  const usage = tree.keys.map(() => 0);
+  let [waitingCount, runCount, heldCount, passerCount] = [0, 0, 0, 0];
+  let isGang = false;
+  let counts = "";
+  for (const poolLine of lines) {
     const { line, need } = poolLine;
     const held = countOf(pool.holders, poolLine);
-    const admitted = poolLine.verdict === null;
-    const waiting = (admitted ? line.members.size + countOf(pool.passers, poolLine) : 0) + held;
+    const passing = poolLine.verdict === null ? countOf(pool.passers, poolLine) : 0;
+    const waiting = (poolLine.verdict === null ? line.members.size : 0) + passing + held;
     const running = countRuns(poolLine);
-    const returning = [...poolLine.stoppingRuns].filter(({ request }) => comesBack(request)).length;
+    const returning = countReturning(poolLine);
     const wanted = waiting + running + returning;
     if (wanted + poolLine.stoppingRuns.size === 0) {
-      node.lines.delete(poolLine);
+      lines.delete(poolLine);
       continue;
     }
     waitingCount += waiting;
-    node.runCount += running;
-    if (line.shape.gang || line.shape.nodes > 1) node.isGang = true;
-    for (let i = 0; i < size; i++) {
-      demand[i]! += wanted * need[i]!;
-      usage[i]! += (running + held) * need[i]!;
-    }
-  }
-  const standing = {
-    demand: tree.keys.map((key) => demand[key]!),
-    usage: tree.keys.map((key) => usage[key]!),
-    waitingCount,
-  };
-  const before = { demand: node.demand, usage: node.usage, waitingCount: node.waitingCount };
-  setStanding(tree, node, standing);
-  for (let above: InnerNode | null = node.parent; above !== null; above = above.parent) {
-    setStanding(tree, above, {
-      demand: moved(above.demand, before.demand, standing.demand),
-      usage: moved(above.usage, before.usage, standing.usage),
-      waitingCount: above.waitingCount - before.waitingCount + waitingCount,
+    runCount += running;
+    heldCount += held;
+    passerCount += passing;
+    if (line.shape.gang || line.shape.nodes > 1) isGang = true;
+    counts = `${waiting} ${running} ${wanted}`;
+    tree.keys.forEach((key, i) => {
+      demand[i]! += wanted * need[key]!;
+      usage[i]! += (running + held) * need[key]!;
     });
   }
-  if (node.lines.size > 0) return;
-  tree.operations.delete(node.key);
-  node.parent.children.delete(node.key);
+  const isSpecial = lines.size > 1 || isGang || heldCount + passerCount > 0 || parent.isFifo;
+  const [only] = lines;
+  const kindKey = isSpecial || only === undefined ? null : `${counts}|${shapeKeyOf(only.line.shape)}`;
+  return { demand, usage, waitingCount, runCount, isGang, kindKey };
+}
+
+function joinKind(tree: ShareTree, operation: Operation, described: Described): void {
+  const { parent } = operation;
+  const key = described.kindKey ?? operation.key;
+  let kind = parent.children.get(key) as OperationKind | undefined;
+  if (kind === undefined) {
+    const { demand, usage, waitingCount, runCount, isGang } = described;
+    kind = {
+      kind: "operations",
+      key,
+      parent,
+      settings: parent.settings,
+      isGang,
+      runCount,
+      operations: new SortedList(byAge),
+      isBelow: false,
+      starvingCount: 0,
+      aggressiveCount: 0,
+      ...emptyStanding(tree.total.map(() => 0)),
+    };
+    setStanding(tree, kind, { demand, usage, waitingCount });
+    parent.children.set(key, kind);
+    tree.kinds.add(kind);
+  }
+  operation.kind = kind;
+  kind.operations.insert(operation);
+  kind.element = null;
+  countRight(operation, 1);
+}
+
+function leaveKind(tree: ShareTree, operation: Operation): void {
+  const { kind } = operation;
+  if (kind === NO_KIND) return;
+  countRight(operation, -1);
+  kind.operations.remove(operation);
+  kind.element = null;
+  if (kind.operations.size > 0) return;
+  kind.parent.children.delete(kind.key);
+  tree.kinds.delete(kind);
+}
+
+/** What an operation may do because it starves itself. */
+export function setRight(operation: Operation, right: Right): void {
+  if (operation.right === right) return;
+  countRight(operation, -1);
+  operation.right = right;
+  countRight(operation, 1);
+}
+
+function countRight({ kind, right }: Operation, more: 1 | -1): void {
+  if (right > 0) kind.starvingCount += more;
+  if (right > 1) kind.aggressiveCount += more;
+}
+
+function byAge(a: Operation, b: Operation): number {
+  return a.order - b.order;
 }
 
 function countOf(requests: Iterable<{ readonly line: unknown }>, { line }: PoolLine): number {
@@ -319,14 +431,20 @@ function countRuns({ runKinds }: PoolLine): number {
   return count;
 }
 
+function countReturning({ stoppingRuns }: PoolLine): number {
+  let count = 0;
+  for (const { request } of stoppingRuns) if (comesBack(request)) count++;
+  return count;
+}
+
 function moved(sum: readonly number[], from: readonly number[], to: readonly number[]): number[] {
-  return sum.map((units, key) => units - from[key]! + to[key]!);
+  return sum.map((units, key) => units - (from[key] ?? 0) + to[key]!);
 }
 
 function setStanding(
   { total }: ShareTree,
   node: ShareNode,
-  { demand, usage, waitingCount }: Pick<NodeFields, "demand" | "usage" | "waitingCount">,
+  { demand, usage, waitingCount }: Pick<Standing, "demand" | "usage" | "waitingCount">,
 ): void {
   node.demand = demand;
   node.usage = usage;
@@ -348,19 +466,25 @@ function share(tree: ShareTree): void {
     { total: tree.total, mainKey: tree.mainKey, root },
     tree.cache,
   );
-  const assign = (node: ShareNode) => {
-    node.fairShare = shares.get(node.element as ShareElement)!.fairShare;
-  };
-  for (const node of tree.inner) assign(node);
-  for (const node of tree.operations.values()) assign(node);
+  const shareOf = (node: ShareNode) => shares.get(node.element as ShareElement)!.fairShare;
+  for (const node of tree.inner) node.fairShare = shareOf(node);
+  for (const kind of tree.kinds) {
+    const { size } = kind.operations;
+    kind.fairShare = size === 1 ? shareOf(kind) : shareOf(kind).map((fraction) => fraction / size);
+  }
   tree.overcommitted = overcommitted.map(({ name }) => name);
 }
 
 function elementOf(tree: ShareTree, node: ShareNode): ShareElement {
   if (node.element !== null) return node.element;
-  if (node.kind === "operation") {
-    const { name, isGang, demand, usage, order } = node;
-    node.element = { kind: "operation", name, isGang, demand, usage, order };
+  if (node.kind === "operations") {
+    // As many equal operations with equal weights are one that is as many times as large and as heavy.
+    const { key, isGang, demand, usage, operations } = node;
+    const { size: weight } = operations;
+    const times = (units: readonly number[]) => (weight === 1 ? units : units.map((each) => each * weight));
+    const { order } = operations.first() as Operation;
+    const kind = "operation";
+    node.element = { kind, name: key, isGang, demand: times(demand), usage: times(usage), order, weight };
     return node.element;
   }
   const record = node.kind === "root" ? undefined : (node.policy ?? node.group)?.record;

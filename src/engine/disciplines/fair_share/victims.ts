@@ -5,11 +5,10 @@ import { hasDisplaced, isMature } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
-import { type Allocation, allocationsOf } from "./allocations.ts";
+import { type Allocation, allocationsOf, groupsOf } from "./allocations.ts";
 import { satisfactionOf } from "./order.ts";
 import { isShareAbove, SHARE_EPSILON, satisfaction } from "./satisfaction.ts";
-import { isStarving } from "./starvation.ts";
-import type { OperationNode, ShareTree } from "./tree.ts";
+import type { Operation, OperationKind, ShareTree } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -19,7 +18,7 @@ export class Field {
   readonly #pool: Pool;
   readonly #tree: ShareTree;
   readonly #nowMs: number;
-  #allocations: readonly Allocation[] | undefined;
+  readonly #groups = new Map<OperationKind, readonly AllocationGroup[]>();
   readonly #candidates = new Map<Stage, readonly Allocation[]>();
   readonly #byNode = new Map<Stage, Map<Node, Allocation[]>>();
 
@@ -30,27 +29,34 @@ export class Field {
     this.#nowMs = nowMs;
   }
 
-  /** All that is allocated and not stopping. */
-  get allocations(): readonly Allocation[] {
-    this.#allocations ??= [...this.#tree.operations.values()]
-      .filter(({ runCount }) => runCount > 0)
-      .flatMap((operation) => allocationsOf(this.#pool, this.#tree, operation));
-    return this.#allocations;
+  /** What is allocated to operations of certain kinds and not stopping. */
+  #allocations(isWanted: (kind: OperationKind, groups: readonly AllocationGroup[]) => boolean): Allocation[] {
+    const found: Allocation[] = [];
+    for (const kind of this.#tree.kinds) {
+      if (kind.runCount === 0) continue;
+      let groups = this.#groups.get(kind);
+      if (groups === undefined) {
+        groups = groupsOf(this.#pool, this.#tree, kind);
+        this.#groups.set(kind, groups);
+      }
+      if (!isWanted(kind, groups)) continue;
+      for (const operation of kind.operations) found.push(...allocationsOf(operation, groups));
+    }
+    return found;
   }
 
   /** In the order in which they are taken: less protected groups first, the newest of each first. */
   #candidatesIn(stage: Stage): readonly Allocation[] {
     let found = this.#candidates.get(stage);
     if (found === undefined) {
-      found = this.allocations
-        .filter(({ operation, group }) => {
-          if (group === "non_preemptible" || isStarving(this.#pool, operation)) return false;
-          if (group === "preemptible") return true;
-          return stage === "aggressive" && operation.settings.allowAggressivePreemption;
-        })
-        .filter(
-          (allocation) => isSparedNever(allocation) && isMature(allocation.run, this.#pool, this.#nowMs),
-        )
+      const mayTake = ({ settings }: OperationKind, group: AllocationGroup) =>
+        group === "preemptible" ||
+        (group === "aggressively_preemptible" &&
+          stage === "aggressive" &&
+          settings.allowAggressivePreemption);
+      found = this.#allocations((kind, groups) => groups.some((group) => mayTake(kind, group)))
+        .filter(({ operation, group }) => operation.right === 0 && mayTake(operation.kind, group))
+        .filter((allocation) => isTakeable(allocation) && isMature(allocation.run, this.#pool, this.#nowMs))
         .sort(byPreference);
       this.#candidates.set(stage, found);
     }
@@ -116,8 +122,8 @@ export class Field {
   /** Who stops because a policy, a group or a node holds more than it may; null if nobody does or may (9.9). */
   chooseOver(owner: Policy | Group | Node, excess: readonly number[]): VictimChoice | null {
     const node = isNode(owner) ? owner : null;
-    const candidates = this.allocations
-      .filter((allocation) => isSparedNever(allocation) && isWithin(allocation.run, owner))
+    const candidates = this.#allocations(() => true)
+      .filter((allocation) => isTakeable(allocation) && isWithin(allocation.run, owner))
       .filter(({ run }) => unitsOn(run, node).some((amount, i) => amount > 0 && excess[i]! > 0))
       .sort(byPreference);
     // Where all of them are not enough, all that may be taken is.
@@ -135,7 +141,7 @@ export class Field {
 export interface Starving {
   readonly request: Request;
   readonly poolLine: PoolLine;
-  readonly operation: OperationNode;
+  readonly operation: Operation;
 }
 
 /** What is lacking in one place: on a node, or in a pool without nodes. */
@@ -195,12 +201,12 @@ function isWithin(run: Run, owner: Policy | Group | Node): boolean {
 }
 
 /** NP and sensitive work, and what was preempted too often, is never taken (V2, V6). */
-function isSparedNever({ run }: Allocation): boolean {
+function isTakeable({ run }: Allocation): boolean {
   const { poolLine, shielded } = run.kind;
   return poolLine.line.shape.preemptible && !poolLine.sensitive && !shielded;
 }
 
-function isBelow(policy: Policy, owner: Policy | Group): boolean {
+export function isBelow(policy: Policy, owner: Policy | Group): boolean {
   if (policy === owner) return true;
   for (let group = policy.group; group !== null; group = group.parent) if (group === owner) return true;
   return false;
@@ -220,13 +226,13 @@ function byPreference(a: Allocation, b: Allocation): number {
 class Means {
   readonly #tree: ShareTree;
   readonly #satisfaction: number;
-  readonly #waiter: OperationNode;
-  readonly #left = new Map<OperationNode, { usage: number[]; touched: boolean[] }>();
+  readonly #waiter: OperationKind;
+  readonly #left = new Map<Operation, { usage: number[]; touched: boolean[] }>();
 
-  constructor(tree: ShareTree, waiter: OperationNode) {
+  constructor(tree: ShareTree, waiter: Operation) {
     this.#tree = tree;
-    this.#waiter = waiter;
-    this.#satisfaction = satisfactionOf(waiter);
+    this.#waiter = waiter.kind;
+    this.#satisfaction = satisfactionOf(waiter.kind);
   }
 
   /** Takes an allocation unless that would leave its operation too poor. */
@@ -234,15 +240,15 @@ class Means {
     const { keys } = this.#tree;
     const before = this.#left.get(operation);
     const need = keys.map((key) => run.poolLine.need[key]!);
-    const usage = (before?.usage ?? operation.usage).map((units, key) => units - need[key]!);
+    const usage = (before?.usage ?? operation.kind.usage).map((units, key) => units - need[key]!);
     const touched = need.map((amount, key) => amount > 0 || (before?.touched[key] ?? false));
-    if (!this.#isRicher(operation, usage, touched)) return false;
+    if (!this.#isRicher(operation.kind, usage, touched)) return false;
     this.#left.set(operation, { usage, touched });
     return true;
   }
 
   #isRicher(
-    { demandShare, fairShare }: OperationNode,
+    { demandShare, fairShare }: OperationKind,
     units: readonly number[],
     touched: readonly boolean[],
   ): boolean {

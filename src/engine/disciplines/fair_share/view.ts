@@ -3,10 +3,10 @@
 import type { PoolName, RequestId } from "../../records.ts";
 import { type EngineState, type Pool, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
-import { allocationsOf } from "./allocations.ts";
+import { allocationsOf, groupsOf } from "./allocations.ts";
 import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
-import { type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
+import { type InnerNode, type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
 
 type Fractions = Readonly<Record<string, number>>;
 
@@ -40,32 +40,50 @@ export function shareViewOf(state: EngineState, name: PoolName, _nowMs: number):
   const allocationGroups = new Map<RequestId, AllocationGroup>();
   if (pool.record.discipline !== "fair_share") return { elements, allocationGroups, overcommitted: [] };
   const tree = shareTreeOf(state, pool);
-  for (const node of [...tree.inner, ...tree.operations.values()]) {
-    if (node.kind !== "root" && !elements.has(node.name))
-      elements.set(node.name, viewOf(pool, tree, node, node.kind));
-  }
-  for (const operation of tree.operations.values()) {
-    for (const { run, group } of allocationsOf(pool, tree, operation)) {
-      allocationGroups.set(run.request.spec.id, group);
+  const show = (element: Named, kind: ElementView["kind"], node: ShareNode) => {
+    if (!elements.has(element.name)) elements.set(element.name, viewOf(pool, tree, element, kind, node));
+  };
+  for (const node of tree.inner) if (node.kind !== "root") show(node, node.kind, node);
+  for (const operation of tree.operations.values()) show(operation, "operation", operation.kind);
+  for (const kind of tree.kinds) {
+    const groups = groupsOf(pool, tree, kind);
+    for (const operation of kind.operations) {
+      for (const { run, group } of allocationsOf(operation, groups)) {
+        allocationGroups.set(run.request.spec.id, group);
+      }
     }
   }
   return { elements, allocationGroups, overcommitted: tree.overcommitted };
 }
 
-function viewOf(pool: Pool, tree: ShareTree, node: ShareNode, kind: ElementView["kind"]): ElementView {
+/** What an inner element and an operation have in common; how an operation stands is told by its kind. */
+interface Named {
+  readonly key: string;
+  readonly name: string;
+  readonly parent: InnerNode | null;
+}
+
+function viewOf(
+  pool: Pool,
+  { keyNames }: ShareTree,
+  element: Named,
+  kind: ElementView["kind"],
+  node: ShareNode,
+): ElementView {
+  const { key, name, parent } = element;
   const named = (shares: readonly number[]): Fractions =>
-    Object.fromEntries(tree.keyNames.map((key, index) => [key, shares[index]!]));
+    Object.fromEntries(keyNames.map((each, index) => [each, shares[index]!]));
   const satisfaction = satisfactionOf(node);
   return {
     kind,
-    name: node.name,
-    parent: node.parent === null || node.parent.kind === "root" ? null : node.parent.name,
+    name,
+    parent: parent === null || parent.kind === "root" ? null : parent.name,
     fairShare: named(node.fairShare),
     usageShare: named(node.usageShare),
     demandShare: named(node.demandShare),
     satisfaction: satisfaction === Number.POSITIVE_INFINITY ? null : satisfaction,
-    status: statusOf(pool, node),
-    belowSinceMs: pool.starvation.get(node.key)?.belowSinceMs ?? null,
+    status: statusOf(pool, element),
+    belowSinceMs: pool.starvation.get(key)?.belowSinceMs ?? null,
     waitingCount: node.waitingCount,
   };
 }
