@@ -175,6 +175,11 @@ describe("without a checkpoint", () => {
 });
 
 describe("with a checkpoint", () => {
+  test("the guide shows the Python example as it is", () => {
+    const guide = fileURLToPath(new URL("../../docs/guide/running-work.md", import.meta.url));
+    expect(readFileSync(guide, "utf8")).toContain(`\`\`\`python\n${readFileSync(trainPy, "utf8")}\`\`\``);
+  });
+
   test("the Python example goes on from the epoch that it has saved", async () => {
     const world = await worldWith();
     const logFile = join(temporaryDirectory(), "log");

