@@ -77,7 +77,8 @@ export class NodeList {
   /** Up to `countMax` nodes on which the need fits, best fit first, without those to be passed over. */
   fitting(need: Vector, countMax: number, isPassedOver?: (node: Node) => boolean): Node[] {
     const found: Node[] = [];
-    for (const chunk of this.#chunks) {
+    for (let at = this.#firstWithEnough(need); at < this.#chunks.length; at++) {
+      const chunk = this.#chunks[at] as Chunk;
       chunk.most ??= mostOf(chunk.nodes);
       if (!covers(chunk.most, need)) continue;
       for (const node of chunk.nodes) {
@@ -92,7 +93,8 @@ export class NodeList {
   /** On how many nodes the need fits. */
   countFitting(need: Vector, isPassedOver?: (node: Node) => boolean): number {
     let count = 0;
-    for (const chunk of this.#chunks) {
+    for (let at = this.#firstWithEnough(need); at < this.#chunks.length; at++) {
+      const chunk = this.#chunks[at] as Chunk;
       chunk.most ??= mostOf(chunk.nodes);
       if (!covers(chunk.most, need)) continue;
       for (const node of chunk.nodes) if (covers(node.free, need) && !isPassedOver?.(node)) count++;
@@ -102,6 +104,21 @@ export class NodeList {
 
   *[Symbol.iterator](): Generator<Node> {
     for (const { nodes } of this.#chunks) yield* nodes;
+  }
+
+  /** The first chunk in which somebody has enough left of the main key, by which they are sorted. */
+  #firstWithEnough(need: Vector): number {
+    const main = this.#order[0];
+    if (main === undefined || need[main] === 0) return 0;
+    let low = 0;
+    let high = this.#chunks.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const last = (this.#chunks[middle] as Chunk).nodes.at(-1) as Node;
+      if ((last.free[main] as number) < (need[main] as number)) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   /** The chunk in which the node is, or belongs: the first whose last node does not precede it. */

@@ -88,6 +88,11 @@ export class NodeCover implements Cover {
     return this.#room.place(this.#ask) ?? [];
   }
 
+  /** Whether some node has so much left. */
+  couldServe(need: readonly number[]): boolean {
+    return this.#room.hasRoomFor({ ...this.#ask, need, count: 1 });
+  }
+
   leftOn(node: Node): readonly number[] {
     return this.#room.leftOn(node);
   }

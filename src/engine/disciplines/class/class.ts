@@ -1,15 +1,13 @@
 // Discipline `class`: higher classes go first and may stop lower ones, if that costs less than it is worth (10).
 
 import type { ConsideredKind } from "../../events.ts";
-import type { Ask } from "../../placement/room.ts";
-import { coverFor, type NodeCover } from "../../scheduling/cover.ts";
 import { hasDisplaced, isMature, shortKeys, spareRedundant } from "../../scheduling/victims.ts";
-import type { Node, Run, RunKind } from "../../state.ts";
+import type { Run, RunKind } from "../../state.ts";
 import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
 import { countFrom, judgeOf, kindsConcerned, type Permission, permitOf, ruleOf } from "./candidates.ts";
 import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.ts";
 import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
-import { bestOnNodes } from "./on-nodes.ts";
+import { type Chosen, chooseOnNodes } from "./on-nodes.ts";
 import { compareIn, orderHoldsUntil, scoreOf } from "./score.ts";
 
 export const classDiscipline: Discipline = { compareIn, scoreOf, orderHoldsUntil, chooseVictims, consider };
@@ -36,7 +34,8 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
     nowMs,
   };
   const field: Field = { search, permissions, bounds };
-  const chosen = head.poolLine.ask === null ? chooseBySum(field) : chooseOnNodes(field, short);
+  const isOnNodes = head.poolLine.ask !== null;
+  const chosen = isOnNodes ? chooseOnNodes(search, permissions, bounds) : chooseBySum(field);
   if (chosen === null) return null;
   return {
     victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
@@ -46,33 +45,10 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   };
 }
 
-interface Chosen {
-  readonly victims: readonly Candidate[];
-  /** Where the head will go. */
-  readonly nodes: readonly Node[];
-}
-
 function chooseBySum(field: Field): Chosen | null {
   if (!couldCover(field, ({ from }) => from)) return null;
   const victims = bestSet(cheapest(field), field.bounds) ?? beyondVictimsMax(field);
   return victims === null ? null : { victims, nodes: [] };
-}
-
-/** On nodes it matters where a run is, so that every one of them is a candidate of its own (N2). */
-function chooseOnNodes(field: Field, short: readonly number[]): Chosen | null {
-  const { search, bounds, permissions } = field;
-  if (permissions.length === 0) return null;
-  const ask = search.head.poolLine.ask as Ask;
-  const cover = coverFor(search) as NodeCover;
-  const perNode = permissions.map((permission) => {
-    const { need } = permission.kind.poolLine.ask as Ask;
-    return { ...permission, held: short.map((i) => need[i] as number) };
-  });
-  const all = perNode.flatMap((permission) => [...candidates(field, permission, () => false)]);
-  const victims = bestOnNodes(all, { ask, cover, short, bounds });
-  if (victims === null) return null;
-  for (const { run } of victims) cover.take(run);
-  return { victims, nodes: cover.places() };
 }
 
 function consider(search: VictimSearch): ConsideredKind[] {
