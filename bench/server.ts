@@ -14,7 +14,8 @@ import { bundle, start } from "./serving/start.ts";
 
 const ROUNDS = Number(process.argv[2] ?? 5);
 const ROUND_MS = 1_500;
-const WARM_UP_MS = 3_000;
+/** Long enough for the compiler of the runtime to have settled. */
+const WARM_UP_MS = 8_000;
 const CONNECTIONS = 64;
 const BULK = 100;
 const WAITING = 100_000;

@@ -8,13 +8,22 @@ export interface Grants {
   verify(requestId: string, token: string): number | undefined;
 }
 
+const REMEMBERED_MAX = 10_000;
+
 export function createGrants(secretHex: string): Grants {
   const secret = Buffer.from(secretHex, "hex");
   if (secret.length < 16) throw new Error("the secret for grant tokens is too short");
 
+  // A token is signed when it is granted and again when it comes back, often soon: the last ones are remembered.
+  const remembered = new Map<string, string>();
   const sign = (requestId: string, engineToken: number) => {
-    const mac = createHmac("sha256", secret).update(`${requestId}:${engineToken}`).digest("base64url");
-    return `${engineToken}.${mac}`;
+    const text = `${requestId}:${engineToken}`;
+    const known = remembered.get(text);
+    if (known !== undefined) return known;
+    const signed = `${engineToken}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
+    remembered.set(text, signed);
+    if (remembered.size > REMEMBERED_MAX) remembered.delete(remembered.keys().next().value as string);
+    return signed;
   };
 
   return {
