@@ -26,13 +26,7 @@ import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import { EvolveError, emit, type Transaction } from "./scheduling/transaction.ts";
 import type { EngineState, Request } from "./state.ts";
-import {
-  cancelRun,
-  deferStop,
-  fireRunTimer,
-  reportCheckpointDone,
-  reportProgress,
-} from "./stopping.ts";
+import { cancelRun, deferStop, fireRunTimer, reportCheckpointDone, reportProgress } from "./stopping.ts";
 
 export type Decision =
   | { readonly outcome: "accepted"; readonly events: readonly Event[] }
