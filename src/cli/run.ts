@@ -126,7 +126,7 @@ async function runToVerdict(client: Client, session: Session): Promise<Verdict> 
     if (!isBerthError(error) && !(error instanceof CliError)) throw error;
     return verdictOfError(error, session.request);
   } finally {
-    interruptions.stop();
+    interruptions.enter("over");
   }
 }
 
@@ -275,9 +275,10 @@ interface Interruptions {
   readonly signal: AbortSignal;
   /** Aborted when somebody wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
-  enter(phase: "waiting" | "running" | "reporting"): void;
-  stop(): void;
+  enter(phase: Phase): void;
 }
+
+type Phase = "waiting" | "running" | "reporting" | "over";
 
 const heededSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
 
@@ -285,11 +286,12 @@ const heededSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP",
 function listenForSignals(): Interruptions {
   const interruption = new AbortController();
   const giveUp = new AbortController();
-  let phase: "waiting" | "running" | "reporting" = "waiting";
+  let phase: Phase = "waiting";
   const onSignal = () => {
     if (phase === "waiting") interruption.abort();
     if (phase === "reporting") giveUp.abort();
-    // While it runs, signals are the command's, and forwarded by whoever runs it.
+    // While it runs, signals are the command's, and forwarded by whoever runs it. When all is over, one that comes
+    // late must not turn the verdict into a death by signal.
   };
   for (const signal of heededSignals) process.on(signal, onSignal);
   return {
@@ -297,9 +299,6 @@ function listenForSignals(): Interruptions {
     giveUp: giveUp.signal,
     enter: (next) => {
       phase = next;
-    },
-    stop: () => {
-      for (const signal of heededSignals) process.off(signal, onSignal);
     },
   };
 }
