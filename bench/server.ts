@@ -14,6 +14,7 @@ import { bundle, start } from "./serving/start.ts";
 
 const ROUNDS = Number(process.argv[2] ?? 5);
 const ROUND_MS = 1_500;
+const BULK_ROUND_MS = 3_000;
 /** Long enough for the compiler of the runtime to have settled. */
 const WARM_UP_MS = 8_000;
 const CONNECTIONS = 64;
@@ -66,6 +67,7 @@ async function measureAll(
   store: string,
   bulk: number,
 ): Promise<Record<Kind, Result> & { peer: number }> {
+  const roundMs = bulk === 1 ? ROUND_MS : BULK_ROUND_MS;
   const measure = (server: Started, ms: number, rate?: number) =>
     client.ask<Measured>({
       ...{ url: server.url, token: server.token, connections: CONNECTIONS, warmUpMs: 200, ms, bulk },
@@ -85,12 +87,12 @@ async function measureAll(
 
   const peers: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    for (const { server, full } of servers) full.push(await measure(server.first, ROUND_MS));
-    peers.push((await peer.ask<{ cyclesPerSecond: number }>({ ms: ROUND_MS })).cyclesPerSecond);
+    for (const { server, full } of servers) full.push(await measure(server.first, roundMs));
+    peers.push((await peer.ask<{ cyclesPerSecond: number }>({ ms: roundMs })).cyclesPerSecond);
   }
   for (let round = 0; round < ROUNDS; round++) {
     for (const { server, full, half } of servers) {
-      half.push(await measure(server.first, ROUND_MS, middle(full).cyclesPerSecond / 2));
+      half.push(await measure(server.first, roundMs, middle(full).cyclesPerSecond / 2));
     }
   }
   for (const { server } of servers) await server.end();
