@@ -20,6 +20,8 @@ export function differences(expected: Expectation, seen: Observation): string[] 
     "preempted_count",
     "resume",
     "placed",
+    "starvation",
+    "allocation_group",
   ] as const) {
     for (const [id, value] of Object.entries(expected[field] ?? {})) {
       check(`${field} of ${id}`, value, seen[field][id]);
@@ -34,6 +36,12 @@ export function differences(expected: Expectation, seen: Observation): string[] 
       for (const [key, amount] of Object.entries(amounts)) {
         check(`${field} of ${name}, ${key}`, amount, seen[field][name]?.[key] ?? 0);
       }
+    }
+  }
+  for (const [name, amounts] of Object.entries(expected.shares ?? {})) {
+    for (const [key, share] of Object.entries(amounts)) {
+      const got = seen.shares[name]?.[key];
+      if (got === undefined || Math.abs(got - share) > 1e-6) check(`share of ${name}, ${key}`, share, got);
     }
   }
   for (const [id, want] of Object.entries(expected.rejected ?? {})) {

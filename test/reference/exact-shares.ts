@@ -412,7 +412,8 @@ function gangThatGivesUp(
     const has = over(share[key]!, part(source.demand![name]!, total[name]!));
     if (has.n === 0n || isEqual(has, ONE)) continue;
     // Equal parts: the last one submitted, which is the last one met here.
-    if (smallest === undefined || !isLess(smallest, has)) {
+    const isLater = (source.order ?? 0) >= (loser?.order ?? 0);
+    if (smallest === undefined || isLess(has, smallest) || (isEqual(has, smallest) && isLater)) {
       smallest = has;
       loser = source;
     }

@@ -81,9 +81,9 @@ export function seededRandom(seed: number): Random {
   return { int: (min, max) => min + Math.floor(next() * (max - min + 1)) };
 }
 
-type Dice = ReturnType<typeof diceOf>;
+export type Dice = ReturnType<typeof diceOf>;
 
-function diceOf(random: Random) {
+export function diceOf(random: Random) {
   const chance = (percent: number) => random.int(1, 100) <= percent;
   const pick = <T>(values: readonly T[]): T => values[random.int(0, values.length - 1)]!;
   /** The fields of `all`, each with its own chance in percent. */
@@ -360,7 +360,7 @@ function someChange({ dice, pools, policies, seen, discipline }: Course): Step {
 }
 
 /** Everything that was seen, in the form of an expectation; reasons of this step only. */
-function expectationOf({ error, reason, ...seen }: Observation): NonNullable<Step["expect"]> {
+export function expectationOf({ error, reason, ...seen }: Observation): NonNullable<Step["expect"]> {
   const reasons = Object.fromEntries(seen.preempted.map((id) => [id, reason[id]!]));
   return { ...seen, reason: reasons, ...(error !== undefined && { error }) };
 }

@@ -25,6 +25,16 @@ export interface PoolSettings {
   class_bands?: boolean;
   main_key?: string;
   score_weights?: Record<string, number[]>;
+  fair_share_starvation_timeout?: number;
+  fair_share_aggressive_starvation_timeout?: number;
+  fair_share_starvation_tolerance?: number;
+  preemption_satisfaction_threshold?: number;
+  aggressive_preemption_satisfaction_threshold?: number;
+  non_preemptible_resource_usage_threshold?: Amounts;
+  enable_aggressive_starvation?: boolean;
+  allow_aggressive_preemption?: boolean;
+  preemptive_scheduling_backoff?: number;
+  enforce_limits?: boolean;
 }
 
 export interface PoolSpec {
@@ -125,6 +135,9 @@ export interface Expectation {
   resume?: Record<string, boolean>;
   placed?: Record<string, string[]>;
   devices?: Record<string, Record<string, number[]>>;
+  shares?: Record<string, Amounts>;
+  starvation?: Record<string, string>;
+  allocation_group?: Record<string, string>;
 }
 
 export interface Scenario {

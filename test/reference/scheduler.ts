@@ -17,6 +17,14 @@ import {
   updatePool,
 } from "./administration.ts";
 import { schedule } from "./fixed-point.ts";
+import {
+  allocationGroups,
+  fairMoments,
+  fairQueue,
+  lookAt,
+  scheduleFairShare,
+  statusOf,
+} from "./fair-share.ts";
 import { queueOf } from "./order.ts";
 import type { Amounts, Scenario, Step, SubmitSpec } from "./scenario.ts";
 import {
@@ -29,7 +37,17 @@ import {
   newEvent,
   passTimers,
 } from "./stopping.ts";
-import { borrowed, demandOf, isStopping, isWaiting, type Request, runsIn, sum, type World } from "./world.ts";
+import {
+  borrowed,
+  demandOf,
+  isStopping,
+  isWaiting,
+  type Pool,
+  type Request,
+  runsIn,
+  sum,
+  type World,
+} from "./world.ts";
 
 export interface Observation {
   status: Record<string, string>;
@@ -44,6 +62,9 @@ export interface Observation {
   attempt: Record<string, number>;
   preempted_count: Record<string, number>;
   resume: Record<string, boolean>;
+  shares: Record<string, Amounts>;
+  starvation: Record<string, string>;
+  allocation_group: Record<string, string>;
   error?: string;
 }
 
@@ -152,6 +173,8 @@ function submit(world: World, spec: SubmitSpec): void {
     component: spec.component,
     resources: { ...resources, step_run: 1 },
     nodes: spec.nodes ?? 1,
+    operation: spec.operation,
+    gang: spec.gang ?? false,
     preemptible: spec.preemptible ?? true,
     class: ownClass,
     sensitive: spec.sensitive ?? false,
@@ -239,7 +262,10 @@ function deleteRequest(world: World, spec: string | { id: string; force?: boolea
 function advance(world: World, seconds: number): void {
   const until = world.now + seconds;
   for (;;) {
-    const moments = world.requests.flatMap((request) => momentsOf(world, request));
+    const moments = [
+      ...world.requests.flatMap((request) => momentsOf(world, request)),
+      ...fairPools(world).flatMap((pool) => fairMoments(world, pool)),
+    ];
     const next = Math.min(...moments.filter((moment) => moment > world.now));
     if (next > until) break;
     world.now = next;
@@ -253,7 +279,8 @@ function settle(world: World): void {
   for (;;) {
     passTimers(world);
     enterQueues(world);
-    schedule(world);
+    if (fairPools(world).length === 0) schedule(world);
+    for (const pool of fairPools(world)) scheduleFairShare(world, pool);
     if (isSomethingDue(world)) continue;
     const late = world.requests.filter(
       (request) =>
@@ -266,6 +293,11 @@ function settle(world: World): void {
     newEvent(world);
   }
   world.pools = world.pools.filter((pool) => !pool.closing || runsIn(world, pool).length > 0);
+}
+
+/** A world has fair-share pools or pools of the other disciplines; the reference does not mix them. */
+function fairPools(world: World): Pool[] {
+  return world.pools.filter((pool) => pool.discipline === "fair_share" && !pool.closing);
 }
 
 function isSomethingDue(world: World): boolean {
@@ -288,6 +320,9 @@ function observe(world: World): Observation {
     attempt: {},
     preempted_count: {},
     resume: {},
+    shares: {},
+    starvation: {},
+    allocation_group: {},
   };
   for (const request of world.requests) {
     const { id } = request;
@@ -311,7 +346,16 @@ function observe(world: World): Observation {
     seen.usage[pool.name] = Object.fromEntries(
       Object.keys(pool.capacity).map((key) => [key, sum(pool, runsIn(world, pool), key)]),
     );
-    seen.queue[pool.name] = queueOf(world, pool).map((request) => request.id);
+    const queue = pool.discipline === "fair_share" ? fairQueue(world, pool) : queueOf(world, pool);
+    seen.queue[pool.name] = queue.map((request) => request.id);
+  }
+  for (const pool of fairPools(world)) {
+    const look = lookAt(world, pool);
+    for (const element of look.elements) {
+      seen.shares[element.name] = element.share;
+      seen.starvation[element.name] = statusOf(look, element);
+      for (const [request, group] of allocationGroups(look, element)) seen.allocation_group[request.id] = group;
+    }
   }
   return seen;
 }

@@ -18,6 +18,8 @@ export interface SnapshotElement {
   readonly reserved?: Amounts;
   readonly limit?: Amounts;
   readonly gang?: boolean;
+  /** Place by submission; without it the order in the file counts. */
+  readonly order?: number;
   readonly demand?: Amounts;
   readonly usage?: Amounts;
   readonly children?: readonly SnapshotElement[];

@@ -51,6 +51,8 @@ export function checkpointed(world: World, request: Request): void {
   const run = request.run!;
   request.resume = true;
   run.checkpointAt = world.now;
+  world.position += 1;
+  run.checkpointPosition = world.position;
   if (run.deadline !== undefined) terminate(world, request);
 }
 
@@ -138,6 +140,18 @@ export function endAttempt(
   }
 }
 
+/** Whether a run that was told to stop is queued again when it has stopped (Q3). */
+export function mayComeBack(request: Request): boolean {
+  const { victim, cancelled } = request.run!;
+  return !cancelled && isFurtherAllowed(request, victim ? "on_preemption" : "on_failure");
+}
+
+function isFurtherAllowed(request: Request, when: "on_preemption" | "on_failure"): boolean {
+  const allowed =
+    request.requeue === "on_failure" || (request.requeue === "on_preemption" && when === "on_preemption");
+  return allowed && request.attempt <= request.retriesMax;
+}
+
 function again(
   world: World,
   request: Request,
@@ -145,9 +159,7 @@ function again(
   otherwise: string,
   delay: number,
 ): void {
-  const allowed =
-    request.requeue === "on_failure" || (request.requeue === "on_preemption" && when === "on_preemption");
-  if (!allowed || request.attempt > request.retriesMax) {
+  if (!isFurtherAllowed(request, when)) {
     request.status = otherwise;
     return;
   }

@@ -1,6 +1,7 @@
 // The records of the reference scheduler, and every number that the rules speak of, computed from
 // them anew each time it is asked for. Nothing is kept but what happened.
 
+import type { Clocks } from "./fair-share.ts";
 import type { Amounts, GroupSpec, NodeSpec, PolicySpec, PoolSettings } from "./scenario.ts";
 
 export interface Node extends NodeSpec {
@@ -38,6 +39,8 @@ export interface Run {
   opportunistic: boolean;
   /** Last completed checkpoint of this attempt. */
   checkpointAt?: number;
+  /** Position of that checkpoint in the history. */
+  checkpointPosition?: number;
   victim: boolean;
   cancelled: boolean;
   overtime: boolean;
@@ -80,8 +83,13 @@ export interface Request {
   queuedAt: number;
   isDelayed: boolean;
   run?: Run;
+  operation?: string | undefined;
+  gang?: boolean;
   /** The pool in which it holds (V5). */
   hold?: string;
+  /** Where it holds in a fair-share pool with nodes, and the position of the decision (9.7). */
+  heldNodes?: string[];
+  heldAt?: number;
   /** For whom its last attempt was stopped. */
   preemptedFor?: string;
 }
@@ -98,6 +106,8 @@ export interface World {
   displaced: { by: string; of: string }[];
   /** Who entered `preempting` in this step. */
   preempted: string[];
+  /** Of fair-share pools, by name. */
+  clocks?: Map<string, Clocks>;
 }
 
 export const UNMETERED = new Set(["mcpu", "memory_mb", "step_run"]);
