@@ -1,7 +1,6 @@
 // berth checkpoint done|progress|defer SECONDS: what a job says to its wrapper.
 
 import type { Command } from "commander";
-import { parseDurationSeconds } from "../protocol/index.ts";
 import { type CheckpointReport, sendCheckpointReport } from "../runner/index.ts";
 import { type CliContext, CliError } from "./context.ts";
 
@@ -29,7 +28,7 @@ export function define(command: Command, context: CliContext): void {
     .command("defer")
     .description("ask for more time")
     .argument("<seconds>", "how much, such as 60 or 2m")
-    .action((text: string) => report({ kind: "defer", seconds: parseSeconds(text) }, context));
+    .action(async (text: string) => report({ kind: "defer", seconds: await parseSeconds(text) }, context));
 }
 
 async function report(said: CheckpointReport, context: CliContext): Promise<void> {
@@ -49,9 +48,9 @@ async function report(said: CheckpointReport, context: CliContext): Promise<void
   if (message !== "") context.tell(`${message}\n`);
 }
 
-function parseSeconds(text: string): number {
-  const plain = /^\d{1,9}(\.\d{1,3})?$/.test(text) ? Number(text) : undefined;
-  const parsed = plain === undefined ? parseDurationSeconds(text) : { ok: true as const, value: plain };
-  if (parsed.ok && parsed.value > 0) return parsed.value;
-  throw new CliError("usage", `"${text.slice(0, 40)}" is not a time.`, "Write it like 60 or 2m.");
+async function parseSeconds(text: string): Promise<number> {
+  const isPlain = /^\d{1,9}(\.\d{1,3})?$/.test(text);
+  const seconds = isPlain ? Number(text) : (await import("./parsing.ts")).durationSeconds(text);
+  if (seconds > 0) return seconds;
+  throw new CliError("usage", `"${text.slice(0, 40)}" is no time at all.`, "Write it like 60 or 2m.");
 }

@@ -5,7 +5,7 @@ import { rmdirSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
-import { EXIT, type WireRequest } from "../protocol/index.ts";
+import type { WireRequest } from "../protocol/index.ts";
 import { isJobRefusal } from "../runner/index.ts";
 import {
   BerthError,
@@ -18,6 +18,7 @@ import {
 } from "../sdk/index.ts";
 import { resolveConnection } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
+import { collect, withConnection, withIdempotencyKey } from "./options.ts";
 import { type AttemptEnd, runAttempt } from "./run/attempt.ts";
 import { planRun, type RunOptions, type RunPlan } from "./run/plan.ts";
 import {
@@ -62,6 +63,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--operation <name>", "what it belongs to, such as a pipeline run")
     .option("--class <0-10>", "preemption class")
     .option("--no-preempt", "never stop it for others; it must then fit into what is reserved")
+    .option("--sensitive", "sensitive work")
     .option("--checkpoint <how>", "auto or manual: it can save its state when asked; default none")
     .option("--checkpoint-signal <signal>", "ask for a checkpoint with this signal, too")
     .option("--checkpoint-cmd <shell>", "save its state with this command")
@@ -75,22 +77,15 @@ export function define(command: Command, context: CliContext): void {
     .option("--on-lost <how>", "after a lease without any server: suspend, run-on or kill", "suspend")
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--note <text>", "a note for those who look")
-    .option("--idempotency-key <key>", "the same key asks only once")
     .option("--report <file>", "write how it ended, as JSON")
-    .option("--url <url>", "server, or several separated by commas")
-    .option("--context <name>", "saved context to use")
-    .option("-q, --quiet", "say nothing unless it goes wrong")
-    .addHelpText("after", HELP)
-    .action((words: string[], options: RunOptions) => runCommand(words, options, context));
-}
-
-function collect(value: string, before: readonly string[] = []): string[] {
-  return [...before, value];
+    .option("-q, --quiet", "say nothing unless it goes wrong");
+  withIdempotencyKey(withConnection(command)).addHelpText("after", HELP);
+  command.action((words: string[], options: RunOptions) => runCommand(words, options, context));
 }
 
 async function runCommand(words: readonly string[], options: RunOptions, context: CliContext): Promise<void> {
   const connection = resolveConnection(options);
-  const plan = planRun(words, options, connection.component ?? "");
+  const plan = await planRun(words, options, connection.component ?? "");
   const talk = options.quiet === true ? silentTalk : createTalk(screenOf(context));
   const session: Session = { plan, talk, request: undefined, waitedMs: 0, isUnreachable: false };
   const client = createClient({
@@ -254,18 +249,21 @@ async function waitOrWithdraw(
 const WAIT_TIMEOUT_MARGIN_MS = 2_000;
 
 /** Whoever has ended the command with Ctrl-C gets the code that the command made of it. */
-function verdictOfReported({ request, command, interrupted }: Reported): Verdict {
+async function verdictOfReported({ request, command, interrupted }: Reported): Promise<Verdict> {
   const error = interrupted ? undefined : errorOfEnding(request);
   return error === undefined ? verdictOfCommand(request, command) : verdictOfError(error, request, command);
 }
 
 type Reported = Extract<AttemptEnd, { kind: "reported" }>;
 
-function verdictOfUnreported(end: Exclude<AttemptEnd, { kind: "reported" }>, request: WireRequest): Verdict {
-  if (end.kind === "entrusted" && end.reason === undefined) return verdictOfCommand(request, end.command);
-  const error = end.kind === "lost" ? end.error : (end.reason as BerthError);
-  const verdict = verdictOfError(error, request, end.command);
-  return end.kind === "lost" ? { ...verdict, exitCode: EXIT.holderLost } : verdict;
+async function verdictOfUnreported(
+  end: Exclude<AttemptEnd, { kind: "reported" }>,
+  request: WireRequest,
+): Promise<Verdict> {
+  const error = end.kind === "lost" ? end.error : end.reason;
+  return error === undefined
+    ? verdictOfCommand(request, end.command)
+    : verdictOfError(error, request, end.command);
 }
 
 // --- Signals

@@ -262,7 +262,7 @@ async function reportEnd(
   const loss = holder.loss();
   if (isBerthError(loss, "stale_token", "not_found")) {
     await job.close();
-    return { kind: "lost", command, error: loss };
+    return { kind: "lost", command, error: asLoss(loss) };
   }
   const { id, token } = granted;
   const stopReason = holder.stopReason();
@@ -291,13 +291,18 @@ async function reportEnd(
   } catch (error) {
     if (isBerthError(error, "stale_token", "not_found")) {
       await job.close();
-      return { kind: "lost", command, error };
+      return { kind: "lost", command, error: asLoss(error) };
     }
     const why = error instanceof Error ? error.message : String(error);
     talk.say(`berth: the end of ${titleOf(granted)} could not be reported yet: ${why}`);
     const reason = loss ?? (outcome === "stopped" && stopReason ? reasonToStop(stopReason) : undefined);
     return { kind: "entrusted", command, reason };
   }
+}
+
+/** A request that is not there any more is as lost as its token. */
+function asLoss(error: BerthError): BerthError {
+  return error.code === "not_found" ? new BerthError("holder_lost", error.message) : error;
 }
 
 /** A result counts, whatever was asked for (11.4). What ends otherwise after it was told to has been stopped. */

@@ -1,9 +1,10 @@
 // What `berth run` was asked for: its options, checked before anything happens.
 
 import { constants } from "node:os";
-import { parseDurationSeconds, type WireRequestSubmission } from "../../protocol/index.ts";
+import type { WireRequestSubmission } from "../../protocol/index.ts";
 import { CliError } from "../context.ts";
-import { parseResources, type ResourceOptions, readOrRefuse } from "./resources.ts";
+import { given, oneOf, parseLabels, wholeNumber } from "../options.ts";
+import type { ResourceOptions } from "./resources.ts";
 
 export interface RunOptions extends ResourceOptions {
   readonly url?: string;
@@ -13,6 +14,7 @@ export interface RunOptions extends ResourceOptions {
   readonly operation?: string;
   readonly class?: string;
   readonly preempt: boolean;
+  readonly sensitive?: boolean;
   readonly checkpoint?: string;
   readonly checkpointSignal?: string;
   readonly checkpointCmd?: string;
@@ -46,7 +48,11 @@ export interface RunPlan {
   readonly reportFile: string | undefined;
 }
 
-export function planRun(command: readonly string[], options: RunOptions, component: string): RunPlan {
+export async function planRun(
+  command: readonly string[],
+  options: RunOptions,
+  component: string,
+): Promise<RunPlan> {
   if (command.length === 0) {
     throw new CliError(
       "usage",
@@ -56,7 +62,7 @@ export function planRun(command: readonly string[], options: RunOptions, compone
   }
   return {
     command,
-    submission: toSubmission(options, component),
+    submission: await toSubmission(options, component),
     idempotencyKey: options.idempotencyKey,
     onLost: oneOf("--on-lost", options.onLost, ["suspend", "run-on", "kill"]),
     checkpointSignal:
@@ -68,48 +74,52 @@ export function planRun(command: readonly string[], options: RunOptions, compone
   };
 }
 
-function toSubmission(options: RunOptions, component: string): WireRequestSubmission {
-  const resources = parseResources(options);
+async function toSubmission(options: RunOptions, component: string): Promise<WireRequestSubmission> {
+  const resources = await resourcesOf(options);
   const asksToCheckpoint = options.checkpointSignal !== undefined || options.checkpointCmd !== undefined;
   const checkpoint = options.checkpoint ?? (asksToCheckpoint ? "auto" : "none");
-  const wanted: WireRequestSubmission = {
+  const retries = given({
+    max: options.retries === undefined ? undefined : wholeNumber("--retries", options.retries),
+    delay: await seconds(options.retryDelay),
+  });
+  return {
     component,
     // A command that asks for nothing still is one running step.
     resources: Object.keys(resources).length === 0 ? { step_run: 1 } : resources,
     attended: true,
     preemptible: options.preempt,
     checkpoint: oneOf<Checkpoint>("--checkpoint", checkpoint, ["none", "auto", "manual"]),
+    ...(Object.keys(retries).length > 0 && { retries }),
+    ...given({
+      name: options.name,
+      note: options.note,
+      operation: options.operation,
+      sensitive: options.sensitive,
+      preemption_class: options.class === undefined ? undefined : wholeNumber("--class", options.class),
+      checkpoint_seconds: await seconds(options.checkpointTime),
+      walltime_seconds: await seconds(options.walltime),
+      wait_timeout_seconds: await seconds(options.waitTimeout),
+      labels: options.label && parseLabels(options.label),
+      requeue: options.requeue === undefined ? undefined : requeueOf(options.requeue),
+    }),
   };
-  if (options.name !== undefined) wanted.name = options.name;
-  if (options.note !== undefined) wanted.note = options.note;
-  if (options.operation !== undefined) wanted.operation = options.operation;
-  if (options.class !== undefined) wanted.preemption_class = wholeNumber("--class", options.class);
-  if (options.checkpointTime !== undefined) wanted.checkpoint_seconds = duration(options.checkpointTime);
-  if (options.walltime !== undefined) wanted.walltime_seconds = duration(options.walltime);
-  if (options.waitTimeout !== undefined) wanted.wait_timeout_seconds = duration(options.waitTimeout);
-  if (options.label !== undefined) wanted.labels = Object.fromEntries(options.label.map(labelOf));
-  if (options.requeue !== undefined) wanted.requeue = requeueOf(options.requeue);
-  if (options.retries !== undefined || options.retryDelay !== undefined) {
-    wanted.retries = {
-      ...(options.retries !== undefined && { max: wholeNumber("--retries", options.retries) }),
-      ...(options.retryDelay !== undefined && { delay: duration(options.retryDelay) }),
-    };
+}
+
+/** Sizes are read by the protocol, which brings all its schemas with it; a count of GPUs can do without. */
+async function resourcesOf(options: ResourceOptions): Promise<Record<string, number>> {
+  const { gpu, cpu, memory, resource } = options;
+  if (cpu === undefined && memory === undefined && resource === undefined) {
+    return gpu === undefined ? {} : { gpu: wholeNumber("--gpu", gpu) };
   }
-  return wanted;
+  return (await import("./resources.ts")).parseResources(options);
+}
+
+async function seconds(text: string | undefined): Promise<number | undefined> {
+  return text === undefined ? undefined : (await import("../parsing.ts")).durationSeconds(text);
 }
 
 function requeueOf(text: string) {
   return oneOf("--requeue", text.replaceAll("-", "_"), ["never", "on_preemption", "on_failure"]);
-}
-
-function duration(text: string): number {
-  return readOrRefuse(parseDurationSeconds(text));
-}
-
-function labelOf(text: string): [string, string] {
-  const [key = "", ...value] = text.split("=");
-  if (key !== "" && value.length > 0) return [key, value.join("=")];
-  throw new CliError("usage", `"${text.slice(0, 60)}" is not a label.`, "Write it like team=vision.");
 }
 
 function signalNamed(text: string): NodeJS.Signals {
@@ -120,19 +130,4 @@ function signalNamed(text: string): NodeJS.Signals {
     `"${text.slice(0, 40)}" is not a signal that can be handled.`,
     "Use for example USR1.",
   );
-}
-
-function wholeNumber(option: string, text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
-  throw new CliError("usage", `${option} takes a whole number, not "${text.slice(0, 40)}".`);
-}
-
-function oneOf<const Choice extends string>(
-  option: string,
-  text: string,
-  choices: readonly Choice[],
-): Choice {
-  const choice = choices.find((one) => one === text);
-  if (choice !== undefined) return choice;
-  throw new CliError("usage", `${option} is one of ${choices.join(", ")}, not "${text.slice(0, 40)}".`);
 }

@@ -1,6 +1,6 @@
 // What `berth run` says on stderr: one line that changes in place on a terminal, one line per change in a log.
 
-import { formatDuration, type WireRequest } from "../../protocol/index.ts";
+import type { WireRequest } from "../../protocol/index.ts";
 
 export interface Talk {
   /** Replaces the line before it on a terminal, and is left out of a log if it says the same again. */
@@ -56,9 +56,12 @@ export function resourcesOf({ resources }: WireRequest): string {
   return asked.map(([key, amount]) => `${key} ${amount}`).join(", ") || "no resources";
 }
 
+/** `41 s`, `5 min`, `3 h 20 min`. */
 export function secondsText(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
-  return seconds < 60 ? `${seconds} s` : formatDuration(seconds);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** Names come from other people, and must not move anyone's cursor. */

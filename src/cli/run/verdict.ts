@@ -1,7 +1,7 @@
 // How a run ended: one exit code, and with --report everything that a program may want to know.
 
 import { renameSync, writeFileSync } from "node:fs";
-import { ERRORS, EXIT, isErrorCode, type WireRequest } from "../../protocol/index.ts";
+import type { WireRequest } from "../../protocol/index.ts";
 import type { BerthError } from "../../sdk/index.ts";
 import { CliError } from "../context.ts";
 
@@ -29,11 +29,12 @@ export function verdictOfCommand(request: WireRequest, command: CommandEnd): Ver
   return { exitCode: command.exitCode, code, message, hint: "", request, command };
 }
 
-export function verdictOfError(
+export async function verdictOfError(
   { code, message, hint }: BerthError | CliError,
   request?: WireRequest,
   command?: CommandEnd,
-): Verdict {
+): Promise<Verdict> {
+  const { ERRORS, EXIT, isErrorCode } = await import("../../protocol/index.ts"); // Most runs end well without it.
   // A key that no pool has is a slip in a call, but a rejection when a request is judged by it.
   const isRejected = request?.status === "rejected";
   const exitCode = isRejected ? EXIT.rejected : isErrorCode(code) ? ERRORS[code].exitCode : EXIT.berthFailed;
