@@ -2,7 +2,7 @@
 
 import type { z } from "zod";
 import { type Command, type RequestId, TERMINAL_STATUSES } from "../../engine/index.ts";
-import type { Answer, RequestBody } from "../../leader/index.ts";
+import type { Answer, LeaderRefusal, RequestBody } from "../../leader/index.ts";
 import {
   bulkReleaseItem,
   bulkSubmissionItem,
@@ -448,11 +448,13 @@ export const cancelRequest: Handler<"cancelRequest"> = async (call, services) =>
   checkMayEnd(call, located);
   const command: Command = { kind: "cancelRequest", requestId: id };
   if (call.query.dry_run === "true") return ok(await planOf(call, services, command));
-  if (located.record !== undefined) throw alreadyEnded(id, located.record.status);
+  const { record } = located;
   const answer = await perform(call, services, {
     command,
     target: id,
     detail: { component: owned.component },
+    // Asked after the key was looked up, so that the same call repeated gets its first answer (Q4).
+    guard: () => record && alreadyEnded(id, record.status),
     present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
   });
   return ok(answer.body);
@@ -479,8 +481,10 @@ function checkMayEnd(call: Call, { id, owned }: Located): void {
   );
 }
 
-function alreadyEnded(id: string, status: string): ProblemError {
-  return problemError("invalid_request", `Request "${id}" has ended as ${status}.`, {
+function alreadyEnded(id: string, status: string): LeaderRefusal {
+  return {
+    code: "invalid_request",
+    message: `Request "${id}" has ended as ${status}.`,
     hint: "There is nothing left to cancel.",
-  });
+  };
 }
