@@ -284,9 +284,7 @@ function evaluate(world: World, pool: Pool): Look {
   const below = new Set(look.elements.filter((element) => isBelow(look, element)).map(({ key }) => key));
   for (const key of below) if (!belowSince.has(key)) belowSince.set(key, world.now);
   for (const key of belowSince.keys()) if (!below.has(key)) belowSince.delete(key);
-  const over = new Set(
-    (pool.nodes ?? []).filter((node) => isOver(look, node.name)).map(({ name }) => name),
-  );
+  const over = new Set((pool.nodes ?? []).filter((node) => isOver(look, node.name)).map(({ name }) => name));
   for (const name of over) if (!overcommittedSince.has(name)) overcommittedSince.set(name, world.now);
   for (const name of overcommittedSince.keys()) if (!over.has(name)) overcommittedSince.delete(name);
   return look;
@@ -456,9 +454,7 @@ function roomsIn({ world, pool }: Look, ended: Request[], holders: Request[]): R
 }
 
 function holdersIn({ world, pool }: Look): Request[] {
-  return world.requests
-    .filter((request) => request.hold === pool.name)
-    .sort((a, b) => a.heldAt! - b.heldAt!);
+  return world.requests.filter((request) => request.hold === pool.name).sort((a, b) => a.heldAt! - b.heldAt!);
 }
 
 function stoppingIn({ world, pool }: Look): Request[] {
@@ -516,7 +512,7 @@ function grantHold(look: Look): boolean {
   const holders = holdersIn(look);
   for (const [index, request] of holders.entries()) {
     const before = holders.slice(0, index);
-    if (isBlockedByQuota(look.world, look.pool, request, before, true)) continue;
+    if (isBlockedByQuota(look.world, look.pool, request, before, false)) continue;
     const rooms = roomsIn(look, [], before).filter(
       (room) => request.heldNodes === undefined || request.heldNodes.includes(room.node),
     );
@@ -578,17 +574,14 @@ function takeAway({ world, pool }: Look, victims: Request[], reason: string, wai
 }
 
 /** What a preemptive stage would do for the first request of an operation that it can serve. */
-function serviceFor(
-  look: Look,
-  operation: Element,
-  stage: "preemptive" | "aggressive",
-): Service | undefined {
+function serviceFor(look: Look, operation: Element, stage: "preemptive" | "aggressive"): Service | undefined {
   if (!mayPreempt(look, operation, stage)) return undefined;
   const { world, pool } = look;
   const holders = holdersIn(look);
   for (const request of waitersOf(operation)) {
     if (request.hold !== undefined) continue;
-    if (isBlockedByQuota(world, pool, request, holders, true)) continue;
+    const lacksUnits = placementOf(pool, roomsIn(look, [], holders), request) === undefined;
+    if (isBlockedByQuota(world, pool, request, holders, lacksUnits)) continue;
     const rooms = roomsIn(look, stoppingIn(look), holders);
     const coveredRoom = rooms.find((room) => isCovered(lackOf(look, room, request)));
     if (coveredRoom !== undefined) return { request, nodes: [coveredRoom.node], victims: [] };
@@ -656,7 +649,8 @@ function victimsFor(
   const chosen: Candidate[] = [];
   const isEnough = (victims: Candidate[]) =>
     Object.keys(lack).every(
-      (key) => victims.reduce((rest, victim) => rest - heldIn(look, room, victim.request, key), lack[key]!) <= 0,
+      (key) =>
+        victims.reduce((rest, victim) => rest - heldIn(look, room, victim.request, key), lack[key]!) <= 0,
     );
   for (const candidate of candidatesIn(look)) {
     if (isEnough(chosen)) break;

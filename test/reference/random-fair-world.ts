@@ -31,7 +31,15 @@ export function randomFairWorld(seed: number, kind: "quota" | "nodes"): Scenario
     policies,
   };
   const play = beginReference(scenario);
-  const course: Course = { dice, pool, policies, nodes, seen: play({ advance: 0 }), submitted: 0, lost: new Map() };
+  const course: Course = {
+    dice,
+    pool,
+    policies,
+    nodes,
+    seen: play({ advance: 0 }),
+    submitted: 0,
+    lost: new Map(),
+  };
   const script = Array.from({ length: dice.int(15, 40) }, () => {
     const action = someAction(course);
     course.seen = play(action);
@@ -150,7 +158,8 @@ function someAction(course: Course): Step {
   );
   const roll = dice.int(1, 100);
   if (roll <= 48 || open.length === 0) return { submit: someRequest(course) };
-  if (roll <= 74) return { advance: dice.pick([1, 3, 5, 7, 11, 15, 16, 20, 29, 30, 31, 40, 60, 90, 120, 600]) };
+  if (roll <= 74)
+    return { advance: dice.pick([1, 3, 5, 7, 11, 15, 16, 20, 29, 30, 31, 40, 60, 90, 120, 600]) };
   if (roll <= 79 && victims.length > 0) return { stopped: dice.pick(victims) };
   if (roll <= 83 && runs.length > 0) return { finish: dice.pick(runs) };
   if (roll <= 85 && runs.length > 0) return { fail: dice.pick(runs) };

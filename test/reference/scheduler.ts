@@ -16,7 +16,6 @@ import {
   updatePolicy,
   updatePool,
 } from "./administration.ts";
-import { schedule } from "./fixed-point.ts";
 import {
   allocationGroups,
   fairMoments,
@@ -25,6 +24,7 @@ import {
   scheduleFairShare,
   statusOf,
 } from "./fair-share.ts";
+import { schedule } from "./fixed-point.ts";
 import { queueOf } from "./order.ts";
 import type { Amounts, Scenario, Step, SubmitSpec } from "./scenario.ts";
 import {
@@ -354,7 +354,8 @@ function observe(world: World): Observation {
     for (const element of look.elements) {
       seen.shares[element.name] = element.share;
       seen.starvation[element.name] = statusOf(look, element);
-      for (const [request, group] of allocationGroups(look, element)) seen.allocation_group[request.id] = group;
+      for (const [request, group] of allocationGroups(look, element))
+        seen.allocation_group[request.id] = group;
     }
   }
   return seen;

@@ -11,7 +11,6 @@ import { Rooms } from "../placement/rooms.ts";
 import { isUnmeteredWhenMissing } from "../resources.ts";
 import {
   freeOf,
-  type Group,
   holdNeed,
   type Node,
   type Policy,
@@ -19,6 +18,7 @@ import {
   type PoolLine,
   type Request,
 } from "../state.ts";
+import { Promises, type QuotaBlock, quotaBlockOf } from "./quotas.ts";
 
 /** A waiter at its place: the first free member of a line, or a single request that holds units. */
 export interface Waiter {
@@ -33,21 +33,10 @@ export interface Waiter {
   nodes?: readonly Node[];
 }
 
-/** A quota of its own that keeps a request waiting, whether or not units are short (G3). */
-export interface QuotaBlock {
-  readonly rule: "limit" | "group_limit" | "reserved";
-  readonly group: Group | null;
-  readonly keyIndex: number;
-  readonly used: number;
-  readonly allowed: number;
-}
-
 export class QueueWalk {
   readonly pool: Pool;
-  /** Promised to holders that were passed. */
-  readonly #claimed: number[];
-  readonly #promised = new Map<Policy | Group, number[]>();
-  readonly #firmPromised = new Map<Policy, number[]>();
+  /** To holders that were passed. */
+  readonly #promises: Promises;
   /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
   readonly #passed: Waiter[] = [];
   #rooms: Rooms | null = null;
@@ -61,7 +50,7 @@ export class QueueWalk {
   /** `membersOf` says which members of a line are walked: the first, unless somebody wants others. */
   constructor(pool: Pool, nowMs: number, membersOf?: (poolLine: PoolLine) => Iterable<Request>) {
     this.pool = pool;
-    this.#claimed = pool.keys.map(() => 0);
+    this.#promises = new Promises(pool.keys.length);
     const discipline = disciplineOf(pool);
     const waiters: Waiter[] = [];
     const add = (request: Request, poolLine: PoolLine, hold: Waiter["hold"]) =>
@@ -95,44 +84,11 @@ export class QueueWalk {
     for (let waiter = this.next(); waiter !== undefined; waiter = this.next()) yield waiter;
   }
 
-  /**
-   * The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count where
-   * units are lacking (G3). On nodes they need not be: what runs on nodes that are not ready takes none.
-   */
-  quotaBlock(waiter: Waiter): QuotaBlock | null {
-    const { pool } = this;
-    const { request, poolLine } = waiter;
-    const { policy, need, ask } = poolLine;
-    const counts = (bound: number, i: number) =>
-      bound < (pool.capacity[i] as number) || (ask !== null && this.roomsFor(request).now.hasRoomFor(ask));
-    for (let i = 0; i < need.length; i++) {
-      const amount = need[i] as number;
-      if (amount === 0) continue;
-      const exceeds = (holder: Policy | Group) =>
-        (holder.usage[i] as number) + this.#promisedTo(holder, i) + amount > (holder.limit[i] as number) &&
-        counts(holder.limit[i] as number, i);
-      if (exceeds(policy)) return this.#block("limit", null, i, policy);
-      for (let group = policy.group; group !== null; group = group.parent) {
-        if (exceeds(group)) return this.#block("group_limit", group, i, group);
-      }
-      if (!isFirmOn(poolLine, i)) continue;
-      const reserved = policy.reserved[i] as number;
-      const used = (policy.firmUsage[i] as number) + (this.#firmPromised.get(policy)?.[i] ?? 0);
-      if (used + amount > reserved && counts(reserved, i)) {
-        return { rule: "reserved", group: null, keyIndex: i, used, allowed: reserved };
-      }
-    }
-    return null;
-  }
-
-  #block(
-    rule: "limit" | "group_limit",
-    group: Group | null,
-    keyIndex: number,
-    holder: Policy | Group,
-  ): QuotaBlock {
-    const used = (holder.usage[keyIndex] as number) + this.#promisedTo(holder, keyIndex);
-    return { rule, group, keyIndex, used, allowed: holder.limit[keyIndex] as number };
+  /** The own limit, group limit or reserve that blocks it (G3). */
+  quotaBlock({ request, poolLine }: Waiter): QuotaBlock | null {
+    const { ask } = poolLine;
+    const hasRoom = () => ask !== null && this.roomsFor(request).now.hasRoomFor(ask);
+    return quotaBlockOf(poolLine, this.#promises, hasRoom);
   }
 
   /** Whether it could be granted from free units now (G2, N2). */
@@ -232,22 +188,23 @@ export class QueueWalk {
   headroom(poolLine: PoolLine, i: number): number {
     const { policy } = poolLine;
     const used = isFirmOn(poolLine, i)
-      ? (policy.firmUsage[i] as number) + (this.#firmPromised.get(policy)?.[i] ?? 0)
-      : (policy.usage[i] as number) + this.#promisedTo(policy, i);
+      ? (policy.firmUsage[i] as number) + this.#promises.firmTo(policy, i)
+      : (policy.usage[i] as number) + this.#promises.to(policy, i);
     return Math.max(0, (policy.reserved[i] as number) - used);
   }
 
   /** Holds of those before it, and of the one it was preempted for, come before its own claim (V5). */
   #claimsBefore(request: Request): readonly number[] {
     const { preemptedFor } = request.progress;
-    if (preemptedFor === null) return this.#claimed;
+    const { claimed } = this.#promises;
+    if (preemptedFor === null) return claimed;
     for (let i = this.#position; i < this.#waiters.length; i++) {
       const behind = this.#waiters[i] as Waiter;
       if (behind.hold !== "here" || behind.request.spec.id !== preemptedFor) continue;
       const need = holdNeed(behind.request, this.pool);
-      return this.#claimed.map((claimed, key) => claimed + (need[key] as number));
+      return claimed.map((units, key) => units + (need[key] as number));
     }
-    return this.#claimed;
+    return claimed;
   }
 
   /** The nodes as a request sees them: less what was promised to others before it (V5). */
@@ -266,21 +223,10 @@ export class QueueWalk {
     return rooms;
   }
 
-  #promisedTo(holder: Policy | Group, i: number): number {
-    return this.#promised.get(holder)?.[i] ?? 0;
-  }
-
   #promise(holder: Waiter): void {
-    const { poolLine } = holder;
-    const { policy, need } = poolLine;
     this.#passed.push(holder);
-    addInto(this.#claimed, need);
-    addInto(vectorOf(this.#promised, policy, need.length), need);
-    if (poolLine.firm) addInto(vectorOf(this.#firmPromised, policy, need.length), need);
-    for (let group = policy.group; group !== null; group = group.parent) {
-      addInto(vectorOf(this.#promised, group, need.length), need);
-    }
-    this.#reorderRest(policy);
+    this.#promises.add(holder.poolLine);
+    this.#reorderRest(holder.poolLine.policy);
   }
 
   /** What was promised leaves less headroom to the others of the same component. */
@@ -314,17 +260,4 @@ export class QueueWalk {
 /** A holder's places are promised to it before anyone behind it is served. */
 export function promiseTo(rooms: Rooms, { request, poolLine }: Waiter): void {
   rooms.promise(poolLine.ask as Ask, request.progress.hold?.placement ?? []);
-}
-
-function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): number[] {
-  let vector = map.get(key);
-  if (vector === undefined) {
-    vector = new Array<number>(length).fill(0);
-    map.set(key, vector);
-  }
-  return vector;
-}
-
-function addInto(target: number[], amounts: readonly number[]): void {
-  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + (amounts[i] as number);
 }

@@ -42,31 +42,37 @@ export class Promises {
   }
 }
 
-/** The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count (G3). */
-export function quotaBlockOf(poolLine: PoolLine, promises: Promises): QuotaBlock | null {
+/**
+ * The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count where
+ * units are lacking (G3). On nodes they need not be: what runs on nodes that are not ready takes none.
+ */
+export function quotaBlockOf(
+  poolLine: PoolLine,
+  promises: Promises,
+  hasRoomOnNodes: () => boolean,
+): QuotaBlock | null {
   const { policy, need, pool } = poolLine;
   for (let i = 0; i < need.length; i++) {
     const amount = need[i] as number;
     if (amount === 0) continue;
-    // Usage on nodes that are not ready counts against limits, but not against the capacity.
-    const capacity = pool.record.nodeBacked ? Number.POSITIVE_INFINITY : (pool.capacity[i] as number);
-    const exceeds = (holder: Policy | Group) =>
-      (holder.limit[i] as number) < capacity &&
-      (holder.usage[i] as number) + promises.to(holder, i) + amount > (holder.limit[i] as number);
-    const blocked = (rule: "limit" | "group_limit", group: Group | null): QuotaBlock => {
-      const holder = group ?? policy;
-      const used = (holder.usage[i] as number) + promises.to(holder, i);
-      return { rule, group, keyIndex: i, used, allowed: holder.limit[i] as number };
-    };
-    if (exceeds(policy)) return blocked("limit", null);
+    const counts = (bound: number) => bound < (pool.capacity[i] as number) || hasRoomOnNodes();
+    const exceeds = (owner: Policy | Group) =>
+      (owner.usage[i] as number) + promises.to(owner, i) + amount > (owner.limit[i] as number) &&
+      counts(owner.limit[i] as number);
+    if (exceeds(policy)) return blockBy(policy, "limit", null);
     for (let group = policy.group; group !== null; group = group.parent) {
-      if (exceeds(group)) return blocked("group_limit", group);
+      if (exceeds(group)) return blockBy(group, "group_limit", group);
     }
     if (!isFirmOn(poolLine, i)) continue;
-    const reserved = policy.reserved[i] as number;
+    const allowed = policy.reserved[i] as number;
     const used = (policy.firmUsage[i] as number) + promises.firmTo(policy, i);
-    if (reserved < capacity && used + amount > reserved) {
-      return { rule: "reserved", group: null, keyIndex: i, used, allowed: reserved };
+    if (used + amount > allowed && counts(allowed)) {
+      return { rule: "reserved", group: null, keyIndex: i, used, allowed };
+    }
+
+    function blockBy(owner: Policy | Group, rule: QuotaBlock["rule"], group: Group | null): QuotaBlock {
+      const taken = (owner.usage[i] as number) + promises.to(owner, i);
+      return { rule, group, keyIndex: i, used: taken, allowed: owner.limit[i] as number };
     }
   }
   return null;

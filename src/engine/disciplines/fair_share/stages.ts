@@ -96,7 +96,7 @@ class Stages {
   #servedHold(): Waiter | undefined {
     const before = new Promises(this.#pool.keys.length);
     for (const { request, poolLine, nodes, isServed } of this.#space.holds) {
-      if (isServed && quotaBlockOf(poolLine, before) === null) {
+      if (isServed && quotaBlockOf(poolLine, before, () => poolLine.ask !== null) === null) {
         return { ...waiterOf(request, poolLine, "here"), nodes };
       }
       before.add(poolLine);
@@ -134,7 +134,7 @@ class Stages {
     };
     for (const poolLine of lines) {
       if (poolLine.verdict !== null || !this.#space.fitsNow(poolLine)) continue;
-      if (quotaBlockOf(poolLine, this.#promises) !== null) continue;
+      if (quotaBlockOf(poolLine, this.#promises, () => poolLine.ask !== null) !== null) continue;
       consider(poolLine.line.members.first(), poolLine, null);
       for (const passer of this.#pool.passers) {
         if (passer.line === poolLine.line) consider(passer, poolLine, "elsewhere");
@@ -225,7 +225,8 @@ class Stages {
 
   #findServiceOf(operation: Operation, stage: Stage): Service | undefined {
     for (const { request, poolLine } of this.#unserved(operation)) {
-      if (quotaBlockOf(poolLine, this.#promises) !== null) continue;
+      const hasRoom = () => poolLine.ask !== null && this.#space.fitsNow(poolLine);
+      if (quotaBlockOf(poolLine, this.#promises, hasRoom) !== null) continue;
       const service = this.#serve(stage, { request, poolLine, operation });
       if (service !== undefined) return service;
     }
