@@ -1,5 +1,6 @@
 // The order of a pool's queue in discipline `class` (10.6), and how long it lasts.
 
+import { mainKeyIndex } from "../../placement/node-index.ts";
 import type { PolicyKind } from "../../records.ts";
 import type { Waiter } from "../../scheduling/queue-walk.ts";
 import type { ScoreWeights } from "../../settings.ts";
@@ -59,13 +60,6 @@ function standingParts(poolLine: PoolLine, weights: ScoreWeights) {
     byShare: weights.share * missing,
     byCheckpoint: isQuick ? weights.checkpoint * (1 / (1 + checkpointMs(poolLine) / MINUTE_MS)) : 0,
   };
-}
-
-function mainKeyIndex({ record, keys }: Pool): number {
-  const { mainKey } = record.settings;
-  if (mainKey !== null) return keys.indexOf(mainKey);
-  for (const key of ["gpu", "mcpu"]) if (keys.includes(key)) return keys.indexOf(key);
-  return keys.length === 0 ? -1 : 0;
 }
 
 /** Scores further apart than this, in millionths, differ however both are rounded. */
