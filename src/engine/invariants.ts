@@ -1,10 +1,13 @@
 // The safety rules as checks that recompute everything from the records. The full check runs after every step
 // in tests and simulations; the cheap assertions in `evolve` and the scheduler stay on in production.
 
+import { rightViolations } from "./disciplines/fair_share/starvation.ts";
+import { shareTreeOf, treeViolations } from "./disciplines/fair_share/tree.ts";
+import { type Blocker, explain } from "./explain.ts";
 import { rewake } from "./indexes.ts";
 import { ANY_NODE } from "./placement/node-index.ts";
 import { compareFit } from "./placement/node-list.ts";
-import { type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
+import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { QueueWalk } from "./scheduling/queue-walk.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import type { Transaction } from "./scheduling/transaction.ts";
@@ -15,7 +18,7 @@ import type { EngineState, Node, Pool, Request } from "./state.ts";
 export function violations(state: EngineState, nowMs: number): string[] {
   return [
     ...[...state.requests.values()].flatMap(recordViolations),
-    ...[...state.pools.values()].flatMap((pool) => poolViolations(pool, nowMs)),
+    ...[...state.pools.values()].flatMap((pool) => poolViolations(state, pool, nowMs)),
     ...indexViolations(state),
     ...restlessness(state),
   ];
@@ -52,7 +55,7 @@ function attemptsFit({ attempt, furtherAttempts, delayed, endedAtMs }: RequestPr
   return attempt === furtherAttempts && (delayed || endedAtMs !== null);
 }
 
-function poolViolations(pool: Pool, nowMs: number): string[] {
+function poolViolations(state: EngineState, pool: Pool, nowMs: number): string[] {
   const found: string[] = [];
   const { name } = pool.record;
   for (const amounts of [
@@ -65,7 +68,10 @@ function poolViolations(pool: Pool, nowMs: number): string[] {
     }
   }
   if (pool.record.nodeBacked) found.push(...nodeViolations(pool));
-  if (pool.record.discipline === "fair_share") return found; // Its holds follow rules of their own (9.7).
+  if (pool.record.discipline === "fair_share") {
+    const wrong = [...treeViolations(state, pool), ...rightViolations(pool, shareTreeOf(state, pool))];
+    return [...found, ...wrong.map((what) => `pool ${name}: ${what}`)]; // Its holds follow rules of their own (9.7).
+  }
   const walk = new QueueWalk(pool, nowMs);
   for (const waiter of walk) {
     if (waiter.hold !== "here") continue;
@@ -196,4 +202,40 @@ function restlessness(state: EngineState): string[] {
   state.undo.rollback();
   state.unsettled.clear();
   return transaction.events.map((event) => `a second look finds something to do: ${JSON.stringify(event)}`);
+}
+
+/** What is not true of the reasons that a waiting request is given (14); fair share explains itself by shares. */
+export function reasonViolations(state: EngineState, id: RequestId, nowMs: number): string[] {
+  const explanation = explain(state, id, nowMs);
+  if (explanation?.status !== "queued" || explanation.delayedUntilMs !== null) return [];
+  if (explanation.pools.length === 0) return [`${id} waits, and no pool says why`];
+  return explanation.pools
+    .filter(({ pool }) => state.pools.get(pool)?.record.discipline !== "fair_share")
+    .filter(({ blockedBy }) => !isTrue(id, blockedBy))
+    .map(
+      ({ pool, blockedBy }) =>
+        `${id} waits in ${pool} for a reason that is not true: ${JSON.stringify(blockedBy)}`,
+    );
+}
+
+function isTrue(id: RequestId, blocker: Blocker): boolean {
+  switch (blocker.rule) {
+    case "limit":
+    case "group_limit":
+    case "reserved":
+      return blocker.used + blocker.asked > blocker.allowed;
+    case "units":
+      return (
+        blocker.short.length > 0 &&
+        blocker.short.every(({ asked, free, promised }) => asked > free - promised)
+      );
+    case "behind_head":
+      return blocker.head !== id;
+    case "holds":
+      return blocker.waitsFor.length > 0;
+    case "holds_elsewhere":
+      return true;
+    default:
+      return true; // On nodes and in other disciplines the reasons are places, not amounts.
+  }
 }

@@ -3,6 +3,7 @@
 
 import { expect, test } from "vitest";
 import { loadScenarios, runScenario } from "../../src/simulator/index.ts";
+import { randomFairWorld } from "./random-fair-world.ts";
 import { randomNodeWorld, randomWorld } from "./random-world.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -16,6 +17,8 @@ const kinds: Record<string, (seed: number) => Scenario> = {
   "pools of both disciplines": (seed) => randomWorld(seed, "mixed"),
   "priority on nodes": (seed) => randomNodeWorld(seed, "priority"),
   "class on nodes": (seed) => randomNodeWorld(seed, "class"),
+  "discipline fair_share": (seed) => randomFairWorld(seed, "quota"),
+  "fair_share on nodes": (seed) => randomFairWorld(seed, "nodes"),
 };
 
 for (const [kind, worldOf] of Object.entries(kinds)) {

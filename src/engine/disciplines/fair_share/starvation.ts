@@ -139,6 +139,14 @@ function rightOf(status: StarvationStatus): Right {
   return status === "aggressively_starving" ? 2 : status === "starving" ? 1 : 0;
 }
 
+/** Operations that the tree takes for something else than what is recorded of them; for checks. */
+export function rightViolations(pool: Pool, { operations, isLookedAt }: ShareTree): string[] {
+  if (!isLookedAt) return [];
+  return [...operations.values()]
+    .filter(({ key, right }) => right !== rightOf(statusOf(pool, { key })))
+    .map(({ key, right }) => `${key} has right ${right} but is ${statusOf(pool, { key })}`);
+}
+
 /** What a starving group or policy passes on to those below it (9.4). */
 export function rightFrom(pool: Pool, node: InnerNode): Right {
   let right: Right = 0;

@@ -161,6 +161,28 @@ function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
   }
 }
 
+/** How what is kept differs from what the records give, in words; for checks. */
+export function treeViolations(state: EngineState, pool: Pool): string[] {
+  const kept = shareTreeOf(state, pool);
+  pool.shareTree = null;
+  const fresh = shareTreeOf(state, pool);
+  pool.shareTree = kept;
+  const describe = ({ operations, inner }: ShareTree) => {
+    const rounded = (shares: readonly number[]) => shares.map((share) => Math.round(share * 1e7));
+    const standing = ({ demand, usage, fairShare, waitingCount }: Standing) =>
+      JSON.stringify([demand, usage, rounded(fairShare), waitingCount]);
+    const found = new Map(inner.map((node) => [node.key, standing(node)]));
+    for (const { key, kind, order } of operations.values()) {
+      found.set(key, `${kind.key} of ${kind.operations.size}, ${order}, ${standing(kind)}`);
+    }
+    return found;
+  };
+  const [has, should] = [describe(kept), describe(fresh)];
+  return [...new Set([...has.keys(), ...should.keys()])]
+    .filter((key) => has.get(key) !== should.get(key))
+    .map((key) => `${key} is kept as ${has.get(key)} but the records give ${should.get(key)}`);
+}
+
 /** Those of gpu, mcpu and memory_mb that the pool meters, or if none, all its keys but `step_run` (9). */
 function shareKeysOf({ keys, record }: Pool): number[] {
   const { shareKeys } = record.settings;
