@@ -30,7 +30,7 @@ export {
   type PoolExplanation,
   type Shortage,
 } from "./explain.ts";
-export { violations } from "./invariants.ts";
+export { reasonViolations, violations } from "./invariants.ts";
 export * from "./records.ts";
 export type { Refusal, RefusalCode } from "./refusals.ts";
 export { amountOf, compareIds, likelyMeantKey, type Resources } from "./resources.ts";

@@ -204,13 +204,19 @@ function restlessness(state: EngineState): string[] {
   return transaction.events.map((event) => `a second look finds something to do: ${JSON.stringify(event)}`);
 }
 
-/** What is not true of the reasons that a waiting request is given (14); fair share explains itself by shares. */
+/**
+ * What is not true of the reasons that a waiting request is given (14). Fair share explains itself by shares, and
+ * on nodes units can be free in sum and yet lie apart.
+ */
 export function reasonViolations(state: EngineState, id: RequestId, nowMs: number): string[] {
   const explanation = explain(state, id, nowMs);
   if (explanation?.status !== "queued" || explanation.delayedUntilMs !== null) return [];
   if (explanation.pools.length === 0) return [`${id} waits, and no pool says why`];
   return explanation.pools
-    .filter(({ pool }) => state.pools.get(pool)?.record.discipline !== "fair_share")
+    .filter(({ pool }) => {
+      const record = state.pools.get(pool)?.record;
+      return record?.discipline !== "fair_share" && record?.nodeBacked === false;
+    })
     .filter(({ blockedBy }) => !isTrue(id, blockedBy))
     .map(
       ({ pool, blockedBy }) =>
@@ -235,7 +241,5 @@ function isTrue(id: RequestId, blocker: Blocker): boolean {
       return blocker.waitsFor.length > 0;
     case "holds_elsewhere":
       return true;
-    default:
-      return true; // On nodes and in other disciplines the reasons are places, not amounts.
   }
 }

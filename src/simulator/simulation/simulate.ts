@@ -7,6 +7,8 @@ import {
   type EngineState,
   type Event,
   evolve,
+  type RequestId,
+  reasonViolations,
   requestIds,
   requestOf,
   restoreState,
@@ -50,12 +52,18 @@ export function simulate(seed: number, options: SimulationOptions): SimulationRe
   return simulation.report();
 }
 
+interface Birth {
+  readonly seq: number;
+  readonly submittedAtMs: number;
+}
+
 class Simulation {
   readonly #seed: number;
   readonly #random: Random;
   readonly #options: SimulationOptions;
   readonly #ledger = new Ledger();
   readonly #journal: Event[] = [];
+  readonly #births = new Map<RequestId, Birth>();
   #world: World = createWorld();
   #snapshot: { snapshot: Snapshot; length: number } | null = null;
   #restarts = 0;
@@ -74,6 +82,8 @@ class Simulation {
       this.#take(this.#doSomething());
       this.#check(violations(this.#world.state, this.#world.nowMs));
       this.#check(this.#brokenPromises());
+      this.#check(this.#changedBirths());
+      this.#check(this.#falseReasons());
       if (this.#random.int(1, this.#options.restartEvery ?? 25) === 1) this.#restart();
     }
   }
@@ -121,6 +131,25 @@ class Simulation {
     return [...this.#ledger.openPromises()]
       .filter((id) => requestOf(this.#world.state, id)?.progress.hold == null)
       .map((id) => `somebody was stopped for ${id}, which holds nothing, and no event says why`);
+  }
+
+  /** Whatever happens to a request, it keeps its place and the time of its submission (Q3). */
+  #changedBirths(): string[] {
+    return [...requestIds(this.#world.state)].flatMap((id) => {
+      const { seq, submittedAtMs } = (requestOf(this.#world.state, id) as { progress: Birth }).progress;
+      const birth = this.#births.get(id);
+      if (birth === undefined) this.#births.set(id, { seq, submittedAtMs });
+      const isKept = birth === undefined || (birth.seq === seq && birth.submittedAtMs === submittedAtMs);
+      return isKept ? [] : [`${id} was submitted at ${birth.submittedAtMs} and now says ${submittedAtMs}`];
+    });
+  }
+
+  /** Some of those who wait are asked why, and what they say must be true (14). */
+  #falseReasons(): string[] {
+    const { state, nowMs } = this.#world;
+    const waiting = [...requestIds(state)].filter((id) => requestOf(state, id)?.progress.status === "queued");
+    const asked = waiting.filter((_, index) => index % 5 === this.#step % 5);
+    return asked.flatMap((id) => reasonViolations(state, id, nowMs));
   }
 
   /** The state is the fold of its journal, from the beginning and from a snapshot; the world goes on from there. */
