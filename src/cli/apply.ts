@@ -51,7 +51,7 @@ export function define(command: Command, context: CliContext): void {
 }
 
 async function apply(options: ApplyOptions, context: CliContext): Promise<void> {
-  if (options.schema === true) return context.write(`${JSON.stringify(applySchema(), null, 2)}\n`);
+  if (options.schema === true) return context.write(`${applySchema()}\n`);
   if (options.file === undefined)
     throw new CliError("usage", "There is no file to apply.", "Say -f FILE_OR_DIR.");
   const wanted = await readWanted(options.file, context.readStdin);

@@ -10,8 +10,8 @@ import { showRows, type WatchOptions } from "./output/watch.ts";
 import { attachPolicy, type PolicyOptions, policiesIn } from "./policy.ts";
 import { createPool, deletePool } from "./pool.ts";
 import { connect, findPolicy, findPool, gather } from "./session.ts";
-import { POLICY, POOL, REQUEST } from "./shapes.ts";
-import { filterRows, type ListFilters, withListFilters, withZenOutput } from "./zenml.ts";
+import { POLICY, POOL } from "./shapes.ts";
+import { filterRows, type ListFilters, withListFilters, withZenOutput, ZEN_REQUEST } from "./zenml.ts";
 
 const HELP = `
 The command lines that ZenML's users know. \`berth pool\` and \`berth policy\` can do more.
@@ -190,5 +190,5 @@ async function listIn(text: string, options: Options & { view: string }, context
     return [...active, ...queued];
   };
   const columns = options.columns ?? "id,state,status,component,step_run,created";
-  await showRows(session, { load, shape: REQUEST, events: { pool } }, { ...options, columns }, context);
+  await showRows(session, { load, shape: ZEN_REQUEST, events: { pool } }, { ...options, columns }, context);
 }

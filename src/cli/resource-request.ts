@@ -8,7 +8,7 @@ import { type OutputOptions, printOne } from "./output/print.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { connect, findRequest, gather } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
-import { filterRows, type ListFilters, withListFilters, withZenOutput } from "./zenml.ts";
+import { filterRows, type ListFilters, withListFilters, withZenOutput, ZEN_REQUEST } from "./zenml.ts";
 
 const HELP = `
 Examples:
@@ -49,7 +49,7 @@ export function define(command: Command, context: CliContext): void {
     const load = async () =>
       select(await gather(session.client.requests.all({ limit: 1000 }), LOOKED_AT_MAX), options);
     const columns = options.columns ?? "id,status,component,step_run,created";
-    return showRows(session, { load, shape: REQUEST }, { ...options, columns }, context);
+    return showRows(session, { load, shape: ZEN_REQUEST }, { ...options, columns }, context);
   });
 
   const describe = command.command("describe").description("one request at length");

@@ -49,6 +49,7 @@ Examples:
 `;
 
 export function define(command: Command, context: CliContext): void {
+  command.addHelpText("after", "\nExamples:\n  berth scenario run scenarios/\n  berth scenario run --help\n");
   command
     .command("run")
     .description("run scenarios on the engine in virtual time, without a server")

@@ -93,7 +93,7 @@ export function hostedOptions({ dataDir, databaseUrl, ...settings }: ServingSett
 
 /** Capital letters and the like are fine for a component, but not for whoever has to type them. */
 export function ownName(): string {
-  const name = userInfo().username.toLowerCase();
+  const name = (process.env.USER || userInfo().username).toLowerCase();
   return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(name) && name !== URGENT.component ? name : "me";
 }
 

@@ -1,9 +1,11 @@
 // Options that every list of ZenML takes: filters with operators, order, pages, columns and forms of output.
 
 import type { Command } from "commander";
+import type { WireRequest } from "../protocol/index.ts";
 import { CliError } from "./context.ts";
 import { wholeNumber } from "./options.ts";
-import { FORMATS } from "./output/print.ts";
+import { FORMATS, type Shape } from "./output/print.ts";
+import { REQUEST } from "./shapes.ts";
 
 export interface ListFilters {
   readonly sort_by?: string;
@@ -38,6 +40,14 @@ export function withZenOutput(command: Command, { hasShortColumns = true } = {})
     .option("-o, --output <form>", FORMATS.join(", "))
     .option("-w, --watch", "go on, and show what changes");
 }
+
+/** As there, the status is one word. */
+export const ZEN_REQUEST: Shape<WireRequest> = {
+  ...REQUEST,
+  columns: REQUEST.columns.map((column) =>
+    column.name === "status" ? { ...column, value: ({ status }: WireRequest) => status } : column,
+  ),
+};
 
 type Row = Readonly<Record<string, unknown>>;
 

@@ -30,10 +30,16 @@ export interface Wanted {
   readonly policies: readonly WirePolicy[];
 }
 
-/** The published schema. */
-export function applySchema(): object {
-  return z.toJSONSchema(applyDocument, { io: "input" });
+/** The published schema, with short lists on one line. */
+export function applySchema(): string {
+  const text = JSON.stringify(z.toJSONSchema(applyDocument, { io: "input" }), null, 2);
+  return text.replaceAll(/\[\n\s+([^[\]{}]*?)\n\s+\]/g, (list, inner: string) => {
+    const line = `[${inner.replaceAll(/\n\s+/g, " ")}]`;
+    return line.length <= LIST_LENGTH_MAX ? line : list;
+  });
 }
+
+const LIST_LENGTH_MAX = 80;
 
 const NAMES = /\.(ya?ml|json)$/i;
 

@@ -69,10 +69,10 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
     const variable = SERVER_SETTINGS[name].env;
     return flag ?? ((variable === undefined ? undefined : env[variable]) || textOf(file[name]));
   };
-  const port = pick("port", flags.port);
-  if (port !== undefined && !/^\d{1,5}$/.test(port)) {
-    throw new CliError("usage", `"${port}" is not a port.`, "Write a number, such as 7771.");
-  }
+  const listen =
+    flags.listen ??
+    (flags.port && onPort(flags.port)) ??
+    (env.BERTH_LISTEN || textOf(file.listen) || (textOf(file.port) && onPort(textOf(file.port) as string)));
   const certFile = pick("tls_cert", flags.tlsCert);
   const keyFile = pick("tls_key", flags.tlsKey);
   if ((certFile === undefined) !== (keyFile === undefined)) {
@@ -86,13 +86,16 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
   return {
     dataDir: dataDirectory(flags.dataDir ?? (env.BERTH_DATA_DIR || textOf(file.data_dir)), {}),
     databaseUrl: pick("database_url", flags.databaseUrl),
-    listen:
-      flags.listen ??
-      (port === undefined ? (pick("listen", undefined) ?? DEFAULT_LISTEN) : `127.0.0.1:${port}`),
+    listen: listen || DEFAULT_LISTEN,
     ...(certFile !== undefined && keyFile !== undefined && { tls: { certFile, keyFile } }),
     ...((flags.insecureBind === true || file.insecure_bind === true) && { insecureBind: true }),
     ...(hosts.length > 0 && { allowedHosts: hosts }),
   };
+}
+
+function onPort(port: string): string {
+  if (/^\d{1,5}$/.test(port)) return `127.0.0.1:${port}`;
+  throw new CliError("usage", `"${port.slice(0, 40)}" is not a port.`, "Write a number, such as 7771.");
 }
 
 async function readConfig(path: string): Promise<Record<string, unknown>> {
