@@ -27,7 +27,7 @@ allowedFolders.bin = Object.keys(allowedFolders);
 /** Folders whose packages are limited, Node's own among them. The others may use whatever is installed. */
 const allowedPackages: Record<string, readonly string[]> = {
   engine: [],
-  protocol: ["zod", "@hono/zod-openapi"],
+  protocol: ["zod"],
 };
 
 /** Clocks, randomness and the outside world: with them a replay would not repeat the original. */
