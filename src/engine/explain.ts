@@ -1,6 +1,7 @@
 // Explanations (14): why a request waits, told from the state alone. Facts only; words are made at the edges.
 
 import { disciplineOf } from "./disciplines/discipline.ts";
+import { explainShare, type ShareExplanation } from "./disciplines/fair_share/explain.ts";
 import type { ConsideredKind } from "./events.ts";
 import { byPreference } from "./lines.ts";
 import type {
@@ -52,6 +53,8 @@ export interface PoolExplanation {
   readonly preemptionNeeds: Resources | null;
   /** When it could start if every run ends at its walltime; null: walltimes do not tell (G4). */
   readonly couldStartAtMs: number | null;
+  /** How its operation stands in a fair-share pool; null in the others. */
+  readonly share: ShareExplanation | null;
 }
 
 export type Blocker =
@@ -134,7 +137,7 @@ function explainInPool(
   const search = { state, nowMs, pool, walk, head: self, shortage };
   const holders = holdersOf(pool, self, walk);
   const startMs = earliestStart({ waiter: self, shortage, walk });
-  return {
+  const explained: PoolExplanation = {
     pool: pool.record.name,
     position: positionOf(pool, self, nowMs),
     queueLength: pool.waiting.reduce(
@@ -148,7 +151,10 @@ function explainInPool(
     considered: self.hold === null ? disciplineOf(pool).consider(search) : [],
     preemptionNeeds: head?.request === request ? positiveOf(shortage, pool) : null,
     couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
+    share: null,
   };
+  if (pool.record.discipline !== "fair_share") return explained;
+  return { ...explained, ...explainShare(state, request, self.poolLine, nowMs, stoppingFor(pool, request)) };
 }
 
 /** The walk stands at the request. */

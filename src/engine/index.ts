@@ -12,6 +12,7 @@ export type {
 } from "./commands.ts";
 export { type Decision, decide, preview } from "./decide.ts";
 export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";
+export type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
 export { computeFairShares, type ShareElement, type ShareGroup } from "./disciplines/fair_share/shares.ts";
 export type {
   AttemptOutcome,
@@ -47,6 +48,7 @@ export { nextWakeMs } from "./timers.ts";
 export {
   borrowedOf,
   capacityOf,
+  type ElementView,
   groupsOf,
   nodesOf,
   policiesOf,

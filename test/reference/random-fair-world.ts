@@ -36,6 +36,7 @@ export function randomFairWorld(seed: number, kind: "quota" | "nodes"): Scenario
     pool,
     policies,
     nodes,
+    away: new Set(),
     seen: play({ advance: 0 }),
     submitted: 0,
     lost: new Map(),
@@ -53,6 +54,8 @@ interface Course {
   pool: PoolSpec;
   policies: PolicySpec[];
   nodes: NodeSpec[];
+  /** Names of the nodes that are down or draining. */
+  away: Set<string>;
   seen: Observation;
   submitted: number;
   /** Holders that fell silent say nothing more: id → the attempt that they held. */
@@ -210,7 +213,7 @@ function someRequest(course: Course): SubmitSpec {
   };
 }
 
-function someChange({ dice, pool, policies, nodes }: Course): Step {
+function someChange({ dice, pool, policies, nodes, away }: Course): Step {
   const { component } = dice.pick(policies);
   const most = pool.capacity!.gpu!;
   const roll = dice.int(1, 100);
@@ -228,7 +231,10 @@ function someChange({ dice, pool, policies, nodes }: Course): Step {
   if (nodes.length === 0)
     return { update_pool: { name: "p", capacity: { gpu: dice.int(1, 12) }, force: true } };
   const node = dice.pick(nodes);
-  if (roll <= 78) return { node_down: node.name };
-  if (roll <= 83) return { drain: node.name };
+  if (roll <= 83 && !away.has(node.name)) {
+    away.add(node.name);
+    return roll <= 78 ? { node_down: node.name } : { drain: node.name };
+  }
+  away.delete(node.name);
   return { node_up: { ...node, capacity: { ...node.capacity, gpu: dice.int(1, 6) } } };
 }

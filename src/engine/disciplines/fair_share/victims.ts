@@ -110,11 +110,27 @@ export class Field {
     return null;
   }
 
+  /** What a search for an operation looks at, with who may be taken and why others may not (V7). */
+  consider(stage: Stage, waiter: Operation): ConsideredKind[] {
+    const permitted = new Set(this.#candidatesIn(stage).map(({ run }) => run));
+    return considered(
+      this.#allocations(() => true),
+      (allocation) => {
+        const { run, operation, group } = allocation;
+        if (run.kind.shielded) return { rule: "V6", isPermitted: false };
+        if (!isTakeable(allocation)) return { rule: "V2", isPermitted: false };
+        if (operation === waiter || operation.right > 0) return { rule: "9.8", isPermitted: false };
+        if (permitted.has(run)) return { rule: "9.8", isPermitted: true };
+        return { rule: group === "preemptible" ? "V2" : "9.5", isPermitted: false };
+      },
+    );
+  }
+
   describe(stage: Stage, victims: readonly Allocation[], nodes: readonly Node[]): VictimChoice {
     const reason = stage === "aggressive" ? "aggressive" : "fair_share";
     return {
       victims: victims.map(({ run }) => ({ run, reason })),
-      considered: considered(this.#candidatesIn(stage)),
+      considered: considered(this.#candidatesIn(stage), permittedBy("9.8")),
       nodes,
     };
   }
@@ -133,7 +149,10 @@ export class Field {
     const chosen = minimal(untilEnough(candidates, within, node), within, node);
     if (chosen.length === 0) return null;
     const reason = node === null ? "limit" : "overcommit";
-    return { victims: chosen.map(({ run }) => ({ run, reason })), considered: considered(candidates) };
+    return {
+      victims: chosen.map(({ run }) => ({ run, reason })),
+      considered: considered(candidates, permittedBy("9.9")),
+    };
   }
 }
 
@@ -274,24 +293,25 @@ function isHigher(ratio: number, other: number): boolean {
   );
 }
 
-/** Candidates by kind, with their numbers (V7). */
-function considered(candidates: readonly Allocation[]): ConsideredKind[] {
+/** Allocations by kind, with their numbers and the rule that permits or forbids them (V7). */
+function considered(
+  allocations: readonly Allocation[],
+  ruleOf: (allocation: Allocation) => { readonly rule: string; readonly isPermitted: boolean },
+): ConsideredKind[] {
   const kinds = new Map<string, ConsideredKind>();
-  for (const { run, group } of candidates) {
-    const { policy, line, preemptionClass } = run.poolLine;
+  for (const allocation of allocations) {
+    const { policy, line, preemptionClass } = allocation.run.poolLine;
     const { component, priority } = policy.record;
-    const key = JSON.stringify([component, group, line.shape.resources]);
-    const count = (kinds.get(key)?.count ?? 0) + 1;
     const { resources } = line.shape;
-    kinds.set(key, {
-      component,
-      priority,
-      preemptionClass,
-      resources,
-      count,
-      permitted: count,
-      rule: `9.5 ${group}`,
-    });
+    const { rule, isPermitted } = ruleOf(allocation);
+    const key = JSON.stringify([component, rule, isPermitted, preemptionClass, resources]);
+    const count = (kinds.get(key)?.count ?? 0) + 1;
+    const permitted = isPermitted ? count : 0;
+    kinds.set(key, { component, priority, preemptionClass, resources, count, permitted, rule });
   }
   return [...kinds.values()];
+}
+
+function permittedBy(rule: string): () => { rule: string; isPermitted: boolean } {
+  return () => ({ rule, isPermitted: true });
 }

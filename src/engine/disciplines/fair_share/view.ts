@@ -6,7 +6,7 @@ import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOf, groupsOf } from "./allocations.ts";
 import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
-import { type InnerNode, type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
+import { type InnerNode, type Operation, type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
 
 type Fractions = Readonly<Record<string, number>>;
 
@@ -23,6 +23,8 @@ export interface ElementView {
   readonly status: StarvationStatus;
   /** Since when it has been below its fair share; null: it is not. */
   readonly belowSinceMs: number | null;
+  /** When it begins to starve if nothing changes; null: it does already, or has what it should. */
+  readonly starvesAtMs: number | null;
   readonly waitingCount: number;
 }
 
@@ -40,11 +42,11 @@ export function shareViewOf(state: EngineState, name: PoolName, _nowMs: number):
   const allocationGroups = new Map<RequestId, AllocationGroup>();
   if (pool.record.discipline !== "fair_share") return { elements, allocationGroups, overcommitted: [] };
   const tree = shareTreeOf(state, pool);
-  const show = (element: Named, kind: ElementView["kind"], node: ShareNode) => {
-    if (!elements.has(element.name)) elements.set(element.name, viewOf(pool, tree, element, kind, node));
+  const show = (element: ElementView) => {
+    if (!elements.has(element.name)) elements.set(element.name, element);
   };
-  for (const node of tree.inner) if (node.kind !== "root") show(node, node.kind, node);
-  for (const operation of tree.operations.values()) show(operation, "operation", operation.kind);
+  for (const node of tree.inner) if (node.kind !== "root") show(viewOf(pool, tree, node, node.kind, node));
+  for (const operation of tree.operations.values()) show(viewOfOperation(pool, tree, operation));
   for (const kind of tree.kinds) {
     const groups = groupsOf(pool, tree, kind);
     for (const operation of kind.operations) {
@@ -54,6 +56,19 @@ export function shareViewOf(state: EngineState, name: PoolName, _nowMs: number):
     }
   }
   return { elements, allocationGroups, overcommitted: tree.overcommitted };
+}
+
+export function viewOfOperation(pool: Pool, tree: ShareTree, operation: Operation): ElementView {
+  return viewOf(pool, tree, operation, "operation", operation.kind);
+}
+
+/** The policy of an operation and the groups above it, the nearest first. */
+export function viewsAbove(pool: Pool, tree: ShareTree, { parent }: Operation): ElementView[] {
+  const views: ElementView[] = [];
+  for (let node: InnerNode | null = parent; node !== null; node = node.parent) {
+    if (node.kind !== "root") views.push(viewOf(pool, tree, node, node.kind, node));
+  }
+  return views;
 }
 
 /** What an inner element and an operation have in common; how an operation stands is told by its kind. */
@@ -74,6 +89,9 @@ function viewOf(
   const named = (shares: readonly number[]): Fractions =>
     Object.fromEntries(keyNames.map((each, index) => [each, shares[index]!]));
   const satisfaction = satisfactionOf(node);
+  const status = statusOf(pool, element);
+  const belowSinceMs = pool.starvation.get(key)?.belowSinceMs ?? null;
+  const isWarned = status === "below_fair_share" && belowSinceMs !== null;
   return {
     kind,
     name,
@@ -82,8 +100,9 @@ function viewOf(
     usageShare: named(node.usageShare),
     demandShare: named(node.demandShare),
     satisfaction: satisfaction === Number.POSITIVE_INFINITY ? null : satisfaction,
-    status: statusOf(pool, element),
-    belowSinceMs: pool.starvation.get(key)?.belowSinceMs ?? null,
+    status,
+    belowSinceMs,
+    starvesAtMs: isWarned ? belowSinceMs + node.settings.starvationTimeoutMs : null,
     waitingCount: node.waitingCount,
   };
 }

@@ -1,0 +1,135 @@
+// Why a request waits in a fair-share pool (14, 9.10): facts only; words are made at the edges.
+
+import type { Blocker, PoolExplanation, Shortage } from "../../explain.ts";
+import type { PoolName, RequestId } from "../../records.ts";
+import { type Resources, toResources } from "../../resources.ts";
+import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { type EngineState, freeOf, type Pool, type PoolLine, type Request } from "../../state.ts";
+import { inOrder, waitersOf } from "./order.ts";
+import { lineIn, NodeSpace, QuotaSpace } from "./space.ts";
+import { rightFrom } from "./starvation.ts";
+import { type Operation, type ShareTree, shareTreeOf } from "./tree.ts";
+import { Field } from "./victims.ts";
+import { type ElementView, viewOfOperation, viewsAbove } from "./view.ts";
+
+/** How many operations before it are named. */
+const AHEAD_NAMED_MAX = 10;
+
+export interface ShareExplanation {
+  readonly operation: ElementView;
+  /** The policy and the groups above it, the nearest first. */
+  readonly above: readonly ElementView[];
+  /** Operations whose turn comes first because they are less satisfied (9.6), the first of them. */
+  readonly ahead: readonly { readonly operation: string; readonly satisfaction: number | null }[];
+  readonly aheadCount: number;
+  /** What its own starvation, or that of what is above it, entitles it to (9.4). */
+  readonly mayPreempt: "no" | "preemptible" | "aggressively";
+  /** Until when a preemptive stage pauses where the pool has no nodes; null: it does not (9.7). */
+  readonly backoffUntilMs: number | null;
+  /** It asks for more than the fair share of its operation, so that it can never be served within it (9.10). */
+  readonly exceedsFairShare: boolean;
+}
+
+type Told = Pick<
+  PoolExplanation,
+  "position" | "queueLength" | "blockedBy" | "considered" | "preemptionNeeds" | "share"
+>;
+
+export function explainShare(
+  state: EngineState,
+  request: Request,
+  poolLine: PoolLine,
+  nowMs: number,
+  stoppingFor: readonly RequestId[],
+): Told {
+  const { pool } = poolLine;
+  const tree = shareTreeOf(state, pool);
+  const order = [...inOrder(tree)];
+  const queue = order.flatMap((operation) => waitersOf(pool, operation));
+  const place = order.findIndex(({ lines }) => lines.has(poolLine));
+  const operation = order[place] as Operation;
+  const share = shareOf(pool, tree, order, place, poolLine, nowMs);
+  const lacking = shortageOf(poolLine);
+  const stage = share.mayPreempt === "aggressively" ? "aggressive" : "preemptive";
+  const field = new Field(state, pool, tree, nowMs);
+  return {
+    position: queue.findIndex((waiter) => waiter.request === request) + 1,
+    queueLength: queue.length,
+    blockedBy: blockerOf(request, poolLine, queue[0]?.request ?? request, lacking, stoppingFor),
+    considered: request.progress.hold === null ? field.consider(stage, operation) : [],
+    preemptionNeeds: share.mayPreempt === "no" ? null : needsOf(poolLine, lacking),
+    share,
+  };
+}
+
+function shareOf(
+  pool: Pool,
+  tree: ShareTree,
+  order: readonly Operation[],
+  place: number,
+  { need }: PoolLine,
+  nowMs: number,
+): ShareExplanation {
+  const operation = order[place] as Operation;
+  const right = Math.max(operation.right, rightFrom(pool, operation.parent));
+  const startedAtMs = pool.preemptiveStartAtMs.get("") ?? Number.NEGATIVE_INFINITY;
+  const backoffUntilMs = startedAtMs + pool.record.settings.preemptiveBackoffMs;
+  const { fairShare, isGang } = operation.kind;
+  return {
+    operation: viewOfOperation(pool, tree, operation),
+    above: viewsAbove(pool, tree, operation),
+    ahead: order.slice(0, Math.min(place, AHEAD_NAMED_MAX)).map((each) => {
+      const { name, satisfaction } = viewOfOperation(pool, tree, each);
+      return { operation: name, satisfaction };
+    }),
+    aheadCount: place,
+    mayPreempt: right === 2 ? "aggressively" : right === 1 ? "preemptible" : "no",
+    backoffUntilMs: backoffUntilMs > nowMs ? backoffUntilMs : null,
+    exceedsFairShare:
+      !isGang && tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + 1e-6),
+  };
+}
+
+function blockerOf(
+  request: Request,
+  poolLine: PoolLine,
+  first: Request,
+  short: readonly Shortage[],
+  stoppingFor: readonly RequestId[],
+): Blocker {
+  const { pool } = poolLine;
+  const { hold } = request.progress;
+  const promises = new Promises(pool.keys.length);
+  for (const holder of pool.holders) if (holder !== request) promises.add(lineIn(pool, holder));
+  const quota = quotaBlockOf(poolLine, promises, () => poolLine.ask !== null && short.length === 0);
+  if (quota !== null) {
+    const { rule, group, keyIndex, used, allowed } = quota;
+    const key = pool.keys[keyIndex] as string;
+    const asked = poolLine.need[keyIndex] as number;
+    return { rule, key, asked, used, allowed, group: group?.record.name ?? null };
+  }
+  if (hold?.pool === pool.record.name) return { rule: "holds", waitsFor: stoppingFor };
+  if (hold !== null) return { rule: "holds_elsewhere", pool: hold.pool as PoolName };
+  // Nobody is served behind a starving operation that a preemptive stage could serve (9.11).
+  if (short.length === 0) return { rule: "behind_head", head: first.spec.id };
+  return { rule: "units", short, head: first.spec.id };
+}
+
+/** What is short for it now, beside what all holds set aside. What cannot be placed is short of all that it asks for (N2). */
+function shortageOf(poolLine: PoolLine): Shortage[] {
+  const { pool, need } = poolLine;
+  const space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
+  if (space.fitsNow(poolLine)) return [];
+  const promises = new Promises(pool.keys.length);
+  for (const holder of pool.holders) promises.add(lineIn(pool, holder));
+  return need.flatMap((asked, i) => {
+    const [free, promised] = [Math.max(0, freeOf(pool, i)), promises.claimed[i]!];
+    if (asked === 0 || (!pool.record.nodeBacked && asked <= free - promised)) return [];
+    return [{ key: pool.keys[i] as string, asked, free, promised, comingFree: pool.stopping[i]! }];
+  });
+}
+
+function needsOf({ pool, need }: PoolLine, short: readonly Shortage[]): Resources {
+  const keys = new Set(short.map(({ key }) => key));
+  return Object.fromEntries(Object.entries(toResources(need, pool.keys)).filter(([key]) => keys.has(key)));
+}

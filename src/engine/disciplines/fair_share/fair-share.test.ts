@@ -1,0 +1,223 @@
+// Discipline `fair_share` through the engine's front door; the rules themselves are told by the scenario files.
+
+import { expect, test } from "vitest";
+import {
+  type Command,
+  type ComponentName,
+  createState,
+  decide,
+  type EngineState,
+  type Event,
+  explain,
+  type NodeName,
+  nextWakeMs,
+  type PoolName,
+  type PoolSettings,
+  preview,
+  queueOf,
+  type RequestId,
+  type RequestSpec,
+  requestOf,
+  restoreState,
+  shareViewOf,
+  snapshotOf,
+} from "../../index.ts";
+import { requirePool } from "../../state.ts";
+
+const POOL = "p" as PoolName;
+
+test("equal operations are looked at as one kind and share alike", () => {
+  const state = worldWith(pool(4), policy("a"), policy("b"));
+  for (let i = 0; i < 6; i++) send(state, 0, submit(`a${i}`, "a", 1));
+  send(state, 0, submit("b0", "b", 1));
+  // Four of a run, two wait with b's.
+  expect([...(requirePool(state, POOL).shareTree?.kinds ?? [])].map((kind) => kind.operations.size)).toEqual([
+    4, 2, 1,
+  ]);
+  const { elements } = shareViewOf(state, POOL, 0);
+  expect(elements.get("a0")?.fairShare.gpu).toBeCloseTo(0.125);
+  expect(elements.get("a5")?.fairShare.gpu).toBeCloseTo(0.125);
+  expect(elements.get("b0")).toMatchObject({ fairShare: { gpu: 0.25 }, parent: "b", starvesAtMs: 30_000 });
+  expect(queueOf(state, POOL, 0)).toEqual(["b0", "a4", "a5"]);
+});
+
+test("clocks go on after a restart from a snapshot", () => {
+  const live = starving();
+  const restored = restoreState(structuredClone(snapshotOf(live)));
+  expect(nextWakeMs(live)).toBe(30_000);
+  expect(nextWakeMs(restored)).toBeLessThanOrEqual(30_000);
+  send(restored, 20_000, { kind: "tick" }); // What a server does first.
+  expect(nextWakeMs(restored)).toBe(30_000);
+  const events = [live, restored].map((state) => send(state, 30_000, { kind: "tick" }));
+  expect(events[1]).toEqual(events[0]);
+  expect(victimsIn(events[0] as Event[])).toEqual(["h3"]);
+});
+
+test("a what-if changes nothing, neither statuses nor what the next look finds", () => {
+  const [state, other] = [starving(), starving()];
+  preview(state, submit("x", "prod", 2), 10_000);
+  preview(state, { kind: "cancelRequest", requestId: "p0" as RequestId }, 10_000);
+  expect(JSON.stringify(snapshotOf(state))).toBe(JSON.stringify(snapshotOf(other)));
+  expect(send(state, 30_000, { kind: "tick" })).toEqual(send(other, 30_000, { kind: "tick" }));
+});
+
+test("a request that waits in two pools is demand in both until one of them grants it", () => {
+  const other = "q" as PoolName;
+  const state = worldWith(
+    pool(1),
+    pool(1, {}, other),
+    policy("a"),
+    policy("a", other),
+    submit("a0", "a", 1),
+    submit("a1", "a", 1),
+    submit("a2", "a", 1),
+  );
+  expect(requestOf(state, "a1" as RequestId)?.progress.allocation?.pool).toBe("q");
+  const demandIn = (name: PoolName) => shareViewOf(state, name, 0).elements.get("a")?.demandShare.gpu;
+  expect([demandIn(POOL), demandIn(other)]).toEqual([2, 2]);
+  send(state, 1_000, { kind: "reportEnd", requestId: "a1" as RequestId, outcome: "succeeded" });
+  expect([demandIn(POOL), demandIn(other)]).toEqual([1, 1]);
+});
+
+test("a request for two nodes preempts on both, and starts when both are free", () => {
+  const state = worldWith(
+    {
+      kind: "createPool",
+      name: POOL,
+      discipline: "fair_share",
+      settings: { preemptionSatisfactionThreshold: 0.5 },
+    },
+    node("n1", 2),
+    node("n2", 2),
+    policy("hog"),
+    policy("prod", POOL, 3),
+  );
+  for (let i = 0; i < 4; i++) send(state, 0, submit(`h${i}`, "hog", 1, { operation: "mass" }));
+  send(state, 0, submit("big", "prod", 1, { nodes: 2 }));
+  const victims = victimsIn(send(state, 30_000, { kind: "tick" }));
+  expect(victims.sort()).toEqual(["h1", "h3"]);
+  for (const requestId of victims) send(state, 31_000, { kind: "reportEnd", requestId, outcome: "stopped" });
+  const placement = requestOf(state, "big" as RequestId)?.progress.allocation?.placement;
+  expect(placement?.map((place) => place.node)).toEqual(["n1", "n2"]);
+});
+
+test("a hold ends with its node", () => {
+  const state = worldWith(
+    { kind: "createPool", name: POOL, discipline: "fair_share" },
+    node("n1", 4),
+    node("n2", 1),
+    policy("hog"),
+    policy("prod"),
+  );
+  for (let i = 0; i < 4; i++) send(state, 0, submit(`h${i}`, "hog", 1, { operation: "mass" }));
+  send(state, 0, submit("p0", "prod", 2));
+  expect(victimsIn(send(state, 30_000, { kind: "tick" }))).toEqual(["h3"]); // One unit is free there.
+  const events = send(state, 31_000, { kind: "drainNode", name: "n1" as NodeName });
+  expect(events).toContainEqual(expect.objectContaining({ kind: "holdEnded", why: "node_lost" }));
+});
+
+test("an operation is as old as the oldest record of it", () => {
+  const state = worldWith(pool(1), policy("a"));
+  send(state, 0, submit("busy", "a", 1));
+  send(state, 0, submit("x0", "a", 1, { operation: "x" }));
+  send(state, 1_000, { kind: "cancelRequest", requestId: "x0" as RequestId });
+  send(state, 2_000, submit("y0", "a", 1, { operation: "y" }));
+  send(state, 3_000, submit("x1", "a", 1, { operation: "x" }));
+  expect(queueOf(state, POOL, 3_000)).toEqual(["x1", "y0"]);
+  send(state, 4_000, { kind: "forgetEnded", endedBeforeMs: 4_000 });
+  expect(queueOf(state, POOL, 4_000)).toEqual(["y0", "x1"]);
+});
+
+test("an explanation says whose turn comes first, and when starvation begins", () => {
+  const state = worldWith(pool(4), policy("hog"), policy("prod"), policy("late"));
+  for (let i = 0; i < 4; i++) send(state, 0, submit(`h${i}`, "hog", 1, { operation: "mass" }));
+  send(state, 1_000, submit("p0", "prod", 1));
+  send(state, 2_000, submit("l0", "late", 3));
+  expect(explain(state, "l0" as RequestId, 2_000)?.pools[0]).toMatchObject({
+    position: 2,
+    queueLength: 2,
+    blockedBy: { rule: "units", head: "p0", short: [{ key: "gpu", asked: 3, free: 0 }] },
+    preemptionNeeds: null,
+    share: {
+      operation: { name: "l0", status: "below_fair_share", starvesAtMs: 32_000 },
+      above: [{ name: "late", kind: "policy" }],
+      ahead: [{ operation: "p0", satisfaction: 0 }],
+      mayPreempt: "no",
+      exceedsFairShare: true,
+    },
+  });
+  send(state, 31_000, { kind: "tick" });
+  expect(explain(state, "p0" as RequestId, 31_000)?.pools[0]?.blockedBy).toEqual({
+    rule: "holds",
+    waitsFor: ["h3"],
+  });
+});
+
+/** Four units in use by one operation; another has waited from the beginning. */
+function starving(): EngineState {
+  const state = worldWith(pool(4), policy("hog"), policy("prod"));
+  for (let i = 0; i < 4; i++) send(state, 0, submit(`h${i}`, "hog", 1, { operation: "mass" }));
+  send(state, 0, submit("p0", "prod", 1));
+  return state;
+}
+
+function worldWith(...commands: Command[]): EngineState {
+  const state = createState();
+  for (const command of commands) send(state, 0, command);
+  return state;
+}
+
+function send(state: EngineState, nowMs: number, command: Command): readonly Event[] {
+  const decision = decide(state, command, nowMs);
+  if (decision.outcome === "refused") throw new Error(decision.refusal.message, { cause: decision.bug });
+  return decision.events;
+}
+
+function victimsIn(events: readonly Event[]): RequestId[] {
+  return events.flatMap((event) =>
+    event.kind === "preemptionDecided" ? event.victims.map(({ requestId }) => requestId) : [],
+  );
+}
+
+function pool(gpu: number, settings: Partial<PoolSettings> = {}, name = POOL): Command {
+  return { kind: "createPool", name, capacity: { gpu }, discipline: "fair_share", settings };
+}
+
+function node(name: string, gpu: number): Command {
+  return { kind: "putNode", node: { name: name as NodeName, pool: POOL, capacity: { gpu } } };
+}
+
+function policy(component: string, name = POOL, weight = 1): Command {
+  return { kind: "attachPolicy", policy: { pool: name, component: component as ComponentName, weight } };
+}
+
+function submit(id: string, component: string, gpu: number, rest: Partial<RequestSpec> = {}): Command {
+  return {
+    kind: "submitRequest",
+    spec: {
+      id: id as RequestId,
+      component: component as ComponentName,
+      resources: { gpu, step_run: 1 },
+      preemptible: true,
+      preemptionClass: 5,
+      sensitive: false,
+      checkpoint: "none",
+      checkpointMs: null,
+      walltimeMs: null,
+      operation: null,
+      gang: false,
+      nodes: 1,
+      constraints: {},
+      retriesMax: null,
+      retryDelayMs: 0,
+      requeue: "on_preemption",
+      waitTimeoutMs: null,
+      attended: false,
+      name: "",
+      labels: {},
+      note: "",
+      submittedBy: "",
+      ...rest,
+    },
+  };
+}
