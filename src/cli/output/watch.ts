@@ -34,6 +34,7 @@ export async function showRows<Row extends object>(
   const show = redraws ? redrawer(watched, options, context) : appender(watched, options, context);
   let isToldLost = false;
   const stream = session.client.events.stream(watched.events, {
+    signal: context.signal,
     onInterruption: () => {
       if (!isToldLost) context.tell("berth: the server does not answer; trying again.\n");
       isToldLost = true;
@@ -41,7 +42,7 @@ export async function showRows<Row extends object>(
   });
   const look = oneAtATime(async () => {
     try {
-      await show(await watched.load());
+      show(await watched.load());
       isToldLost = false;
     } catch (error) {
       if (!isBerthError(error, "unavailable", "timeout", "rate_limited")) throw error;
