@@ -286,8 +286,9 @@ function listenForSignals(): Interruptions {
   const giveUp = new AbortController();
   let phase: Phase = "waiting";
   const onSignal = () => {
-    if (phase === "waiting") interruption.abort();
     if (phase === "reporting") giveUp.abort();
+    // The report may be through already: then it is the next wait that is not wanted.
+    if (phase === "waiting" || phase === "reporting") interruption.abort();
     // While it runs, signals are the command's, and forwarded by whoever runs it. When all is over, one that comes
     // late must not turn the verdict into a death by signal.
   };

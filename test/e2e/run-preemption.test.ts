@@ -119,6 +119,19 @@ describe("without a checkpoint", () => {
     );
   });
 
+  test("a signal between two attempts is not lost: there is no second one", async () => {
+    const world = await worldWith();
+    for (const name of ["p", "q", "r"]) {
+      const scene = await startVictim(world, name, `say ready; ${forEver}`);
+      const urgent = await preempt(scene);
+      scene.run.kill("SIGTERM"); // The wrapper may be reporting, or wait again already.
+      await urgent.release();
+      expect((await scene.run.exited).code).toBe(71);
+      expect(scene.log()).toBe("attempt 1 resume 0\nready\n");
+      expect((await named(world, name)).status).toBe("cancelled");
+    }
+  });
+
   test("who borrows gives back when the owner comes", async () => {
     const policies = [
       { component: "research", priority: 1 },

@@ -22,6 +22,7 @@ import {
   BerthError,
   type Client,
   type GrantedRequest,
+  hasEnded,
   type Instruction,
   isBerthError,
   keepLease,
@@ -293,10 +294,27 @@ async function reportEnd(
       await job.close();
       return { kind: "lost", command, error: asLoss(error) };
     }
+    if (giveUp.aborted) {
+      const request = await reportOnce(client, granted.id, body);
+      if (request !== undefined) {
+        await job.close();
+        return { kind: "reported", request, command, stopped: outcome === "stopped", interrupted: false };
+      }
+    }
     const why = error instanceof Error ? error.message : String(error);
     talk.say(`berth: the end of ${titleOf(granted)} could not be reported yet: ${why}`);
     const reason = loss ?? (outcome === "stopped" && stopReason ? reasonToStop(stopReason) : undefined);
     return { kind: "entrusted", command, reason };
+  }
+}
+
+/** Somebody wants to leave: one more try, and no further attempt. Undefined if nobody answers. */
+async function reportOnce(client: Client, id: string, body: WireRelease): Promise<WireRequest | undefined> {
+  try {
+    const request = await client.requests.release(id, body, { retryForMs: 0, timeoutMs: LOST_REPORT_FOR_MS });
+    return hasEnded(request) ? request : await client.requests.withdraw(id);
+  } catch {
+    return undefined;
   }
 }
 
