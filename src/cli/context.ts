@@ -22,6 +22,8 @@ export interface CliContext {
   readonly readStdin?: () => Promise<string>;
   /** The server's side, for commands that start one or open its data. */
   readonly hosting?: () => Promise<Hosting>;
+  /** Ends what would otherwise go on for ever. */
+  readonly signal?: AbortSignal;
   /** What the process will exit with. A command that ends well leaves it alone. */
   exitCode: number;
 }

@@ -62,6 +62,7 @@ async function events({ component, ...options }: EventsOptions, context: CliCont
   let isFirst = true;
   for await (const event of client.events.stream(filter, {
     ...(after !== undefined && { after }),
+    signal: context.signal,
     onInterruption: ({ message }) => context.tell(`berth: ${message} Trying again.\n`),
   })) {
     if (event.event === "stream.opened") continue;

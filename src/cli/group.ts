@@ -18,6 +18,7 @@ import {
   withWatch,
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
+import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
 import { connect, findGroup, findPool } from "./session.ts";
@@ -168,5 +169,5 @@ async function deleteGroup(poolText: string, text: string, options: GroupOptions
   if (options.dryRun === true) return printPlan(`Group ${name} would be deleted.`, plan, options, context);
   await confirm(`Delete group ${name} of pool ${pool}?`, planLines(plan), options, context);
   await client.groups.delete(pool, name, { force });
-  context.tell(`Group ${name} is deleted.\n`);
+  context.tell(`${printable(`Group ${name} is deleted.`)}\n`);
 }

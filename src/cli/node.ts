@@ -16,6 +16,7 @@ import {
   withWatch,
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
+import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
 import { connect, findNode, findPool, gather } from "./session.ts";
@@ -149,5 +150,5 @@ async function removeNode(text: string, options: Options, context: CliContext) {
   if (options.dryRun === true) return printPlan(`Node ${name} would be forgotten.`, plan, options, context);
   await confirm(`Forget node ${name}?`, planLines(plan), options, context);
   await client.nodes.remove(name, { force });
-  context.tell(`Node ${name} is forgotten.\n`);
+  context.tell(`${printable(`Node ${name} is forgotten.`)}\n`);
 }

@@ -66,7 +66,7 @@ export async function printPlan(
   const lines = planLines(plan);
   const text =
     lines.length === 0 ? "  No request is touched.\n" : lines.map((line) => `  ${line}\n`).join("");
-  context.write(plainIfNeeded(`${what} (nothing is changed yet)\n${text}`, context));
+  context.write(plainIfNeeded(`${printable(what)} (nothing is changed yet)\n${text}`, context));
 }
 
 /** Says what will happen and asks. Throws unless the answer is yes. */
@@ -77,7 +77,7 @@ export async function confirm(
   context: CliContext,
 ): Promise<void> {
   if (yes === true) return;
-  const said = lines.map((line) => `  ${line}\n`).join("");
+  const said = lines.map((line) => `  ${printable(line)}\n`).join("");
   if (context.ask === undefined) {
     throw new CliError(
       "usage",
@@ -85,7 +85,7 @@ export async function confirm(
       "Add -y if you mean it, or --dry-run to see what would happen.",
     );
   }
-  context.tell(`${what}\n${said}`);
+  context.tell(`${printable(what)}\n${said}`);
   const answer = await context.ask("Go on? [y/N] ");
   if (!/^y(es)?$/i.test(answer)) throw new CliError("cancelled", "Nothing was changed.");
 }

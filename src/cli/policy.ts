@@ -21,6 +21,7 @@ import {
   withWatch,
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
+import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
 import { connect, findPolicy, findPool, gather } from "./session.ts";
@@ -199,7 +200,7 @@ export async function detachPolicy(
   if (options.dryRun === true) return printPlan(`The ${what} would be detached.`, plan, options, context);
   await confirm(`Detach the ${what}?`, planLines(plan), options, context);
   await client.policies.detach(pool, component, { force });
-  context.tell(`Component ${component} no longer uses pool ${pool}.\n`);
+  context.tell(`${printable(`Component ${component} no longer uses pool ${pool}.`)}\n`);
 }
 
 type ListOptions = ConnectionOptions & WatchOptions;

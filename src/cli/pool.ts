@@ -18,6 +18,7 @@ import {
   withWatch,
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
+import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
 import { connect, findPool, gather } from "./session.ts";
@@ -154,7 +155,7 @@ export async function createPool(name: string, options: PoolOptions, context: Cl
     return printPlan(`Pool ${name} would be created.`, plan, options, context);
   }
   const made = await client.pools.create(pool, given({ idempotencyKey: options.idempotencyKey }));
-  for (const warning of made.warnings ?? []) context.tell(`berth: ${warning}\n`);
+  for (const warning of made.warnings ?? []) context.tell(`${printable(`berth: ${warning}`)}\n`);
   await printDone(`Pool ${name} is there.`, made, POOL, options, context);
 }
 
@@ -174,7 +175,7 @@ export async function updatePool(text: string, options: PoolOptions, context: Cl
   if (options.dryRun === true) return printPlan(`Pool ${name} would be changed.`, plan, options, context);
   if (isHarmful(plan)) await confirm(`Change pool ${name}?`, planLines(plan), options, context);
   const changed = await client.pools.update(name, fields, { force });
-  for (const warning of changed.warnings ?? []) context.tell(`berth: ${warning}\n`);
+  for (const warning of changed.warnings ?? []) context.tell(`${printable(`berth: ${warning}`)}\n`);
   await printDone(`Pool ${name} is changed.`, changed, POOL, options, context);
 }
 
@@ -186,5 +187,5 @@ export async function deletePool(text: string, options: Options, context: CliCon
   if (options.dryRun === true) return printPlan(`Pool ${name} would be deleted.`, plan, options, context);
   await confirm(`Delete pool ${name} with its policies and groups?`, planLines(plan), options, context);
   await client.pools.delete(name, { force });
-  context.tell(`Pool ${name} is deleted.\n`);
+  context.tell(`${printable(`Pool ${name} is deleted.`)}\n`);
 }

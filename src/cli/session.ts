@@ -5,6 +5,7 @@ import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { type Connection, type ConnectionFlags, resolveConnection } from "./connection.ts";
 import { CliError } from "./context.ts";
 import { nearest } from "./nearest.ts";
+import { printable } from "./output/text.ts";
 
 export interface Session extends Connection {
   readonly client: Client;
@@ -101,7 +102,7 @@ async function requestsNamed(client: Client, text: string): Promise<WireRequest 
 
 /** Such as `#1 train`. */
 export function titleOf({ number, name }: { readonly number: number; readonly name: string }): string {
-  return name === "" ? `#${number}` : `#${number} ${name}`;
+  return name === "" ? `#${number}` : `#${number} ${printable(name)}`;
 }
 
 function choose(kind: string, text: string, names: readonly string[]): string {

@@ -99,7 +99,7 @@ Examples:
     const lines = [`Whoever uses it is turned away from then on; its open streams end`];
     await confirm(`Revoke the token ${printable(token.name)} (${token.role})?`, lines, options, context);
     await client.tokens.revoke(token.id);
-    context.tell(`The token ${printable(token.name)} is revoked.\n`);
+    context.tell(`${printable(`The token ${token.name} is revoked.`)}\n`);
   });
 
   const whoami = command.command("whoami").description("who your token says you are");
@@ -144,7 +144,7 @@ async function createToken(name: string, options: TokenOptions, context: CliCont
     return printOne(token, TOKEN, options, context);
   context.write(`${token.secret}\n`);
   const ends = token.expires_at === null ? "and never ends" : `until ${token.expires_at}`;
-  context.tell(`Token ${name} (${role}) ${ends}. It is shown only now.\n`);
+  context.tell(`${printable(`Token ${name} (${role}) ${ends}. It is shown only now.`)}\n`);
 }
 
 async function lifeOf(text: string): Promise<number | null> {

@@ -72,7 +72,7 @@ export async function printDone<Row extends object>(
   options: OutputOptions,
   context: CliContext,
 ): Promise<void> {
-  if (options.output === undefined && !process.env.BERTH_OUTPUT) context.write(`${sentence}\n`);
+  if (options.output === undefined && !process.env.BERTH_OUTPUT) context.write(`${printable(sentence)}\n`);
   else await printOne(row, shape, options, context);
 }
 
@@ -106,7 +106,7 @@ export function textOfLines(lines: readonly Line[], context: CliContext): string
   const style = styleOf(context);
   const text = lines
     .map(([label, value]) =>
-      value === "" ? `${label}\n` : `${style.faint(label.padEnd(width))}  ${printable(value)}\n`,
+      value === "" ? `${printable(label)}\n` : `${style.faint(label.padEnd(width))}  ${printable(value)}\n`,
     )
     .join("");
   return plainIfNeeded(text, context);
