@@ -1,0 +1,202 @@
+// The first five minutes in real terminals: `script`, which every Debian has, brings them.
+
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import type { Readable, Writable } from "node:stream";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { buildBerth } from "./run-support.ts";
+import { temporaryDirectory, until } from "./runner-support.ts";
+
+let berth = "";
+const home = temporaryDirectory();
+const terminals: Terminal[] = [];
+
+beforeAll(async () => {
+  berth = await buildBerth();
+});
+afterAll(async () => {
+  for (const { child, exited } of terminals.toReversed()) {
+    if (child.exitCode === null) child.kill("SIGTERM");
+    await exited;
+  }
+});
+
+interface Terminal {
+  readonly child: ChildProcessByStdio<Writable, Readable, null>;
+  readonly exited: Promise<number | null>;
+  /** All that has appeared, without the escapes that move the cursor. */
+  readonly screen: () => string;
+  readonly raw: () => string;
+  type(keys: string): void;
+}
+
+const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[A-Za-z]`, "g");
+
+function openTerminal(line: string, env: Record<string, string> = {}): Terminal {
+  const words = line.replaceAll("berth ", `'${process.execPath}' '${berth}' `);
+  // A shell that waits for one command only steps aside, so that keys and exit codes are the command's own.
+  const command = `stty cols ${env.COLUMNS_WANTED ?? 120} rows 40; ${/[|;]/.test(line) ? words : `exec ${words}`}`;
+  const child = spawn("script", ["--quiet", "--return", "--flush", "--command", command, "/dev/null"], {
+    stdio: ["pipe", "pipe", "ignore"],
+    cwd: home,
+    env: {
+      PATH: process.env.PATH,
+      HOME: home,
+      USER: "alice",
+      SHELL: "/bin/sh",
+      TERM: "xterm",
+      LANG: "C.UTF-8",
+      BERTH_LISTEN: "127.0.0.1:0",
+      ...env,
+    },
+  });
+  let output = "";
+  child.stdout.on("data", (chunk: Buffer) => {
+    output += chunk;
+  });
+  const terminal: Terminal = {
+    child,
+    exited: new Promise((resolve) => child.once("close", resolve)),
+    screen: () => output.replaceAll(ESCAPES, "").replaceAll("\r\n", "\n"),
+    raw: () => output,
+    type: (keys) => void child.stdin.write(keys),
+  };
+  terminals.push(terminal);
+  return terminal;
+}
+
+async function typed(line: string, env?: Record<string, string>) {
+  const terminal = openTerminal(line, env);
+  const exitCode = await terminal.exited;
+  return { exitCode, screen: terminal.screen() };
+}
+
+const shows = (terminal: Terminal, pattern: RegExp) =>
+  until(
+    `the terminal shows ${pattern}: ${terminal.screen()}`,
+    () => pattern.exec(terminal.screen()) ?? undefined,
+  );
+
+test("the first five minutes happen as they are printed", { timeout: 240_000 }, async () => {
+  const up = openTerminal("berth up --capacity gpu=2");
+  const [, port] = await shows(up, /127\.0\.0\.1:(\d+)[\s\S]*Next:/);
+  const url = `http://127.0.0.1:${port}`;
+  expect(up.screen()).toBe(`✓ store      ~/.local/share/berth/berth.db
+✓ pool       local   gpu 2
+✓ context    local → ${url}   (token saved, mode 0600)
+Next:  berth run --gpu 1 -- echo hello
+`);
+  expect(statSync(join(home, ".config/berth/contexts.json")).mode & 0o777).toBe(0o600);
+
+  // Again, while it runs.
+  expect(await typed("berth up")).toMatchObject({
+    exitCode: 0,
+    screen: expect.stringMatching(/^Berth is running: http:\/\/127\.0\.0\.1:\d+ \(pid \d+\)\n$/) as string,
+  });
+  const other = await typed("berth up --capacity gpu=4");
+  expect(other.exitCode).toBe(5);
+  expect(other.screen).toContain("To change it: berth pool update local --capacity gpu=4");
+  const busy = await typed(`berth up --port ${port} --data-dir '${join(home, "other")}'`);
+  expect(busy.exitCode).toBe(125);
+  expect(busy.screen).toContain("--port");
+
+  expect(await typed("berth run --gpu 1 -- echo hello")).toEqual({
+    exitCode: 0,
+    screen: "granted  #1 · gpu 1 · waited 0 s\nhello\n",
+  });
+
+  // The first aha: the second one waits, says why and for whom, and then starts.
+  const train = openTerminal("berth run --gpu 2 --name train -- sleep 600");
+  await shows(train, /^granted {2}#2 train · gpu 2 · waited 0 s\n/);
+  const evaluation = openTerminal("berth run --gpu 1 -- echo evaluated");
+  await shows(evaluation, /waiting {2}#3 · needs gpu 1, free 0 · held by #2 train \(you\) · first in line/);
+  const why = await typed("berth why 3");
+  expect(why.screen).toMatch(
+    /^#3 waits for 1 gpu in pool local\.\n {2}in use +2 of 2 gpu by #2 train \(preemptible, \d+ s\)\n {2}preempts +nobody: .*\n {2}starts +when #2 ends, or now if .*\n$/,
+  );
+
+  // The second: a preemption one can watch. What was stopped comes back before those who asked later.
+  const urgent = await typed("berth run --component urgent --gpu 2 -- echo now");
+  expect(urgent.exitCode).toBe(0);
+  expect(urgent.screen).toMatch(/granted {2}#4 · gpu 2 · waited \d+ s\nnow\n$/);
+  await shows(train, /granted {2}#2 train · gpu 2 · waited \d+ s · attempt 2/);
+
+  // Ctrl-C is forwarded to what runs; then the one that waited starts.
+  train.type("\u0003");
+  expect(await train.exited).toBe(130);
+  await shows(evaluation, /granted {2}#3 · gpu 1 · waited \d+ s\nevaluated\n/);
+  expect(await evaluation.exited).toBe(0);
+
+  // Lists fit, also on a narrow terminal, and are coloured unless somebody does not want that.
+  const coloured = openTerminal("berth ps --all");
+  await coloured.exited;
+  expect(coloured.raw()).toContain("\u001b[32mreleased\u001b[39m");
+  const plain = openTerminal("berth ps --all", { NO_COLOR: "1" });
+  await plain.exited;
+  expect(plain.raw()).not.toContain("\u001b[");
+  const narrow = await typed("berth ps --all -o wide", { COLUMNS_WANTED: "40" });
+  for (const line of narrow.screen.split("\n")) expect([...line].length).toBeLessThanOrEqual(40);
+  const ascii = await typed("berth why 2", { LANG: "C", LC_ALL: "C" });
+  expect(ascii.screen).toMatch(/^[\x20-\x7e\n]+$/);
+
+  // Questions are asked at a terminal, and Ctrl-C says no.
+  const held = openTerminal("berth run --gpu 2 --name held -- sleep 600");
+  await shows(held, /granted/);
+  for (const keys of ["n\n", "\u0003"]) {
+    const question = openTerminal("berth cancel held");
+    await shows(
+      question,
+      /Cancel #5 held\?\n {2}#5 held is told to stop; gpu 2 of pool local come free when it has\nGo on\? \[y\/N\]/,
+    );
+    question.type(keys);
+    expect(await question.exited).toBe(71);
+  }
+  const yes = openTerminal("berth cancel held");
+  await shows(yes, /Go on\?/);
+  yes.type("y\n");
+  expect(await yes.exited).toBe(0);
+  expect(await held.exited).toBe(71);
+
+  // Watching redraws, until Ctrl-C.
+  const watch = openTerminal("berth ps --all --watch");
+  await shows(watch, /held/);
+  watch.type("\u0003");
+  expect(await watch.exited).not.toBe(0);
+
+  up.type("\u0003");
+  expect(await up.exited).toBe(0);
+  expect(up.screen()).toContain("Stopping.");
+  expect((await typed("berth ps")).exitCode).toBe(125);
+});
+
+test("in the background it serves until it is told to stop, and finds its data again", async () => {
+  const first = await typed("berth up --capacity gpu=2 --detach");
+  expect(first.exitCode).toBe(0);
+  expect(first.screen).toMatch(
+    /✓ pool {7}local {3}gpu 2\n[\s\S]*Next:[\s\S]*In the background, pid \d+; `berth down` stops it/,
+  );
+  expect((await typed("berth ps --all --columns name,status --no-headers")).screen).toContain("held");
+  const piped = await typed(
+    "berth ps --all -o jsonl | head -1 | cut -c1-5; berth events --after 0 | head -1",
+  );
+  expect(piped.screen).toMatch(/^\{"id"\nAT +EVENT/);
+  expect((await typed("berth down")).screen).toMatch(/^Stopped http:\/\/127\.0\.0\.1:\d+ \(pid \d+\)\.\n$/);
+  expect((await typed("berth down")).screen).toBe("Berth is not running.\n");
+});
+
+test("a team's server makes nothing but its first token", async () => {
+  const serve = openTerminal("berth serve --data-dir team 2>/dev/null");
+  const [, url = "", secret = ""] = await shows(
+    serve,
+    /listening {2}(\S+)\n✓ token {6}(berth_\S+)[\s\S]*Next: {2}berth login/,
+  );
+  const login = openTerminal(`berth login ${url} --name team`);
+  await shows(login, /Token \(not shown\): /);
+  login.type(`${secret}\n`);
+  expect(await login.exited).toBe(0);
+  expect(login.screen()).not.toContain(secret);
+  expect((await typed("berth pool list")).screen).toBe("Nothing there.\n");
+  serve.type("\u0003");
+  expect(await serve.exited).toBe(0);
+});
