@@ -2,7 +2,7 @@
 
 import { createServer, type Server, STATUS_CODES } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import type { Leader, Log } from "../leader/index.ts";
@@ -96,6 +96,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
 
   const server = createHttpServer(app.fetch as Fetch, tls);
+  const unused = unusedConnections(server, tls === undefined ? "connection" : "secureConnection");
   await listen(server, host, port);
   const address = server.address() as AddressInfo;
   const shownHost = address.family === "IPv6" ? `[${address.address}]` : address.address;
@@ -113,7 +114,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       stopMetrics();
       streams.close();
       waiting.close();
-      await closeServer(server);
+      await closeServer(server, unused);
       log.info({ url }, "closed");
     },
   };
@@ -187,13 +188,30 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   });
 }
 
-function closeServer(server: Server): Promise<void> {
+/** Connections that have not asked anything yet, as clients open some in advance: Node never counts them as idle. */
+function unusedConnections(server: Server, opened: "connection" | "secureConnection"): ReadonlySet<Socket> {
+  const unused = new Set<Socket>();
+  server.on(opened, (socket: Socket) => {
+    unused.add(socket);
+    socket.once("close", () => unused.delete(socket));
+  });
+  server.on("request", ({ socket }) => unused.delete(socket));
+  return unused;
+}
+
+const SWEEP_MS = 20;
+
+function closeServer(server: Server, unused: ReadonlySet<Socket>): Promise<void> {
   return new Promise((resolve) => {
+    // Whoever has got the last answer need not keep the connection, either.
+    const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
     const force = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS);
     server.close(() => {
+      clearInterval(sweep);
       clearTimeout(force);
       resolve();
     });
     server.closeIdleConnections();
+    for (const socket of unused) socket.destroy();
   });
 }

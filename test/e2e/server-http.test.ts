@@ -1,8 +1,9 @@
 // The edge: hosts, headers, limits, errors, health, documents, and a safe first start.
 
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { ERRORS, ROUTES } from "../../src/protocol/index.ts";
 import { openServer } from "../../src/server/index.ts";
 import { openTestServer, smallWorld, type TestServer, temporaryDirectory } from "./server-support.ts";
@@ -225,6 +226,21 @@ test("guessing tokens is slowed down, whoever else calls from there", async () =
   expect(statuses).toEqual([401, 401, 401, 401, 429, 429]);
   expect((await strict.admin("GET", "/v1/pools")).status).toBe(200);
   await strict.close();
+});
+
+test("connections that nobody has used yet do not hold up the end", async () => {
+  const ending = await openTestServer();
+  const { hostname, port } = new URL(ending.url);
+  const idle = connect(Number(port), hostname);
+  await once(idle, "connect");
+  await ending.admin("GET", "/v1/whoami"); // Connections are taken in turn, so the other one is known by now.
+  vi.useFakeTimers({ toFake: ["setTimeout"] }); // Nothing is closed by force, however long it takes.
+  try {
+    await ending.close();
+  } finally {
+    vi.useRealTimers();
+    idle.destroy();
+  }
 });
 
 describe("a safe first start", () => {
