@@ -58,5 +58,6 @@ export {
   requestOf,
   type ShareView,
   shareViewOf,
+  teamSharesOf,
   usageOf,
 } from "./views.ts";

@@ -1,6 +1,11 @@
 // Looking at the state from outside: what people and programs may know, computed from the records.
 
-export { type ElementView, type ShareView, shareViewOf } from "./disciplines/fair_share/view.ts";
+export {
+  type ElementView,
+  type ShareView,
+  shareViewOf,
+  teamSharesOf,
+} from "./disciplines/fair_share/view.ts";
 
 import { sharedQueueOf } from "./disciplines/fair_share/view.ts";
 import type {

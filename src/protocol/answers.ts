@@ -226,6 +226,55 @@ export const holderAnswer = z.object({
   ends_at: timestamp.nullable(),
 });
 
+const fractions = z.record(z.string(), z.number());
+
+/** How a group, a policy or an operation of a fair-share pool stands (9.10). */
+const elementAnswer = z.object({
+  element: z.string(),
+  kind: z.enum(["group", "policy", "operation"]),
+  parent: z.string().nullable(),
+  fair_share: fractions,
+  usage_share: fractions,
+  demand_share: fractions,
+  /** What is reserved, its usage above that, and what of it others use; null for operations, which reserve nothing. */
+  guarantee: fractions.nullable(),
+  borrowed: fractions.nullable(),
+  lent: fractions.nullable(),
+  /** Null: without a fair share nothing compares with it. */
+  satisfaction: z.number().nullable(),
+  status: starvationStatus,
+  below_since: timestamp.nullable(),
+  /** When it will starve if it stays below its fair share, and since when it does. */
+  starves_at: timestamp.nullable(),
+  starving_since: timestamp.nullable(),
+  waiting: z.int(),
+  /** A request of it asks for more than its fair share, and can never be served within that. */
+  exceeds_fair_share: z.boolean(),
+});
+export type WireShareElement = z.infer<typeof elementAnswer>;
+
+const comparedElement = z.object({
+  /** Null: not to be known. */
+  element: z.string().nullable(),
+  kind: z.enum(["group", "policy", "operation"]),
+  satisfaction: z.number().nullable(),
+});
+
+/** How the operation of a waiting request stands in a fair-share pool, and whose turn comes first. */
+const shareExplanation = z.object({
+  operation: elementAnswer,
+  /** Its policy and the groups above it, the nearest first. */
+  above: z.array(elementAnswer),
+  /** Whoever comes first does so on the level where their ways part. */
+  ahead: z.array(z.object({ theirs: comparedElement, mine: comparedElement })),
+  /** How many operations come first. */
+  ahead_count: z.int(),
+  may_preempt: z.enum(["no", "preemptible", "aggressively"]),
+  backoff_until: timestamp.nullable(),
+  exceeds_fair_share: z.boolean(),
+});
+export type WireShareExplanation = z.infer<typeof shareExplanation>;
+
 export const poolExplanation = z.object({
   pool: z.string(),
   /** Place in the queue, from 1. */
@@ -248,6 +297,8 @@ export const poolExplanation = z.object({
   ),
   preemption_needs: amounts.nullable(),
   could_start_at: timestamp.nullable(),
+  /** In fair-share pools only. */
+  share: shareExplanation.nullable(),
 });
 
 /** A change after which the request, or one like it, starts at once; each was tried on the state. */
@@ -364,27 +415,12 @@ export const drain = z.strictObject({
   deadline_seconds: seconds.optional(),
 });
 
-const fractions = z.record(z.string(), z.number());
-
 /** Section 9.10. Shares are fractions of the pool, per key. */
 export const sharesAnswer = z
   .object({
     pool: z.string(),
-    elements: z.array(
-      z.object({
-        element: z.string(),
-        kind: z.enum(["group", "policy", "operation"]),
-        parent: z.string().nullable(),
-        fair_share: fractions,
-        usage_share: fractions,
-        demand_share: fractions,
-        /** Null: without a fair share nothing compares with it. */
-        satisfaction: z.number().nullable(),
-        status: starvationStatus,
-        below_since: timestamp.nullable(),
-        waiting: z.int(),
-      }),
-    ),
+    /** Groups and policies below what they belong to, then operations by age; components out of reach are left out. */
+    elements: z.array(elementAnswer),
     allocations: z.array(z.object({ request_id: z.string(), group: allocationGroup })),
     /** Groups whose members are guaranteed more than there is. */
     overcommitted: z.array(z.string()),

@@ -18,6 +18,7 @@ import { reachesComponent, requestReach } from "./identity.ts";
 import type { Located } from "./locate.ts";
 import { ownedOf, presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
+import { presentShareExplanation } from "./shares.ts";
 import { suggestionsFor } from "./suggestions.ts";
 
 export async function explain(
@@ -52,7 +53,10 @@ function presentExplanation(call: Call, services: Services, view: View, facts: E
     reasons: rejection && [...rejection],
     stop: stop && { ...stop, for_request: who.idOrNull(stop.for_request as RequestId | null) },
     delayed_until: delayedUntilMs === null ? null : toTimestamp(delayedUntilMs),
-    pools: facts.pools.map((pool) => presentPoolExplanation(pool, who)),
+    pools: facts.pools.map((pool) => ({
+      ...presentPoolExplanation(pool, who),
+      share: pool.share && presentShareExplanation(pool.share, identity),
+    })),
     not_admitted: [...facts.notAdmitted],
     suggestions: [],
   };
@@ -81,7 +85,10 @@ function acquaintances({ identity }: Call, view: View): Acquaintances {
   };
 }
 
-function presentPoolExplanation(pool: PoolExplanation, who: Acquaintances): WirePoolExplanation {
+function presentPoolExplanation(
+  pool: PoolExplanation,
+  who: Acquaintances,
+): Omit<WirePoolExplanation, "share"> {
   return {
     pool: pool.pool,
     position: pool.position,

@@ -1,7 +1,7 @@
 // Metrics for Prometheus (16). Counters follow committed events; gauges are read off the state when asked for.
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import { type RequestId, shareViewOf } from "../engine/index.ts";
+import { type ElementView, type RequestId, teamSharesOf } from "../engine/index.ts";
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
 
 export interface Metrics {
@@ -53,6 +53,8 @@ export function createMetrics(): Metrics {
   };
 }
 
+const SHARE_LABELS = ["pool", "element"];
+
 type Meters = ReturnType<typeof createMeters>;
 
 function createMeters(registry: Registry) {
@@ -63,6 +65,8 @@ function createMeters(registry: Registry) {
     new Gauge({ name, help, labelNames, registers });
   const histogram = (name: string, help: string, labelNames: string[], buckets: number[]) =>
     new Histogram({ name, help, labelNames, buckets, registers });
+  const shareGauge = (name: string, help: string) =>
+    newGauge(name, `${help} A part of the pool, on the key where it is largest.`, SHARE_LABELS);
   return {
     requests: newGauge("berth_requests", "Requests in memory, by pool and status.", ["pool", "status"]),
     capacity: newGauge("berth_pool_capacity", "Units of a pool.", ["pool", "key"]),
@@ -88,7 +92,26 @@ function createMeters(registry: Registry) {
       "Unit-seconds since start or last checkpoint, of attempts that were preempted or lost.",
       ["pool", "key"],
     ),
-    fairShare: newGauge("berth_fair_share", "Fair share on the dominant key.", ["pool", "element"]),
+    fairShare: shareGauge("berth_fair_share", "Fair share of a group or policy."),
+    usageShare: shareGauge("berth_usage_share", "What a group or policy uses."),
+    demandShare: shareGauge("berth_demand_share", "What a group or policy uses or waits for."),
+    borrowedShare: shareGauge("berth_borrowed_share", "Usage of a group or policy above its guarantee."),
+    lentShare: shareGauge("berth_lent_share", "What is guaranteed to a group or policy and used by others."),
+    satisfaction: newGauge(
+      "berth_satisfaction",
+      "Usage of a group or policy as a part of its fair share; none without a fair share.",
+      SHARE_LABELS,
+    ),
+    starvation: newGauge(
+      "berth_starvation",
+      "0 normal, 1 below its fair share, 2 starving, 3 aggressively starving.",
+      SHARE_LABELS,
+    ),
+    starvingSince: newGauge(
+      "berth_starving_since_timestamp_seconds",
+      "Since when a group or policy starves; none if it does not.",
+      SHARE_LABELS,
+    ),
     expiryPaused: newGauge(
       "berth_expiry_paused",
       "1 where too many holders fell silent at once, so that nobody is taken for lost.",
@@ -175,8 +198,9 @@ function countLostWork(view: View, meters: Meters, id: RequestId, atMs: number):
 // --- Gauges
 
 function gauge(view: View, meters: Meters): void {
-  const { requests, capacity, usage, fairShare } = meters;
-  for (const meter of [requests, capacity, usage, fairShare]) meter.reset();
+  const { requests, capacity, usage } = meters;
+  for (const meter of [requests, capacity, usage]) meter.reset();
+  gaugeShares(view, meters);
   for (const { progress } of view.state.requests.values()) {
     if (progress.status === "queued") continue; // Waiting is counted by pool below.
     requests.inc({ pool: progress.allocation?.pool ?? "", status: progress.status });
@@ -194,8 +218,42 @@ function gauge(view: View, meters: Meters): void {
       usage.set({ pool, key, share: "borrowed" }, borrowed);
       usage.set({ pool, key, share: "reserved" }, Math.max(0, used - borrowed));
     });
-    for (const [element, { fairShare: share }] of shareViewOf(view.state, pool, view.nowMs).elements) {
-      fairShare.set({ pool, element }, Math.max(0, ...Object.values(share)));
+  }
+}
+
+/** Of groups and policies: there may be any number of operations. A policy named like a group of its pool is left out. */
+function gaugeShares(view: View, meters: Meters): void {
+  const { fairShare, usageShare, demandShare, borrowedShare, lentShare } = meters;
+  const { satisfaction, starvation, starvingSince } = meters;
+  const gauges = [fairShare, usageShare, demandShare, borrowedShare, lentShare];
+  for (const meter of [...gauges, satisfaction, starvation, starvingSince]) meter.reset();
+  for (const pool of view.state.pools.keys()) {
+    const named = new Map(
+      teamSharesOf(view.state, pool)
+        .toReversed()
+        .map((each) => [each.name, each]),
+    );
+    for (const [element, each] of named) {
+      const labels = { pool, element };
+      fairShare.set(labels, largest(each.fairShare));
+      usageShare.set(labels, largest(each.usageShare));
+      demandShare.set(labels, largest(each.demandShare));
+      borrowedShare.set(labels, largest(each.loans?.borrowed));
+      lentShare.set(labels, largest(each.loans?.lent));
+      if (each.satisfaction !== null) satisfaction.set(labels, each.satisfaction);
+      starvation.set(labels, STARVATION[each.status]);
+      if (STARVATION[each.status] > 1) starvingSince.set(labels, (each.starvesAtMs ?? 0) / 1000);
     }
   }
+}
+
+const STARVATION: Readonly<Record<ElementView["status"], number>> = {
+  normal: 0,
+  below_fair_share: 1,
+  starving: 2,
+  aggressively_starving: 3,
+};
+
+function largest(shares: Readonly<Record<string, number>> = {}): number {
+  return Math.max(0, ...Object.values(shares));
 }

@@ -1,8 +1,8 @@
 // Pools, their queues and shares, and the settings of the server.
 
-import { likelyMeantKey, queueOf, shareViewOf } from "../../engine/index.ts";
-import type { WirePool, WirePoolUpdate, WireRequest, WireShares } from "../../protocol/index.ts";
-import { toCreatePool, toPoolName, toTimestamp, toUpdatePool } from "../../translation/index.ts";
+import { likelyMeantKey, queueOf } from "../../engine/index.ts";
+import type { WirePool, WirePoolUpdate, WireRequest } from "../../protocol/index.ts";
+import { toCreatePool, toPoolName, toUpdatePool } from "../../translation/index.ts";
 import {
   agreed,
   alter,
@@ -17,6 +17,7 @@ import { type Call, type Handler, ok, perform, type Services } from "../call.ts"
 import { reachesPool, requestReach } from "../identity.ts";
 import { ownedOf, presentLive } from "../presentation.ts";
 import { forbidden, notFound, problemError } from "../problems.ts";
+import { presentShares } from "../shares.ts";
 
 export const listPools: Handler<"listPools"> = async (call, { leader }) => {
   const pools = await leader.read((view) =>
@@ -143,45 +144,8 @@ export const listQueue: Handler<"listQueue"> = async (call, services) => {
 
 export const getShares: Handler<"getShares"> = async (call, services) => {
   const name = await reachedPool(call, services);
-  const shares = await services.leader.read((view): WireShares => {
-    const { elements, allocationGroups, overcommitted } = shareViewOf(
-      view.state,
-      toPoolName(name),
-      view.nowMs,
-    );
-    const reaches = requestReach(call.identity, view);
-    return {
-      pool: name,
-      elements: [...elements.values()].map(presentElement),
-      allocations: [...allocationGroups]
-        .filter(([id]) => {
-          const request = view.state.requests.get(id);
-          return request !== undefined && reaches(ownedOf(request.spec, request.progress));
-        })
-        .map(([request_id, group]) => ({ request_id, group })),
-      overcommitted: [...overcommitted],
-    };
-  });
-  return ok(shares);
+  return ok(await services.leader.read((view) => presentShares(view, name, call.identity)));
 };
-
-type Element =
-  ReturnType<typeof shareViewOf>["elements"] extends ReadonlyMap<string, infer View> ? View : never;
-
-function presentElement(element: Element): WireShares["elements"][number] {
-  return {
-    element: element.name,
-    kind: element.kind,
-    parent: element.parent,
-    fair_share: element.fairShare,
-    usage_share: element.usageShare,
-    demand_share: element.demandShare,
-    satisfaction: element.satisfaction,
-    status: element.status,
-    below_since: element.belowSinceMs === null ? null : toTimestamp(element.belowSinceMs),
-    waiting: element.waitingCount,
-  };
-}
 
 export const getSettings: Handler<"getSettings"> = async (_call, { leader }) =>
   ok(await leader.read((view) => ({ unmanaged: view.state.unmanaged })));

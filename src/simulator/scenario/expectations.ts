@@ -136,20 +136,20 @@ function hasPool(world: World, name: string): boolean {
   return poolsOf(world.state).some((pool) => pool.name === name);
 }
 
-/** Elements go by their name alone; should two pools have one of that name, the first pool counts. */
+/** Elements go by their name alone; should there be several, the first pool counts, and in it groups before policies before operations. */
 function lookUpShares(world: World) {
   let found: ReturnType<typeof shareViewOf>[] | undefined;
   const views = () => {
     found ??= poolsOf(world.state)
       .filter(({ discipline }) => discipline === "fair_share")
-      .map(({ name }) => shareViewOf(world.state, name, world.nowMs));
+      .map(({ name }) => shareViewOf(world.state, name));
     return found;
   };
   return {
     elementOf: (name: string) =>
       views()
-        .find(({ elements }) => elements.has(name))
-        ?.elements.get(name),
+        .flatMap(({ elements }) => elements)
+        .find((element) => element.name === name),
     allocationGroupOf: (id: string) => {
       const requestId = toRequestId(id);
       return views()

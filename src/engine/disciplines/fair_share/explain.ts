@@ -5,22 +5,23 @@ import type { PoolName, RequestId } from "../../records.ts";
 import { type Resources, toResources } from "../../resources.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
 import { type EngineState, freeOf, type Pool, type PoolLine, type Request } from "../../state.ts";
-import { inOrder, waitersOf } from "./order.ts";
+import { inOrder, waitersOf, wayTo } from "./order.ts";
 import { lineIn, NodeSpace, QuotaSpace } from "./space.ts";
 import { rightFrom } from "./starvation.ts";
-import { type Operation, type ShareTree, shareTreeOf } from "./tree.ts";
+import { type InnerNode, type Operation, type ShareTree, shareTreeOf } from "./tree.ts";
 import { Field } from "./victims.ts";
-import { type ElementView, viewOfOperation, viewsAbove } from "./view.ts";
+import { type ElementView, isBeyondFairShare, viewOfInner, viewOfOperation, viewsAbove } from "./view.ts";
 
-/** How many operations before it are named. */
+/** How many of those whose turn comes first are named. */
 const AHEAD_NAMED_MAX = 10;
 
 export interface ShareExplanation {
   readonly operation: ElementView;
   /** The policy and the groups above it, the nearest first. */
   readonly above: readonly ElementView[];
-  /** Operations whose turn comes first because they are less satisfied (9.6), the first of them. */
-  readonly ahead: readonly { readonly operation: string; readonly satisfaction: number | null }[];
+  /** Whose turn comes first (9.6), the first of them. */
+  readonly ahead: readonly Precedence[];
+  /** How many operations come first. */
   readonly aheadCount: number;
   /** What its own starvation, or that of what is above it, entitles it to (9.4). */
   readonly mayPreempt: "no" | "preemptible" | "aggressively";
@@ -28,6 +29,12 @@ export interface ShareExplanation {
   readonly backoffUntilMs: number | null;
   /** It asks for more than the fair share of its operation, so that it can never be served within it (9.10). */
   readonly exceedsFairShare: boolean;
+}
+
+/** Whoever comes first does so on the level where the ways to the two operations part. */
+export interface Precedence {
+  readonly theirs: ElementView;
+  readonly mine: ElementView;
 }
 
 type Told = Pick<
@@ -67,27 +74,42 @@ function shareOf(
   tree: ShareTree,
   order: readonly Operation[],
   place: number,
-  { need }: PoolLine,
+  poolLine: PoolLine,
   nowMs: number,
 ): ShareExplanation {
   const operation = order[place] as Operation;
   const right = Math.max(operation.right, rightFrom(pool, operation.parent));
   const startedAtMs = pool.preemptiveStartAtMs.get("") ?? Number.NEGATIVE_INFINITY;
   const backoffUntilMs = startedAtMs + pool.record.settings.preemptiveBackoffMs;
-  const { fairShare, isGang } = operation.kind;
   return {
     operation: viewOfOperation(pool, tree, operation),
     above: viewsAbove(pool, tree, operation),
-    ahead: order.slice(0, Math.min(place, AHEAD_NAMED_MAX)).map((each) => {
-      const { name, satisfaction } = viewOfOperation(pool, tree, each);
-      return { operation: name, satisfaction };
-    }),
+    ahead: precedencesOf(pool, tree, order.slice(0, place), operation),
     aheadCount: place,
     mayPreempt: right === 2 ? "aggressively" : right === 1 ? "preemptible" : "no",
     backoffUntilMs: backoffUntilMs > nowMs ? backoffUntilMs : null,
-    exceedsFairShare:
-      !isGang && tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + 1e-6),
+    exceedsFairShare: isBeyondFairShare(tree, operation, poolLine),
   };
+}
+
+function precedencesOf(
+  pool: Pool,
+  tree: ShareTree,
+  earlier: readonly Operation[],
+  mine: Operation,
+): Precedence[] {
+  const view = (element: InnerNode | Operation) =>
+    "lines" in element ? viewOfOperation(pool, tree, element) : viewOfInner(pool, tree, element);
+  const ownWay = wayTo(mine);
+  const found = new Map<InnerNode | Operation, Precedence>();
+  for (const other of earlier) {
+    if (found.size === AHEAD_NAMED_MAX) break;
+    const way = wayTo(other);
+    const fork = way.findIndex((element, level) => element !== ownWay[level]);
+    const theirs = way[fork] as InnerNode | Operation;
+    if (!found.has(theirs)) found.set(theirs, { theirs: view(theirs), mine: view(ownWay[fork] ?? mine) });
+  }
+  return [...found.values()];
 }
 
 function blockerOf(

@@ -9,8 +9,10 @@ import {
   type EngineState,
   type Event,
   explain,
+  type GroupName,
   type NodeName,
   nextWakeMs,
+  type PolicyChange,
   type PoolName,
   type PoolSettings,
   preview,
@@ -34,10 +36,9 @@ test("equal operations are looked at as one kind and share alike", () => {
   expect([...(requirePool(state, POOL).shareTree?.kinds ?? [])].map((kind) => kind.operations.size)).toEqual([
     4, 2, 1,
   ]);
-  const { elements } = shareViewOf(state, POOL, 0);
-  expect(elements.get("a0")?.fairShare.gpu).toBeCloseTo(0.125);
-  expect(elements.get("a5")?.fairShare.gpu).toBeCloseTo(0.125);
-  expect(elements.get("b0")).toMatchObject({ fairShare: { gpu: 0.25 }, parent: "b", starvesAtMs: 30_000 });
+  expect(viewOf(state, "a0")?.fairShare.gpu).toBeCloseTo(0.125);
+  expect(viewOf(state, "a5")?.fairShare.gpu).toBeCloseTo(0.125);
+  expect(viewOf(state, "b0")).toMatchObject({ fairShare: { gpu: 0.25 }, parent: "b", starvesAtMs: 30_000 });
   expect(queueOf(state, POOL, 0)).toEqual(["b0", "a4", "a5"]);
 });
 
@@ -61,6 +62,34 @@ test("a what-if changes nothing, neither statuses nor what the next look finds",
   expect(send(state, 30_000, { kind: "tick" })).toEqual(send(other, 30_000, { kind: "tick" }));
 });
 
+test("what is reserved, idle and in others' hands is lent; free units are lent by nobody", () => {
+  const state = worldWith(
+    pool(12),
+    { kind: "createGroup", pool: POOL, group: { name: "g" as GroupName, reserved: { gpu: 4 } } },
+    policy("inner", POOL, { group: "g" as GroupName, reserved: { gpu: 2 } }),
+    policy("idle", POOL, { group: "g" as GroupName, reserved: { gpu: 2 } }),
+    policy("owner", POOL, { reserved: { gpu: 4 } }),
+    policy("guest"),
+    submit("o", "owner", 1),
+    submit("i", "inner", 1),
+    submit("x", "guest", 7),
+  );
+  const loans = (name: string) => {
+    const told = viewOf(state, name)?.loans;
+    return [told?.borrowed.gpu, told?.lent.gpu].map((share) => Math.round((share ?? 0) * 1200) / 100);
+  };
+  // Three units are free and four are nobody's; of the six that are reserved and idle, three are lent, half of each one's.
+  expect({ guest: loans("guest"), owner: loans("owner"), g: loans("g") }).toEqual({
+    guest: [7, 0],
+    owner: [0, 1.5],
+    g: [0, 1.5],
+  });
+  expect([loans("inner"), loans("idle")]).toEqual([
+    [0, 0.5],
+    [0, 1],
+  ]);
+});
+
 test("a request that waits in two pools is demand in both until one of them grants it", () => {
   const other = "q" as PoolName;
   const state = worldWith(
@@ -73,7 +102,7 @@ test("a request that waits in two pools is demand in both until one of them gran
     submit("a2", "a", 1),
   );
   expect(requestOf(state, "a1" as RequestId)?.progress.allocation?.pool).toBe("q");
-  const demandIn = (name: PoolName) => shareViewOf(state, name, 0).elements.get("a")?.demandShare.gpu;
+  const demandIn = (name: PoolName) => viewOf(state, "a", name)?.demandShare.gpu;
   expect([demandIn(POOL), demandIn(other)]).toEqual([2, 2]);
   send(state, 1_000, { kind: "reportEnd", requestId: "a1" as RequestId, outcome: "succeeded" });
   expect([demandIn(POOL), demandIn(other)]).toEqual([1, 1]);
@@ -90,7 +119,7 @@ test("a request for two nodes preempts on both, and starts when both are free", 
     node("n1", 2),
     node("n2", 2),
     policy("hog"),
-    policy("prod", POOL, 3),
+    policy("prod", POOL, { weight: 3 }),
   );
   for (let i = 0; i < 4; i++) send(state, 0, submit(`h${i}`, "hog", 1, { operation: "mass" }));
   send(state, 0, submit("big", "prod", 1, { nodes: 2 }));
@@ -141,7 +170,8 @@ test("an explanation says whose turn comes first, and when starvation begins", (
     share: {
       operation: { name: "l0", status: "below_fair_share", starvesAtMs: 32_000 },
       above: [{ name: "late", kind: "policy" }],
-      ahead: [{ operation: "p0", satisfaction: 0 }],
+      ahead: [{ theirs: { kind: "policy", name: "prod", satisfaction: 0 }, mine: { name: "late" } }],
+      aheadCount: 1,
       mayPreempt: "no",
       exceedsFairShare: true,
     },
@@ -187,8 +217,12 @@ function node(name: string, gpu: number): Command {
   return { kind: "putNode", node: { name: name as NodeName, pool: POOL, capacity: { gpu } } };
 }
 
-function policy(component: string, name = POOL, weight = 1): Command {
-  return { kind: "attachPolicy", policy: { pool: name, component: component as ComponentName, weight } };
+function policy(component: string, name = POOL, rest: Partial<PolicyChange> = {}): Command {
+  return { kind: "attachPolicy", policy: { pool: name, component: component as ComponentName, ...rest } };
+}
+
+function viewOf(state: EngineState, element: string, name = POOL) {
+  return shareViewOf(state, name).elements.find((each) => each.name === element);
 }
 
 function submit(id: string, component: string, gpu: number, rest: Partial<RequestSpec> = {}): Command {

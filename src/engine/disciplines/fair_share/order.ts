@@ -97,6 +97,13 @@ function parentIn({ parent }: OperationKind): InnerNode {
   return node;
 }
 
+/** Those who are compared with others for it, from below the root down to itself. */
+export function wayTo(operation: Operation): (InnerNode | Operation)[] {
+  const way: (InnerNode | Operation)[] = [operation];
+  for (let node = parentIn(operation.kind); node.parent !== null; node = node.parent) way.unshift(node);
+  return way;
+}
+
 function stepOf(node: ShareNode): number {
   return Math.round(satisfactionOf(node) * STEPS);
 }

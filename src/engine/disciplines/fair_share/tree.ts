@@ -63,6 +63,8 @@ export interface InnerNode extends Standing {
   readonly policy: Policy | null;
   readonly isFifo: boolean;
   readonly children: Map<string, ShareNode>;
+  /** Given or inferred, and fitted to what there is. */
+  guarantee: readonly number[];
 }
 
 /** Operations that no rule tells apart, except by their age. The standing is that of each one of them. */
@@ -205,7 +207,13 @@ function newTree(pool: Pool): ShareTree {
   ) => {
     const zeros = keys.map(() => 0);
     const settings = settingsBelow(pool, fields.group);
-    const node: InnerNode = { ...fields, settings, children: new Map(), ...emptyStanding(zeros) };
+    const node: InnerNode = {
+      ...fields,
+      settings,
+      children: new Map(),
+      guarantee: zeros,
+      ...emptyStanding(zeros),
+    };
     fields.parent?.children.set(node.key, node);
     inner.push(node);
     return node;
@@ -488,11 +496,16 @@ function share(tree: ShareTree): void {
     { total: tree.total, mainKey: tree.mainKey, root },
     tree.cache,
   );
-  const shareOf = (node: ShareNode) => shares.get(node.element as ShareElement)!.fairShare;
-  for (const node of tree.inner) node.fairShare = shareOf(node);
+  const shareOf = (node: ShareNode) => shares.get(node.element as ShareElement)!;
+  for (const node of tree.inner) {
+    const { fairShare, guarantee } = shareOf(node);
+    node.fairShare = fairShare;
+    node.guarantee = guarantee;
+  }
   for (const kind of tree.kinds) {
     const { size } = kind.operations;
-    kind.fairShare = size === 1 ? shareOf(kind) : shareOf(kind).map((fraction) => fraction / size);
+    const { fairShare } = shareOf(kind);
+    kind.fairShare = size === 1 ? fairShare : fairShare.map((fraction) => fraction / size);
   }
   tree.overcommitted = overcommitted.map(({ name }) => name);
 }

@@ -1,10 +1,11 @@
 // What people see of a fair-share pool (9.10).
 
 import type { PoolName, RequestId } from "../../records.ts";
-import { type EngineState, type Pool, requirePool } from "../../state.ts";
+import { type EngineState, type Pool, type PoolLine, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOf, groupsOf } from "./allocations.ts";
 import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
+import { SHARE_EPSILON } from "./satisfaction.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
 import { type InnerNode, type Operation, type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
 
@@ -18,35 +19,42 @@ export interface ElementView {
   readonly fairShare: Fractions;
   readonly usageShare: Fractions;
   readonly demandShare: Fractions;
+  /** Null for operations, which have no reserve. */
+  readonly loans: Loans | null;
   /** Null: it has no fair share at all, so that nothing compares with it. */
   readonly satisfaction: number | null;
   readonly status: StarvationStatus;
   /** Since when it has been below its fair share; null: it is not. */
   readonly belowSinceMs: number | null;
-  /** When it begins to starve if nothing changes; null: it does already, or has what it should. */
+  /** When it begins to starve if nothing changes, or when it began; null: it has what it should. */
   readonly starvesAtMs: number | null;
   readonly waitingCount: number;
+  /** A request of it asks for more than the fair share, so that it can never be served within that (9.10). */
+  readonly exceedsFairShare: boolean;
+}
+
+export interface Loans {
+  readonly guarantee: Fractions;
+  /** Usage above the guarantee. */
+  readonly borrowed: Fractions;
+  /** What is guaranteed to it and used by others. */
+  readonly lent: Fractions;
 }
 
 export interface ShareView {
-  /** By name. Where a group, a policy and an operation share one, the first of these three is shown. */
-  readonly elements: ReadonlyMap<string, ElementView>;
+  /** Groups, then policies, both below what they belong to, then operations by age. */
+  readonly elements: readonly ElementView[];
   readonly allocationGroups: ReadonlyMap<RequestId, AllocationGroup>;
   /** Groups whose members are guaranteed more than there is, so that all guarantees were scaled down (9.1). */
   readonly overcommitted: readonly string[];
 }
 
-export function shareViewOf(state: EngineState, name: PoolName, _nowMs: number): ShareView {
+export function shareViewOf(state: EngineState, name: PoolName): ShareView {
   const pool = requirePool(state, name);
-  const elements = new Map<string, ElementView>();
   const allocationGroups = new Map<RequestId, AllocationGroup>();
-  if (pool.record.discipline !== "fair_share") return { elements, allocationGroups, overcommitted: [] };
+  if (pool.record.discipline !== "fair_share") return { elements: [], allocationGroups, overcommitted: [] };
   const tree = shareTreeOf(state, pool);
-  const show = (element: ElementView) => {
-    if (!elements.has(element.name)) elements.set(element.name, element);
-  };
-  for (const node of tree.inner) if (node.kind !== "root") show(viewOf(pool, tree, node, node.kind, node));
-  for (const operation of tree.operations.values()) show(viewOfOperation(pool, tree, operation));
+  const operations = [...tree.operations.values()].sort((a, b) => a.order - b.order);
   for (const kind of tree.kinds) {
     const groups = groupsOf(pool, tree, kind);
     for (const operation of kind.operations) {
@@ -55,18 +63,52 @@ export function shareViewOf(state: EngineState, name: PoolName, _nowMs: number):
       }
     }
   }
-  return { elements, allocationGroups, overcommitted: tree.overcommitted };
+  const views = operations.map((operation) => viewOfOperation(pool, tree, operation));
+  return {
+    elements: [...innerViews(pool, tree), ...views],
+    allocationGroups,
+    overcommitted: tree.overcommitted,
+  };
+}
+
+/** The groups and policies of a pool alone: few, however much waits. */
+export function teamSharesOf(state: EngineState, name: PoolName): ElementView[] {
+  const pool = requirePool(state, name);
+  return pool.record.discipline === "fair_share" ? innerViews(pool, shareTreeOf(state, pool)) : [];
+}
+
+function innerViews(pool: Pool, tree: ShareTree): ElementView[] {
+  const lent = lentBy(tree);
+  return tree.inner
+    .filter(({ kind }) => kind !== "root")
+    .map((node) => ({ ...viewOfInner(pool, tree, node), loans: loansOf(tree, node, lent.get(node)!) }));
+}
+
+export function viewOfInner(pool: Pool, tree: ShareTree, node: InnerNode): ElementView {
+  return viewOf(pool, tree, node, node.kind === "group" ? "group" : "policy", node);
 }
 
 export function viewOfOperation(pool: Pool, tree: ShareTree, operation: Operation): ElementView {
-  return viewOf(pool, tree, operation, "operation", operation.kind);
+  const exceedsFairShare = [...operation.lines].some((poolLine) =>
+    isBeyondFairShare(tree, operation, poolLine),
+  );
+  return { ...viewOf(pool, tree, operation, "operation", operation.kind), exceedsFairShare };
 }
+
+/** Whether no request of the line can ever be served within the fair share of its operation (9.10). */
+export function isBeyondFairShare(tree: ShareTree, { kind }: Operation, { need, line }: PoolLine): boolean {
+  const { fairShare, isGang } = kind;
+  if (isGang || line.members.size === 0) return false;
+  return tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + ROUNDING_UNITS);
+}
+
+const ROUNDING_UNITS = 1e-6;
 
 /** The policy of an operation and the groups above it, the nearest first. */
 export function viewsAbove(pool: Pool, tree: ShareTree, { parent }: Operation): ElementView[] {
   const views: ElementView[] = [];
   for (let node: InnerNode | null = parent; node !== null; node = node.parent) {
-    if (node.kind !== "root") views.push(viewOf(pool, tree, node, node.kind, node));
+    if (node.kind !== "root") views.push(viewOfInner(pool, tree, node));
   }
   return views;
 }
@@ -80,31 +122,75 @@ interface Named {
 
 function viewOf(
   pool: Pool,
-  { keyNames }: ShareTree,
+  tree: ShareTree,
   element: Named,
   kind: ElementView["kind"],
   node: ShareNode,
 ): ElementView {
   const { key, name, parent } = element;
-  const named = (shares: readonly number[]): Fractions =>
-    Object.fromEntries(keyNames.map((each, index) => [each, shares[index]!]));
   const satisfaction = satisfactionOf(node);
-  const status = statusOf(pool, element);
   const belowSinceMs = pool.starvation.get(key)?.belowSinceMs ?? null;
-  const isWarned = status === "below_fair_share" && belowSinceMs !== null;
   return {
     kind,
     name,
     parent: parent === null || parent.kind === "root" ? null : parent.name,
-    fairShare: named(node.fairShare),
-    usageShare: named(node.usageShare),
-    demandShare: named(node.demandShare),
+    fairShare: named(tree, node.fairShare),
+    usageShare: named(tree, node.usageShare),
+    demandShare: named(tree, node.demandShare),
+    loans: null,
     satisfaction: satisfaction === Number.POSITIVE_INFINITY ? null : satisfaction,
-    status,
+    status: statusOf(pool, element),
     belowSinceMs,
-    starvesAtMs: isWarned ? belowSinceMs + node.settings.starvationTimeoutMs : null,
+    starvesAtMs: belowSinceMs === null ? null : belowSinceMs + node.settings.starvationTimeoutMs,
     waitingCount: node.waitingCount,
+    exceedsFairShare: false,
   };
+}
+
+function named({ keyNames }: ShareTree, shares: readonly number[]): Fractions {
+  return Object.fromEntries(keyNames.map((key, index) => [key, shares[index]!]));
+}
+
+function loansOf(tree: ShareTree, { usageShare, guarantee }: InnerNode, lent: readonly number[]): Loans {
+  return {
+    guarantee: named(tree, guarantee),
+    borrowed: named(
+      tree,
+      usageShare.map((share, key) => Math.max(0, share - guarantee[key]!)),
+    ),
+    lent: named(tree, lent),
+  };
+}
+
+/**
+ * What every element lends. Of what the members of a group leave idle, the part that is free is lent to nobody;
+ * the rest is in the hands of others, and each member lends as much of its own as any other.
+ */
+function lentBy(tree: ShareTree): Map<InnerNode, readonly number[]> {
+  const lent = new Map<InnerNode, readonly number[]>();
+  const descend = ({ children }: InnerNode, free: readonly number[]): void => {
+    const members = [...children.values()].filter((child): child is InnerNode => child.kind !== "operations");
+    const idle = members.map(({ guarantee, usageShare }) =>
+      guarantee.map((share, key) => Math.max(0, share - usageShare[key]!)),
+    );
+    const parts = free.map((unused, key) => {
+      const sum = idle.reduce((total, each) => total + each[key]!, 0);
+      return sum > unused + SHARE_EPSILON ? 1 - Math.max(0, unused) / sum : 0;
+    });
+    for (const [index, member] of members.entries()) {
+      const own = idle[index]!.map((share, key) => share * parts[key]!);
+      lent.set(member, own);
+      descend(
+        member,
+        idle[index]!.map((share, key) => share - own[key]!),
+      );
+    }
+  };
+  descend(
+    tree.root,
+    tree.root.usageShare.map((share) => 1 - share),
+  );
+  return lent;
 }
 
 /** Everything that waits in the pool, in the order of 9.6. */
