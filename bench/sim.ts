@@ -7,7 +7,7 @@ import { simulate } from "../src/simulator/index.ts";
 const DISCIPLINES = ["priority", "class", "fair_share"] as const;
 
 /** Situations that a run of enough seeds must have reached, or it has not looked where it should. */
-const RARE = [
+const RARE_EVERYWHERE = [
   "grant that fills a gap",
   "hold without victims",
   "hold ended: taken_over",
@@ -17,7 +17,6 @@ const RARE = [
   "waiter cancelled while its victims stop",
   "waiter expired while its victims stop",
   "several victims at once",
-  "preemption: priority",
   "preemption: reclaim",
   "preemption: backfill",
   "preemption: administration",
@@ -42,7 +41,46 @@ const RARE = [
   "policyDetached",
   "poolDeleted",
   "endedForgotten",
-] as const;
+  "requestDeleted",
+];
+const RARE_OF: Readonly<Record<(typeof DISCIPLINES)[number], readonly string[]>> = {
+  priority: [...RARE_EVERYWHERE, "preemption: priority"],
+  class: [
+    ...RARE_EVERYWHERE,
+    "preemption: class",
+    "preemption: sensitive",
+    "taken back from a class that is not lower",
+    "taken for class 10",
+    "taken by band",
+    "taken from its own component",
+    "taken from a service",
+    "taken without a checkpoint",
+    "taken while others hold",
+    "as many victims as max_victims",
+    "more victims than max_victims",
+    "granted at class 10",
+    "granted to sensitive work",
+  ],
+  fair_share: [],
+};
+const RARE_ON_NODES = [
+  "gang granted",
+  "gang granted across topology groups",
+  "gang lost with one of its nodes",
+  "granted under constraints",
+  "granted beside others on a node",
+  "granted while a node is draining",
+  "granted while a node is suspect",
+  "granted while a node is down",
+  "node drained",
+  "nodeRemoved",
+];
+const RARE_OF_CLASS_ON_NODES = [
+  "gang takes victims",
+  "gang as a victim",
+  "taken from home nodes",
+  "taken under constraints",
+];
 
 const { values } = parseArgs({
   options: {
@@ -96,8 +134,12 @@ console.log("situations:");
 for (const [what, times] of [...totals].sort(([a], [b]) => (a < b ? -1 : 1)))
   console.log(`  ${String(times).padStart(9)}  ${what}`);
 
-const missed =
-  discipline === "priority" && !values.nodes && count >= 500 ? RARE.filter((what) => !totals.has(what)) : [];
+const rare = [
+  ...RARE_OF[discipline],
+  ...(values.nodes ? RARE_ON_NODES : []),
+  ...(values.nodes && discipline === "class" ? RARE_OF_CLASS_ON_NODES : []),
+];
+const missed = count >= 500 ? rare.filter((what) => !totals.has(what)) : [];
 for (const what of missed) console.error(`never reached: ${what}`);
 console.log(`${violationCount} violations`);
 process.exitCode = violationCount > 0 || missed.length > 0 ? 1 : 0;

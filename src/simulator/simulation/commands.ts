@@ -53,7 +53,7 @@ export function someCommand(random: Random, state: EngineState, step: number): C
   if (draw <= 56) return { kind: "submitRequest", spec: someRequest(random, `r${step}` as RequestId) };
   if (draw <= 82) return someReport(random, state);
   if (draw <= 87) return { kind: "cancelRequest", requestId: someRequestId(random, state) };
-  if (draw <= 82)
+  if (draw <= 89)
     return { kind: "deleteRequest", requestId: someRequestId(random, state), force: random.chance(50) };
   return someChange(random, state);
 }
@@ -89,7 +89,10 @@ function someNode(random: Random, name: string, pool: PoolName): Command {
       pool,
       capacity: { gpu: random.int(1, 4), ...(random.chance(30) ? { mcpu: random.int(2, 9) * 1000 } : {}) },
       topology: random.pick(["east", "west"]),
-      labels: random.chance(30) ? { disk: "fast" } : {},
+      labels: {
+        ...(random.chance(30) ? { disk: "fast" } : {}),
+        ...(random.chance(30) ? { owner: random.pick(COMPONENTS) } : {}),
+      },
     },
   };
 }
@@ -185,6 +188,7 @@ function somePolicy<Kind extends "attachPolicy" | "updatePolicy">(
         ? { kind: random.pick(["training", "service", "interactive", "sensitive"] as const) }
         : {}),
       ...(random.chance(20) ? { group: GROUP } : {}),
+      ...(random.chance(20) ? { home: { owner: component } } : {}),
       ...(random.chance(20) ? { weight: random.int(1, 4) } : {}),
     },
   };
@@ -207,7 +211,7 @@ function someSettings(random: Random): Partial<PoolSettings> {
     ...(random.chance(20) ? { minRuntimeMs: random.pick([0, 47, 131]) * SECOND_MS } : {}),
     ...(random.chance(20) ? { graceMs: random.pick([1, 10, 60]) * SECOND_MS } : {}),
     ...(random.chance(20) ? { checkpointTimeoutMs: random.pick([60, 120, 300]) * SECOND_MS } : {}),
-    ...(random.chance(20) ? { maxVictims: random.int(1, 4) } : {}),
+    ...(random.chance(35) ? { maxVictims: random.pick([1, 1, 2, 3, 4]) } : {}),
     ...(random.chance(15) ? { classBands: random.chance(50) } : {}),
     ...(random.chance(20) ? { enableAggressiveStarvation: random.chance(70) } : {}),
     ...(random.chance(20) ? { enforceLimits: random.chance(50) } : {}),
@@ -221,13 +225,13 @@ function someRequest(random: Random, id: RequestId): RequestSpec {
     id,
     component: random.chance(2) ? ("nobody" as ComponentName) : random.pick(COMPONENTS),
     resources: {
-      ...(random.chance(92) ? { gpu: random.pick([1, 1, 1, 2, 2, 3, 4, 6]) } : {}),
+      ...(random.chance(92) ? { gpu: random.pick([1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 6]) } : {}),
       ...(random.chance(15) ? { lic: random.int(1, 2) } : {}),
       ...(random.chance(20) ? { mcpu: random.int(1, 4) * 1000 } : {}),
       step_run: 1,
     },
     preemptible: random.chance(80),
-    preemptionClass: random.chance(60) ? 5 : random.int(0, 10),
+    preemptionClass: random.chance(40) ? 5 : random.int(0, 10),
     sensitive: random.chance(7),
     checkpoint: random.pick(["none", "none", "auto", "manual"] as const),
     checkpointMs: random.chance(20) ? seconds([30, 120, 900]) : null,

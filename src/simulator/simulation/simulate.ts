@@ -17,6 +17,7 @@ import {
   violations,
 } from "../../engine/index.ts";
 import { advance, createWorld, loseHolder, send, type World } from "../scenario/world.ts";
+import { Audit } from "./audit.ts";
 import { someCommand, someWorld } from "./commands.ts";
 import { Ledger } from "./ledger.ts";
 import { type Random, seededRandom } from "./random.ts";
@@ -62,6 +63,7 @@ class Simulation {
   readonly #random: Random;
   readonly #options: SimulationOptions;
   readonly #ledger = new Ledger();
+  readonly #audit = new Audit((what) => this.#ledger.count(what));
   readonly #journal: Event[] = [];
   readonly #births = new Map<RequestId, Birth>();
   #world: World = createWorld();
@@ -123,7 +125,9 @@ class Simulation {
     for (const event of events) {
       this.#journal.push(event);
       this.#check(this.#ledger.enter(event));
+      this.#check(this.#audit.enter(event));
     }
+    this.#check(this.#audit.atRest());
   }
 
   /** A waiter somebody was stopped for still holds what it was promised, until an event says otherwise (V5). */
