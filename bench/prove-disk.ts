@@ -16,16 +16,18 @@ import {
   openSqliteStore,
   type RequestRecord,
 } from "../src/store/index.ts";
-import { startClients } from "./proving/clients.ts";
+import { type Acknowledged, startClients } from "./proving/clients.ts";
 import { judge, type Verdict } from "./proving/judge.ts";
+import type { Operation, Told } from "./proving/operations.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle, childStarter } from "./proving/start.ts";
 
 const SEED = Number(process.argv[2] ?? Date.now() % 1_000_000);
 const CLIENTS = 16;
-const FULL_DISK_ROUNDS = 10;
-const DISK_MB = 48;
+const FULL_DISK_ROUNDS = 12;
+const DISK_MB = 96;
 const RESUME_MS_MAX = 5_000;
+const FULL = '"status":507';
 const WRITE_ERRORS = 24;
 /** The system calls by which the store writes, and what they may answer. */
 const FAULTS = ["fdatasync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC"];
@@ -77,14 +79,47 @@ async function fullDisk(program: string): Promise<void> {
   run("mount", "-t", "tmpfs", "-o", `size=${DISK_MB}m`, "none", disk);
   const file = join(disk, "berth.db");
   const filler = join(disk, "filler");
-  const server = childStarter(program, ["sqlite", file])();
+  const start = childStarter(program, ["sqlite", file], { login: {} });
+  let server = start();
   await server.ready;
   const clients = startClients(CLIENTS, random);
   clients.use(server);
+  const own: Acknowledged[] = [];
+  const ask = async (operation: Operation): Promise<Told> => {
+    const told = await server.ask(operation);
+    own.push({ operation, told });
+    return told;
+  };
+  let endedId = "";
+  const found = { ended: 0, refused: 0, restarted: 0 };
   const resumesMs: number[] = [];
   for (let round = 0; round < FULL_DISK_ROUNDS; round++) {
+    const { id, token } = await ask({ kind: "submit", key: `kept ${round}`, pool: "wide" });
+    const release = { kind: "release", key: `end ${round}`, id, token: token as string } as const;
     await delay(200 + random() * 300);
     await fill(filler);
+    await stillness(() => clients.acknowledged.length);
+    switch (round % 3) {
+      case 0: // On the reserve work can be ended.
+        await ask(release);
+        endedId = id;
+        found.ended++;
+        break;
+      case 1: // On the reserve a server can start, and takes nothing new.
+        await server.kill();
+        server = start();
+        await server.ready;
+        clients.use(server);
+        await mustBeFull(ask({ kind: "submit", key: `new ${round}`, pool: "wide" }));
+        await ask(release);
+        found.restarted++;
+        break;
+      case 2: // Somebody has taken the reserve, too.
+        await fill(filler);
+        await exhaust(ask, endedId);
+        await mustBeFull(ask(release));
+        found.refused++;
+    }
     await stillness(() => clients.acknowledged.length);
     const before = clients.acknowledged.length;
     await rm(filler);
@@ -96,15 +131,36 @@ async function fullDisk(program: string): Promise<void> {
   await clients.finish();
   await clients.repeat(200);
   await server.kill(); // Rejects if the server did not live through all of it.
-  const message = [...clients.failures.keys()].find((words) => words.includes("full")) ?? "no message";
-  const verdict = await judged(file, clients);
+  const messages = [...clients.failures.keys()].filter((words) => words.includes(FULL));
+  const verdict = await judged(file, [...clients.acknowledged, ...own]);
   const slowestMs = Math.max(...resumesMs);
   report(
-    `full disk: ${FULL_DISK_ROUNDS} times, goes on ${slowestMs.toFixed(0)} ms after there is room`,
+    `full disk: ${FULL_DISK_ROUNDS} times, goes on ${slowestMs.toFixed(0)} ms after there is room; on the reserve ` +
+      `${found.ended} ends and ${found.restarted} starts; ${found.refused} times without it`,
     verdict,
   );
-  console.log(`  clients were told: ${message}`);
-  if (slowestMs > RESUME_MS_MAX || message === "no message") hasFailed = true;
+  for (const message of messages) console.log(`  clients were told: ${message}`);
+  if (slowestMs > RESUME_MS_MAX || messages.length === 0) hasFailed = true;
+}
+
+async function mustBeFull(answer: Promise<Told>): Promise<void> {
+  const error = await answer.then(
+    () => "it was acknowledged",
+    ({ message }: Error) => message,
+  );
+  if (!error.includes(FULL)) throw new Error(`The disk is full, but the answer is: ${error}`);
+}
+
+/** Some room is left within the files of the store: refusals, which are audited, use it up. */
+async function exhaust(ask: (operation: Operation) => Promise<Told>, endedId: string): Promise<void> {
+  for (;;) {
+    try {
+      await ask({ kind: "cancel", key: `again ${random()}`, id: endedId });
+    } catch (error) {
+      if ((error as Error).message.includes(FULL)) return;
+      throw error;
+    }
+  }
 }
 
 /** Not one byte is left. */
@@ -172,7 +228,7 @@ async function writeErrors(program: string): Promise<void> {
   await clients.repeat(200);
   await server.kill();
   const what = `write errors: ${WRITE_ERRORS} times, ${ends} ends of the server, ${survived} times it refused and lived`;
-  report(what, await judged(file, clients));
+  report(what, await judged(file, clients.acknowledged));
   for (const [words, times] of messages) console.log(`  ${times} × ${words}`);
 }
 
@@ -306,7 +362,7 @@ function isOneCommitBehind(after: Sight, sound: Sight): boolean {
 
 // --- common ------------------------------------------------------------------------------------------------
 
-async function judged(file: string, { acknowledged }: ReturnType<typeof startClients>): Promise<Verdict> {
+async function judged(file: string, acknowledged: readonly Acknowledged[]): Promise<Verdict> {
   const store = await openSqliteStore({ path: file });
   const verdict = await judge(store, acknowledged);
   await store.close();

@@ -4,14 +4,16 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { startLeader } from "../../src/leader/index.ts";
 import { makeFirstToken, startServer } from "../../src/server/index.ts";
-import { openPostgresStore, openSqliteStore, type Store } from "../../src/store/index.ts";
+import { openPostgresStore, openSqliteStore, RESERVE_BYTES, type Store } from "../../src/store/index.ts";
 import { type Canary, POOLS } from "./operations.ts";
 
 const [kind, place, canary] = process.argv.slice(2) as ["sqlite" | "postgres", string, Canary | undefined];
 /** Not before the server has started: a spoilt start would prove nothing. */
 let isSpoiling = false;
 const store = spoil(
-  kind === "sqlite" ? await openSqliteStore({ path: place }) : await openPostgresStore({ url: place }),
+  kind === "sqlite"
+    ? await openSqliteStore({ path: place, reserveBytes: RESERVE_BYTES })
+    : await openPostgresStore({ url: place }),
 );
 const leader = await startLeader({
   store,

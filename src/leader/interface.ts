@@ -191,7 +191,10 @@ export type Instruction =
   | { readonly do: "checkpoint" | "stop"; readonly deadlineMs: number; readonly stop: Stop };
 
 export interface LeaderStatus {
-  /** `read_only`: the store cannot take anything now (see `trouble`); `stopped`: closed, or ended by a fatal error. */
+  /**
+   * `leading` with `trouble`: no new requests; `read_only`: the store cannot take anything now; `stopped`: closed,
+   * or ended by a fatal error.
+   */
   readonly condition: "leading" | "read_only" | "stopped";
   readonly trouble: string | null;
   readonly epoch: number;

@@ -595,6 +595,28 @@ describe("when something breaks", () => {
     expect(rig.fatal).toEqual([]);
   });
 
+  test("on the reserve of a full disk work is ended and administered, but nothing new is taken", async () => {
+    const { store } = await createWatchedStore();
+    let hasRoom = true;
+    const rig = await createRig({ store: { ...store, hasRoom: () => hasRoom } });
+    await createPool(rig);
+    await rig.do(submit("a"));
+
+    hasRoom = false;
+    await expect(rig.do(submit("b"))).rejects.toMatchObject({ code: "disk_full" });
+    expect(rig.leader.status()).toMatchObject({
+      condition: "leading",
+      trouble: expect.stringContaining("full"),
+    });
+    expect(await rig.do({ kind: "cancelRequest", requestId: request("a") })).toMatchObject({
+      outcome: "accepted",
+    });
+
+    hasRoom = true;
+    expect(await rig.do(submit("b"))).toMatchObject({ outcome: "accepted" });
+    expect(rig.leader.status()).toMatchObject({ condition: "leading", trouble: null });
+  });
+
   test("a database that was away is asked what it has before anything goes on", async () => {
     const { store, failures } = await createWatchedStore();
     let isLanding = false;

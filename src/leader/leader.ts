@@ -74,6 +74,15 @@ const TICK_RETRY_MS = 60_000;
 const FORGET_EVERY_MS = 5_000;
 const PROBE_MS = 1_000;
 const WAITING_AUDIT_MAX = 10_000;
+/** What callers are told. Where the store is, and what exactly it says, is for the log. */
+const TOLD: Readonly<Record<LeaderErrorCode, string>> = {
+  disk_full: "The disk is full: nothing can be written now.",
+  unavailable: "The store does not answer.",
+  overloaded: "Too many commands wait already.",
+  stopped: "The leader has stopped.",
+};
+const SHORT_OF_ROOM =
+  "The disk is full: the reserve that is left is for ending and administering work, not for new requests.";
 
 const silentLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
@@ -103,6 +112,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   let isTurning = false;
   let isTurnPlanned = false;
   let isClosing = false;
+  let hadRoom = true;
   let cancelTimer = () => {};
   let lastTurnMs = startedAtMs;
   let tickNotBeforeMs = 0;
@@ -313,10 +323,10 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   }
 
   function read<T>(look: (view: View) => T): Promise<T> {
-    if (condition === "stopped") return Promise.reject(stoppedError());
+    if (condition === "stopped") return Promise.reject(errorOf("stopped"));
     return new Promise((resolve, reject) => {
       const serve = () => {
-        if (condition === "stopped") return reject(stoppedError());
+        if (condition === "stopped") return reject(errorOf("stopped"));
         try {
           resolve(look(view(nowMs())));
         } catch (error) {
@@ -344,7 +354,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     trouble = { code: isFull ? "disk_full" : "unavailable", message: error.message };
     condition = "read_only";
     log.error({ err: error }, "the store takes nothing: read only until it does");
-    failCalls([...deciding, ...waiting.splice(0)], trouble.code, `${error.message} ${error.hint}`);
+    failCalls([...deciding, ...waiting.splice(0)], trouble.code);
     deciding = [];
     if (isFull) {
       memory = (await recover(store, head)).memory;
@@ -421,26 +431,24 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     condition = "stopped";
     trouble = { code: "stopped", message: reason };
     cancelTimer();
-    failCalls([...deciding, ...waiting.splice(0)], "stopped", `The leader has stopped: ${reason}`);
+    failCalls([...deciding, ...waiting.splice(0)], "stopped");
     deciding = [];
     serveReads();
     stream.close();
   }
 
-  function failCalls(calls: readonly WaitingCall[], code: LeaderErrorCode, message: string): void {
-    for (const call of calls) call.fail(new LeaderError(code, message));
+  function failCalls(calls: readonly WaitingCall[], code: LeaderErrorCode): void {
+    for (const call of calls) call.fail(errorOf(code));
   }
 
-  function stoppedError(): LeaderError {
-    return new LeaderError(
-      "stopped",
-      trouble === null ? "The leader is closing." : `The leader has stopped: ${trouble.message}`,
-    );
+  function errorOf(code: LeaderErrorCode): LeaderError {
+    return new LeaderError(code, TOLD[code]);
   }
 
   // --- chores --------------------------------------------------------------------------------------------
 
   function doChores(): void {
+    watchRoom();
     if (chore !== null) return;
     const sinceSnapshot = memory.state.seq - snapshotSeq;
     const atMs = nowMs();
@@ -449,6 +457,14 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     const isOld = sinceSnapshot > 0 && atMs - snapshotAtMs >= settings.snapshotEveryMs;
     if (isBig || isOld) beginChore("snapshot", saveSnapshot);
     else if (atMs - prunedAtMs >= settings.pruneEveryMs) beginChore("pruning", prune);
+  }
+
+  function watchRoom(): void {
+    const hasRoom = store.hasRoom();
+    if (hasRoom === hadRoom) return;
+    hadRoom = hasRoom;
+    if (hasRoom) log.info({ seq: head.seq }, "the disk has room again: new requests are taken");
+    else log.error({ seq: head.seq }, SHORT_OF_ROOM);
   }
 
   function beginChore(what: string, work: () => Promise<void>): void {
@@ -484,11 +500,13 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   }
 
   function enqueue(calls: readonly Call[]): Promise<readonly Answer[]> {
-    if (condition === "stopped" || isClosing) return Promise.reject(stoppedError());
-    if (trouble !== null) return Promise.reject(new LeaderError(trouble.code, trouble.message));
+    if (condition === "stopped" || isClosing) return Promise.reject(errorOf("stopped"));
+    if (trouble !== null) return Promise.reject(errorOf(trouble.code));
+    if (!store.hasRoom() && calls.some(({ command }) => command.kind === "submitRequest")) {
+      return Promise.reject(new LeaderError("disk_full", SHORT_OF_ROOM));
+    }
     if (waiting.length + calls.length > settings.waitingCommandsMax) {
-      const message = `${waiting.length} commands wait already; try again in a moment.`;
-      return Promise.reject(new LeaderError("overloaded", message));
+      return Promise.reject(errorOf("overloaded"));
     }
     const answers = calls.map(
       (call) =>
@@ -527,7 +545,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     nowMs,
     status: () => ({
       condition,
-      trouble: trouble?.message ?? null,
+      trouble: trouble?.message ?? (store.hasRoom() ? null : SHORT_OF_ROOM),
       epoch: head.epoch,
       seq: head.seq,
       startedAtMs,

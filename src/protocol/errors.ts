@@ -102,6 +102,11 @@ export const ERRORS = {
   rate_limited: info(429, EXIT.berthFailed, "Too many calls; the answer says when to try again."),
   cursor_expired: info(410, EXIT.usage, "The history behind this cursor is gone; start again."),
   unavailable: info(503, EXIT.berthFailed, "No leader can take the call now; try again."),
+  disk_full: info(
+    507,
+    EXIT.berthFailed,
+    "The disk of the server is full, and nothing was changed; it goes on when there is room.",
+  ),
   timeout: info(504, EXIT.berthFailed, "The answer did not come in time; the call may still take effect."),
   internal_error: info(500, EXIT.berthFailed, "Something failed inside Berth; the log has the details."),
 

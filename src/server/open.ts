@@ -3,7 +3,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Leader, type LeaderSettings, startLeader } from "../leader/index.ts";
-import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../store/index.ts";
+import {
+  openMemoryStore,
+  openPostgresStore,
+  openSqliteStore,
+  RESERVE_BYTES,
+  type Store,
+} from "../store/index.ts";
 import { createMetrics } from "./metrics.ts";
 import { type RunningServer, ServerError, type ServerOptions, startServer } from "./server.ts";
 import { type MadeToken, makeFirstToken } from "./tokens.ts";
@@ -84,7 +90,7 @@ async function openStore(data: OpenServerOptions["data"]): Promise<{ store: Stor
   if (data === "memory") return { store: await openMemoryStore(), storeName: "memory" };
   if ("directory" in data) {
     const path = join(data.directory, STORE_FILE);
-    return { store: await openSqliteStore({ path }), storeName: path };
+    return { store: await openSqliteStore({ path, reserveBytes: RESERVE_BYTES }), storeName: path };
   }
   const { databaseUrl: url, acceptUnsafeDatabase = false } = data;
   const store = await openPostgresStore({ url, acceptUnsafeDatabase });

@@ -260,9 +260,20 @@ function problemReply({ problem, headers }: ProblemError): Exclude<Reply, "sent"
 }
 
 function leaderProblem({ code, message }: LeaderError): ProblemError {
-  const hint =
-    code === "unavailable"
-      ? "Send it again with the same Idempotency-Key: the answer tells whether it took effect."
-      : "Nothing was changed; try again soon.";
-  return problemError("unavailable", message, { hint, headers: { "retry-after": "1" } });
+  const headers = { "retry-after": "1" };
+  switch (code) {
+    case "disk_full":
+      return problemError(code, message, {
+        headers,
+        hint: "Nothing was changed. Make room on the disk of the server.",
+      });
+    case "unavailable":
+      return problemError(code, message, {
+        headers,
+        hint: "Send it again with the same Idempotency-Key: the answer tells whether it took effect.",
+      });
+    case "overloaded":
+    case "stopped":
+      return problemError("unavailable", message, { headers, hint: "Nothing was changed; try again soon." });
+  }
 }

@@ -27,6 +27,7 @@ export type Driver = {
   transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
   /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */
   commit(rows: CommitRows): Promise<boolean>;
+  hasRoom(): boolean;
   bytes(): Promise<number>;
   /** What the database itself finds wrong with its files. */
   integrity(): Promise<readonly Damage[]>;

@@ -3,6 +3,7 @@
 export { isStoreError, StoreError, type StoreErrorCode } from "./errors.ts";
 export { openPostgresStore, type PostgresOptions } from "./postgres/postgres.ts";
 export { backupSqlite, type Copy, restoreSqlite } from "./sqlite/backup.ts";
+export { RESERVE_BYTES } from "./sqlite/reserve.ts";
 export { openMemoryStore, openSqliteStore, type SqliteOptions } from "./sqlite/sqlite.ts";
 export type {
   AuditEntry,

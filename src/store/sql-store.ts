@@ -103,6 +103,7 @@ export function createSqlStore(driver: Driver): Store {
       return row && tokenRecord(row);
     },
     prune: (retention, nowMs) => prune(driver, retention, nowMs),
+    hasRoom: () => driver.hasRoom(),
     verify: () => verify(driver),
     sizes: () => sizes(driver),
     async close() {

@@ -246,6 +246,8 @@ export type Store = {
   listTokens(): Promise<readonly TokenRecord[]>;
   findToken(hash: string): Promise<TokenRecord | undefined>;
 
+  /** False while the disk is so full that only the reserve for ending and administering work is left. */
+  hasRoom(): boolean;
   prune(retention: Retention, nowMs: number): Promise<Pruned>;
   verify(): Promise<Verification>;
   sizes(): Promise<Sizes>;

@@ -68,7 +68,7 @@ export async function openTestServer(
   };
 }
 
-function callerOf(url: string, secret: string | undefined): Caller {
+export function callerOf(url: string, secret: string | undefined): Caller {
   return async (method, path, body, headers = {}) => {
     const answer = await fetch(url + path, {
       method,

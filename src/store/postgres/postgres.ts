@@ -173,6 +173,7 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
       query,
       transaction,
       commit,
+      hasRoom: () => true, // Its disk is not ours to look at.
       bytes: async () => (await query<{ bytes: number }>(schemaBytes, [schema]))[0]?.bytes ?? 0,
       integrity: async () => [], // PostgreSQL checks its own pages; `pg_amcheck` looks at the rest.
       close: async () => {

@@ -3,20 +3,25 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Driver, Statement } from "../driver.ts";
-import { StoreError } from "../errors.ts";
+import { isStoreError, StoreError } from "../errors.ts";
 import type { Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Damage, Store } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
 import { type Database, loadSqlite, type PreparedStatement, type Sqlite } from "./library.ts";
 import { migrate, rollBack } from "./migrate.ts";
+import { keepReserve, NO_RESERVE, type Reserve } from "./reserve.ts";
 import { commitStatements, toSqlite } from "./statements.ts";
 import { findWalDamage } from "./wal.ts";
 
-export type SqliteOptions = { readonly path: string };
+export type SqliteOptions = {
+  readonly path: string;
+  /** Room that is kept for a full disk, in a file beside the store. */
+  readonly reserveBytes?: number;
+};
 
 /** Opens the store in a file, and makes it if there is none. */
-export async function openSqliteStore({ path }: SqliteOptions): Promise<Store> {
+export async function openSqliteStore({ path, reserveBytes = 0 }: SqliteOptions): Promise<Store> {
   const sqlite = await loadSqlite();
   try {
     prepareFile(path);
@@ -26,7 +31,8 @@ export async function openSqliteStore({ path }: SqliteOptions): Promise<Store> {
       if (damage !== undefined) {
         throw new StoreError("corrupt", `The store is damaged: ${damage.where}: ${damage.what}.`);
       }
-      return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(path), { path, lock }));
+      const reserve = reserveBytes > 0 ? keepReserve(`${path}-reserve`, { bytes: reserveBytes }) : NO_RESERVE;
+      return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(path), { path, lock, reserve }));
     } catch (error) {
       lock.close();
       throw error;
@@ -90,7 +96,7 @@ export function lockFile({ DatabaseSync }: Sqlite, path: string): Database {
 
 function createSqliteDriver(
   database: Database,
-  { path, lock }: { path: string | undefined; lock?: Database },
+  { path, lock, reserve = NO_RESERVE }: { path: string | undefined; lock?: Database; reserve?: Reserve },
 ): Driver {
   const name = path ?? "in memory";
   const prepared = new Map<string, PreparedStatement>();
@@ -111,7 +117,9 @@ function createSqliteDriver(
       return work();
     } catch (error) {
       const translated = translateSqliteError(error, name);
-      if (translated instanceof StoreError && translated.code === "unavailable") failure = translated;
+      // Nothing was written, and now there is room for it.
+      if (isStoreError(translated, "disk_full") && reserve.giveUp()) return guarded(work);
+      if (isStoreError(translated, "unavailable")) failure = translated;
       throw translated;
     }
   };
@@ -167,6 +175,7 @@ function createSqliteDriver(
       transaction: async (statements) => guarded(() => inTransaction(() => executeAll(statements))),
       commit: async (rows) =>
         guarded(() => inTransaction(() => executeAll(commitStatements(rows))) !== undefined),
+      hasRoom: () => reserve.isHeld(),
       bytes: async () => (path === undefined ? 0 : fileBytes(path) + fileBytes(`${path}-wal`)),
       integrity: async () => integrityOf(query<{ integrity_check: string }>("pragma integrity_check(20)")),
       close: async () => {

@@ -1,0 +1,72 @@
+// Room on the disk for bad times: a file that is given up when the disk is full, so that work can still be ended,
+// reported and administered, and the server can still start.
+
+import { randomFillSync } from "node:crypto";
+import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from "node:fs";
+import { dirname } from "node:path";
+
+export type Reserve = {
+  /** What was given up is taken back as soon as there is enough. */
+  isHeld(): boolean;
+  /** True if that made room. */
+  giveUp(): boolean;
+};
+
+/** Enough for a great many ends of work. */
+export const RESERVE_BYTES = 16 << 20;
+
+export const NO_RESERVE: Reserve = { isHeld: () => true, giveUp: () => false };
+
+const RETRY_MS = 1_000;
+const BLOCK_BYTES = 1 << 20;
+
+export function keepReserve(
+  path: string,
+  { bytes, nowMs = () => performance.now() }: { bytes: number; nowMs?: () => number },
+): Reserve {
+  let isHeld = bytesOf(path) === bytes || take(path, bytes);
+  let retryAtMs = nowMs() + RETRY_MS;
+  return {
+    isHeld() {
+      if (isHeld || nowMs() < retryAtMs) return isHeld;
+      retryAtMs = nowMs() + RETRY_MS;
+      isHeld = take(path, bytes);
+      return isHeld;
+    },
+    giveUp() {
+      const gained = bytesOf(path);
+      rmSync(path, { force: true });
+      isHeld = false;
+      return gained > 0;
+    },
+  };
+}
+
+/** Only when as much again stays free: a reserve that leaves nothing would have to be given up at once. */
+function take(path: string, bytes: number): boolean {
+  const { bavail, bsize } = statfsSync(dirname(path));
+  if (bavail * bsize < 2 * bytes) return false;
+  try {
+    fill(path, bytes);
+    return true;
+  } catch (error) {
+    rmSync(path, { force: true });
+    if ((error as NodeJS.ErrnoException).code === "ENOSPC") return false;
+    throw error;
+  }
+}
+
+/** With noise, which no file system can store in less room. */
+function fill(path: string, bytes: number): void {
+  const block = randomFillSync(Buffer.alloc(Math.min(bytes, BLOCK_BYTES)));
+  const handle = openSync(path, "w", 0o600);
+  try {
+    for (let left = bytes; left > 0; ) left -= writeSync(handle, block, 0, Math.min(left, block.length));
+  } finally {
+    closeSync(handle);
+  }
+}
+
+function bytesOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
