@@ -77,7 +77,9 @@ export function createStreams({
         .finally(() => {
           clearInterval(heartbeat);
           streams.delete(stream);
-          outgoing.end();
+          // A reader who is behind would hold up whoever closes; the journal still has what was not read.
+          if (outgoing.writableNeedDrain) outgoing.destroy();
+          else outgoing.end(": the stream ends here; go on with Last-Event-ID\n\n");
         });
     },
     count: () => streams.size,

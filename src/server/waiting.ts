@@ -5,7 +5,10 @@ import type { Leader } from "../leader/index.ts";
 import { LONG_POLLS_MAX } from "./limits.ts";
 
 export interface Waiting {
-  /** Resolves with true at the next change of the request, with false when the time is up or nobody listens. */
+  /**
+   * Resolves with true at the next change of the request. With false when there is no more waiting: the time is up,
+   * the caller is gone, too many wait, or the server closes.
+   */
   nextChange(requestId: RequestId, ms: number, signal: AbortSignal): Promise<boolean>;
   close(): void;
 }
@@ -13,6 +16,7 @@ export interface Waiting {
 export function createWaiting(leader: Leader): Waiting {
   const waiters = new Map<RequestId, Set<(changed: boolean) => void>>();
   let count = 0;
+  let isClosed = false;
   const stop = leader.onCommit(({ requestIds }) => {
     if (waiters.size === 0) return;
     for (const id of requestIds) for (const wake of waiters.get(id) ?? []) wake(true);
@@ -20,7 +24,7 @@ export function createWaiting(leader: Leader): Waiting {
 
   return {
     nextChange(requestId, ms, signal) {
-      if (count >= LONG_POLLS_MAX || signal.aborted) return Promise.resolve(false);
+      if (isClosed || count >= LONG_POLLS_MAX || signal.aborted) return Promise.resolve(false);
       return new Promise((resolve) => {
         const mine = waiters.get(requestId) ?? new Set();
         const wake = (changed: boolean) => {
@@ -40,6 +44,7 @@ export function createWaiting(leader: Leader): Waiting {
     },
     close() {
       stop();
+      isClosed = true;
       for (const mine of [...waiters.values()]) for (const wake of [...mine]) wake(false);
     },
   };

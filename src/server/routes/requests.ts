@@ -232,7 +232,7 @@ export const getRequest: Handler<"getRequest"> = async (call, services) => {
   call.outgoing.on("close", () => aborted.abort());
   const deadlineMs = performance.now() + wait.ms;
   // Listening starts before the first look, so that no change falls between the two.
-  for (let changes = 0; ; changes++) {
+  for (let changes = 0, isOver = wait.ms === 0; ; changes++) {
     const leftMs = Math.max(0, deadlineMs - performance.now());
     const stopListening = new AbortController();
     const signal = AbortSignal.any([aborted.signal, stopListening.signal]);
@@ -242,11 +242,11 @@ export const getRequest: Handler<"getRequest"> = async (call, services) => {
     if (shown.attended && shown.status === "queued" && shown.submitted_by === call.identity.name) {
       await services.leader.renew(located.id, null);
     }
-    if (isReached(shown.status, wait.until, changes) || leftMs === 0 || aborted.signal.aborted) {
+    if (isOver || isReached(shown.status, wait.until, changes)) {
       stopListening.abort();
       return ok(shown, wait.headers);
     }
-    await changed;
+    isOver = !(await changed);
   }
 };
 
