@@ -651,5 +651,7 @@ function removeFrom<Item>(state: EngineState, set: Set<Item>, item: Item): void 
 
 /** Pools by name: the order in which they are served (G5). */
 export function poolsByName(pools: Iterable<Pool>): Pool[] {
-  return [...pools].sort((a, b) => compareIds(a.record.name, b.record.name));
+  const sorted = [...pools];
+  if (sorted.length > 1) sorted.sort((a, b) => compareIds(a.record.name, b.record.name));
+  return sorted;
 }

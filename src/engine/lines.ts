@@ -114,8 +114,6 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     shareRank: 2,
     runKinds: new Map(),
     stoppingRuns: new Set(),
-    borrows: false,
-    score: 0,
   };
   return Object.assign(poolLine, describe(poolLine));
 }

@@ -175,9 +175,6 @@ export interface PoolLine {
   readonly runKinds: Map<string, RunKind>;
   /** Runs of this line that were told to stop. */
   readonly stoppingRuns: Set<Run>;
-  /** Scratch of the scheduler: place in the order at the time of the last look. */
-  borrows: boolean;
-  score: number;
 }
 
 /** Running work of one line that differs in nothing but its start. */

@@ -12,24 +12,23 @@ const REMOVED = Symbol("removed");
 
 export class UndoLog {
   /** Flat triples: (object, field, old value), (vector, vector, sign), (list, symbol, item) or (function, null, null). */
-  #entries: unknown[] = [];
+  readonly #entries: unknown[] = [];
   #recording = false;
 
   begin(): void {
-    this.#entries = [];
+    this.#entries.length = 0;
     this.#recording = true;
   }
 
   /** Keeps what was done. */
   commit(): void {
-    this.#entries = [];
+    this.#entries.length = 0;
     this.#recording = false;
   }
 
   rollback(): void {
     const entries = this.#entries;
     this.#recording = false;
-    this.#entries = [];
     for (let i = entries.length - 3; i >= 0; i -= 3) {
       const target = entries[i];
       const field = entries[i + 1];
@@ -39,6 +38,7 @@ export class UndoLog {
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
+    entries.length = 0;
   }
 
   /** Sets a field and remembers what it was. */

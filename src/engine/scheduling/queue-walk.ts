@@ -33,6 +33,9 @@ export interface Waiter {
   nodes?: readonly Node[];
 }
 
+/** Beyond so many, putting the rest in order is cheaper than picking the next. */
+const PICKED_MAX = 8;
+
 export class QueueWalk {
   readonly pool: Pool;
   /** To holders that were passed. */
@@ -44,6 +47,8 @@ export class QueueWalk {
   readonly #waiters: Waiter[];
   readonly #compare: (a: Waiter, b: Waiter) => number;
   #position = 0;
+  /** Whether those not yet walked are in order; most walks end after a few, which are picked one by one. */
+  #isSorted = false;
   /** Whether a promise on the way has changed the places of those behind it. */
   isReordered = false;
 
@@ -69,14 +74,33 @@ export class QueueWalk {
     for (const request of pool.holders) add(request, request.line.pools.get(name) as PoolLine, "here");
     for (const request of pool.passers) add(request, request.line.pools.get(name) as PoolLine, "elsewhere");
     this.#compare = discipline.compareIn(pool);
-    this.#waiters = waiters.sort(this.#compare);
+    this.#waiters = waiters;
   }
 
   /** The next waiter; a holder counts as passed, and as claiming its units, from the following call on. */
   next(): Waiter | undefined {
     const passed = this.#waiters[this.#position - 1];
     if (passed?.hold === "here") this.#promise(passed);
+    if (!this.#isSorted) this.#bringNext();
     return this.#waiters[this.#position++];
+  }
+
+  #bringNext(): void {
+    const waiters = this.#waiters;
+    const start = this.#position;
+    if (start >= PICKED_MAX) {
+      for (const waiter of waiters.splice(start).sort(this.#compare)) waiters.push(waiter);
+      this.#isSorted = true;
+      return;
+    }
+    let first = start;
+    for (let i = start + 1; i < waiters.length; i++) {
+      if (this.#compare(waiters[i] as Waiter, waiters[first] as Waiter) < 0) first = i;
+    }
+    if (first === start) return;
+    const next = waiters[first] as Waiter;
+    waiters[first] = waiters[start] as Waiter;
+    waiters[start] = next;
   }
 
   /** All waiters in order. */
@@ -240,8 +264,7 @@ export class QueueWalk {
     }
     if (!changed) return;
     this.isReordered = true;
-    const rest = this.#waiters.splice(this.#position).sort(this.#compare);
-    this.#waiters.push(...rest);
+    this.#isSorted = false;
   }
 
   /** Whether some metered amount exceeds the headroom; a built-in key but gpu that nobody reserves is left out (G1). */

@@ -16,8 +16,9 @@ export interface QuotaBlock {
 export class Promises {
   /** In the pool as a whole. */
   readonly claimed: number[];
-  readonly #to = new Map<Policy | Group, number[]>();
-  readonly #firmTo = new Map<Policy, number[]>();
+  /** Made with the first promise: most walks meet no holder. */
+  #to: Map<Policy | Group, number[]> | undefined;
+  #firmTo: Map<Policy, number[]> | undefined;
 
   constructor(keyCount: number) {
     this.claimed = new Array<number>(keyCount).fill(0);
@@ -25,6 +26,8 @@ export class Promises {
 
   add(poolLine: PoolLine): void {
     const { policy, need } = poolLine;
+    this.#to ??= new Map();
+    this.#firmTo ??= new Map();
     addInto(this.claimed, need);
     addInto(vectorOf(this.#to, policy, need.length), need);
     if (poolLine.firm) addInto(vectorOf(this.#firmTo, policy, need.length), need);
@@ -34,11 +37,11 @@ export class Promises {
   }
 
   to(holder: Policy | Group, i: number): number {
-    return this.#to.get(holder)?.[i] ?? 0;
+    return this.#to?.get(holder)?.[i] ?? 0;
   }
 
   firmTo(policy: Policy, i: number): number {
-    return this.#firmTo.get(policy)?.[i] ?? 0;
+    return this.#firmTo?.get(policy)?.[i] ?? 0;
   }
 }
 

@@ -56,6 +56,7 @@ interface Named {
 export function schedule(transaction: Transaction): void {
   const { unsettled } = transaction.state;
   unsettleMoved(transaction.state, transaction.nowMs);
+  if (unsettled.size === 0) return;
   const surveys = new Map<Pool, Survey>();
   // Who last took units in a pool: if a hold is then no longer covered, that one displaced it (V6).
   const takers = new Map<Pool, Request>();
