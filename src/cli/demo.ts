@@ -5,7 +5,6 @@ import type { CliContext } from "./context.ts";
 import { onStage } from "./demo/stage.ts";
 import { borrowing, urgent } from "./demo/stories.ts";
 import { decimalNumber, oneOf } from "./options.ts";
-import { plainIfNeeded } from "./output/print.ts";
 
 const HELP = `
 A real server on a temporary store, on a port that only this machine reaches; nothing is left behind. The jobs only
@@ -17,13 +16,13 @@ Examples:
   berth demo --pace 2              twice as slow, for showing it to others
 `;
 
-const NEXT = `
-What to type next:
-  berth up --capacity gpu=2                     your own pool, on this machine
-  berth run --gpu 1 -- echo hello               something under a grant
-  berth why 2                                   whenever something waits
-  berth help                                    all there is
-`;
+const NEXT = {
+  "berth up --capacity gpu=2": "your own pool, on this machine",
+  "berth run --gpu 1 -- echo hello": "something under a grant",
+  "berth why 2": "whenever something waits",
+  "berth help": "all there is",
+};
+const NARROW_COLUMNS = 80;
 
 export function define(command: Command, context: CliContext): void {
   command
@@ -38,6 +37,14 @@ export function define(command: Command, context: CliContext): void {
         if (story !== "borrowing") await urgent(stage);
         await stage.pause(0.5);
       });
-      context.write(plainIfNeeded(NEXT, context));
+      context.write(whatNext(context));
     });
+}
+
+function whatNext({ screen }: CliContext): string {
+  const isNarrow = (screen?.columns() ?? NARROW_COLUMNS) < NARROW_COLUMNS;
+  const lines = Object.entries(NEXT).map(([command, what]) =>
+    isNarrow ? `  ${command}\n` : `  ${command.padEnd(36)}${what}\n`,
+  );
+  return `\nWhat to type next:\n${lines.join("")}`;
 }

@@ -6,7 +6,7 @@ import type { Client } from "../sdk/index.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, withConnection } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, textOfLines, toJson, toYaml } from "./output/print.ts";
-import { printable } from "./output/text.ts";
+import { printable, wrapped } from "./output/text.ts";
 import { connect, findRequest, gather } from "./session.ts";
 import { type Situation, type Told, tellOther, tellWaiting } from "./why/words.ts";
 
@@ -89,6 +89,7 @@ function orUndefined<T>(asked: Promise<T>): Promise<T | undefined> {
 }
 
 export function textOf({ sentence, lines }: Told, context: CliContext): string {
-  const indented = textOfLines(lines, context).replaceAll(/^/gm, "  ").trimEnd();
-  return plainIfNeeded(`${printable(sentence)}\n${indented === "" ? "" : `${indented}\n`}`, context);
+  const columns = context.screen?.columns() ?? Number.POSITIVE_INFINITY;
+  const said = `${wrapped(printable(sentence), columns).join("\n")}\n`;
+  return plainIfNeeded(said, context) + textOfLines(lines, context, "  ");
 }

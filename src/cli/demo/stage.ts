@@ -1,47 +1,52 @@
 // What the stories of the demonstration share: a real server on a temporary store, workers that only pretend to
 // compute, and somebody who tells what happens while it happens.
 
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { WireEvent, WireRequestSubmission } from "../../protocol/index.ts";
-import { type Client, createClient, isBerthError } from "../../sdk/index.ts";
+import { type Client, createClient } from "../../sdk/index.ts";
 import type { CliContext } from "../context.ts";
 import { plainIfNeeded } from "../output/print.ts";
-import { styleOf } from "../output/text.ts";
+import { styleOf, wrapped } from "../output/text.ts";
 import { hostingOf, openHosted } from "../serving/host.ts";
 import { findRequest } from "../session.ts";
 import { tell, textOf } from "../why.ts";
 
 export interface Job extends WireRequestSubmission {
   readonly name: string;
-  /** How long it computes in all; what was saved need not be computed again. */
-  readonly seconds: number;
-  /** How long a checkpoint takes. */
-  readonly savingSeconds?: number;
 }
 
+/** What happens on it waits for the story and never for a clock, so that it is the same story on every machine. */
 export interface Stage {
   readonly client: Client;
   /** Prose. */
   say(text: string): void;
-  /** Submits a job and runs it whenever it is granted. Resolves when it is in the queue or runs. */
+  /** Submits a job, which computes whenever it is granted. Resolves when it is in the queue. */
   start(job: Job): Promise<void>;
-  /** Resolves when a job has ended. */
-  ended(name: string): Promise<void>;
-  /** Resolves when such an event about this job has happened, now or before. */
-  happened(name: string, event: WireEvent["event"]): Promise<void>;
+  /** Resolves when a job has got its units, now or before. */
+  runs(name: string): Promise<void>;
+  /** Resolves when a job has got its units for the second time. */
+  goesOn(name: string): Promise<void>;
+  /** Resolves when a job is promised what comes free. */
+  isPromised(name: string): Promise<void>;
+  /** Lets a job complete the checkpoint that it was asked for. Resolves when it has stopped. */
+  save(name: string): Promise<void>;
+  /** Lets a job compute to its end. */
+  finish(name: string): Promise<void>;
   /** `berth why`, as a user would see it. */
   why(name: string): Promise<void>;
   pause(seconds: number): Promise<void>;
 }
 
-/** Quick, so that nobody waits: in a pool of people these are minutes. */
+/** Renewed often, so that nobody waits for the news: in a pool of people these are minutes. */
 export const QUICK = {
   renewal_seconds: 1,
-  lease_seconds: 30,
-  grace_seconds: 5,
-  checkpoint_timeout_seconds: 30,
+  lease_seconds: 60,
+  grace_seconds: 60,
+  checkpoint_timeout_seconds: 60,
 };
 
 export async function onStage(
@@ -50,11 +55,10 @@ export async function onStage(
   play: (stage: Stage) => Promise<void>,
 ): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), "berth-demo-"));
-  const leave = () => {
-    rmSync(directory, { recursive: true, force: true });
-    process.exit(130);
-  };
-  process.once("SIGINT", leave);
+  const clean = () => rmSync(directory, { recursive: true, force: true });
+  const leave = () => process.exit(130);
+  process.once("exit", clean); // Also when nobody reads on.
+  for (const signal of SIGNALS) process.once(signal, leave);
   const hosting = await hostingOf(context);
   try {
     const server = await openHosted(hosting, {
@@ -75,17 +79,16 @@ export async function onStage(
       await play(createStage({ client, context, pace, signal: over.signal }));
     } finally {
       over.abort();
-      await sleep(CONNECTIONS_END_MS);
       await server.close();
     }
   } finally {
-    process.off("SIGINT", leave);
-    rmSync(directory, { recursive: true, force: true });
+    for (const signal of SIGNALS) process.off(signal, leave);
+    process.off("exit", clean);
+    clean();
   }
 }
 
-/** So that the server does not wait for connections that nobody uses any more. */
-const CONNECTIONS_END_MS = 100;
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 interface Setting {
   readonly client: Client;
@@ -97,72 +100,91 @@ interface Setting {
 function createStage({ client, context, pace, signal }: Setting): Stage {
   const style = styleOf(context);
   const startedAtMs = performance.now();
-  const jobs = new Map<string, Promise<void>>();
-  const seen = new Set<string>();
-  const watchers = new Set<() => void>();
+  const columns = context.screen?.columns() ?? 120;
+  const facts = createFacts();
   const write = (text: string) => context.write(plainIfNeeded(text, context));
-  const pause = (seconds: number, until: AbortSignal = signal) => sleep(seconds * pace * 1000, until);
 
   const follow = async () => {
-    for await (const event of client.events.stream({}, { signal })) {
-      const hasSaved = seen.has(`${event.name} request.checkpointed`);
-      const sentence = sentenceAbout(event, hasSaved);
+    for await (const event of client.events.stream({}, { signal, after: 0 })) {
+      const sentence = sentenceAbout(event, facts.has(`${event.name} request.checkpointed`));
       if (sentence !== undefined) {
-        const at = `${((performance.now() - startedAtMs) / 1000).toFixed(1)} s`;
-        write(`  ${style.faint(at.padStart(6))}  ${sentence}\n`);
+        const at = `${((performance.now() - startedAtMs) / 1000).toFixed(1)} s`.padStart(8);
+        const [first = "", ...more] = wrapped(sentence, columns - 10);
+        write(
+          [`${style.faint(at)}  ${first}`, ...more.map((line) => `${" ".repeat(12)}${line}`), ""].join("\n"),
+        );
       }
-      seen.add(`${event.name} ${event.event}`);
-      for (const look of watchers) look();
+      facts.note(`${event.name} ${event.event}`);
     }
   };
-  void follow().catch(() => undefined);
-  signal.addEventListener("abort", () => watchers.forEach((look) => look()));
 
   /** What a program under a grant does: computes, saves when it is asked to, stops when it is told. */
-  async function work({ seconds, savingSeconds, ...job }: Job): Promise<void> {
-    let left = seconds;
-    await client.withGrant({ ...job, signal }, async (grant) => {
-      const beganAtMs = performance.now();
-      const computed = () => (performance.now() - beganAtMs) / 1000 / (pace || 1);
-      if (savingSeconds !== undefined) {
-        grant.onCheckpoint(async () => {
-          await pause(savingSeconds, grant.signal);
-          left = Math.max(0.5, left - computed());
-        });
-      }
-      await pause(left, grant.signal);
+  const compute = (job: Job) =>
+    client.withGrant({ ...job, signal }, async (grant) => {
+      grant.onCheckpoint(() => facts.until(`${job.name} may save`));
+      await Promise.race([facts.until(`${job.name} may end`), once(grant.signal, "abort")]);
       grant.signal.throwIfAborted();
     });
-  }
 
-  const happened = (name: string, event: string) =>
-    new Promise<void>((resolve) => {
-      const look = () => {
-        if (!seen.has(`${name} ${event}`) && !signal.aborted) return;
-        watchers.delete(look);
-        resolve();
-      };
-      watchers.add(look);
-      look();
+  const orFail = (work: Promise<void>) =>
+    void work.catch((error: unknown) => {
+      if (!signal.aborted) facts.fail(error);
     });
 
+  orFail(follow());
   return {
     client,
-    say: (text) => write(`\n${text.replaceAll(/^/gm, "▸ ")}\n`),
-    pause,
-    happened,
+    say: (text) =>
+      write(
+        `\n${wrapped(text, columns - 2)
+          .map((line, at) => `${at === 0 ? "▸" : " "} ${line}\n`)
+          .join("")}`,
+      ),
     async start(job) {
-      const running = work(job).catch((error: unknown) => {
-        if (!signal.aborted && !isBerthError(error, "preempted", "cancelled")) throw error;
-      });
-      jobs.set(job.name, running);
-      await Promise.race([happened(job.name, "request.queued"), running]);
+      orFail(compute(job));
+      await facts.until(`${job.name} request.queued`);
     },
-    ended: async (name) => jobs.get(name),
+    runs: (name) => facts.until(`${name} request.allocated`),
+    goesOn: (name) => facts.until(`${name} request.allocated again`),
+    isPromised: (name) => facts.until(`${name} request.held`),
+    async save(name) {
+      facts.note(`${name} may save`);
+      await facts.until(`${name} request.queued again`);
+    },
+    async finish(name) {
+      facts.note(`${name} may end`);
+      await facts.until(`${name} request.released`);
+    },
     async why(name) {
       const told = await tell(client, await findRequest(client, name));
-      const text = told.map((one) => textOf(one, context)).join("");
-      write(`\n  $ berth why ${name}\n${text.replaceAll(/^(?=.)/gm, "  ")}\n`);
+      const narrower = { ...context, screen: { columns: () => columns - 2 } };
+      const text = told.map((one) => textOf(one, narrower)).join("");
+      write(`\n  $ berth why ${name}\n${text.replaceAll(/^(?=.)/gm, "  ")}`);
+    },
+    pause: (seconds) => sleep(seconds * pace * 1000),
+  };
+}
+
+/** What has happened so far, for those who wait for it. What happens twice is noted as `… again`. */
+function createFacts() {
+  const noted = new Set<string>();
+  const waiting = new Map<string, () => void>();
+  let fail: (error: unknown) => void = () => undefined;
+  const failed = new Promise<never>((_, reject) => {
+    fail = reject;
+  });
+  failed.catch(() => undefined); // Whoever waits next is told.
+  return {
+    fail,
+    has: (fact: string) => noted.has(fact),
+    note(fact: string): void {
+      const noticed = noted.has(fact) ? `${fact} again` : fact;
+      noted.add(noticed);
+      waiting.get(noticed)?.();
+    },
+    until(fact: string): Promise<void> {
+      if (noted.has(fact)) return Promise.resolve();
+      return Promise.race([failed, new Promise<void>((resolve) => waiting.set(fact, resolve))]);
     },
   };
 }
@@ -201,17 +223,4 @@ function reasonText(reason: string): string {
     default:
       return reason;
   }
-}
-
-function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal?.aborted) return resolve();
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal?.addEventListener("abort", done);
-  });
 }

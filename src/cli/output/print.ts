@@ -3,7 +3,7 @@
 import { type CliContext, CliError } from "../context.ts";
 import { nearest } from "../nearest.ts";
 import { type Column, renderTable } from "./table.ts";
-import { printable, styleOf, toAscii, widthOf } from "./text.ts";
+import { printable, styleOf, toAscii, widthOf, wrapped } from "./text.ts";
 
 export const FORMATS = ["table", "wide", "json", "yaml", "jsonl", "csv", "tsv", "name"] as const;
 export type Format = (typeof FORMATS)[number];
@@ -100,14 +100,18 @@ export function textOfRows<Row extends object>(
   return plainIfNeeded(lines.map((line) => `${line}\n`).join(""), context);
 }
 
-/** Labels in a column of their own, what they mean beside them. */
-export function textOfLines(lines: readonly Line[], context: CliContext): string {
+/** Labels in a column of their own, what they mean beside them, and all of it as wide as the terminal at most. */
+export function textOfLines(lines: readonly Line[], context: CliContext, indent = ""): string {
   const width = Math.max(0, ...lines.filter(([, value]) => value !== "").map(([label]) => widthOf(label)));
+  const columns = (context.screen?.columns() ?? Number.POSITIVE_INFINITY) - indent.length;
   const style = styleOf(context);
+  const under = `\n${indent}${" ".repeat(width + 2)}`;
   const text = lines
-    .map(([label, value]) =>
-      value === "" ? `${printable(label)}\n` : `${style.faint(label.padEnd(width))}  ${printable(value)}\n`,
-    )
+    .map(([label, value]) => {
+      if (value === "") return `${indent}${printable(label)}\n`;
+      const beside = wrapped(printable(value), columns - width - 2).join(under);
+      return `${indent}${style.faint(label.padEnd(width))}  ${beside}\n`;
+    })
     .join("");
   return plainIfNeeded(text, context);
 }

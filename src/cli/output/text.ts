@@ -59,6 +59,17 @@ export function shorten(text: string, columns: number): string {
   return columns < 1 ? "" : `${kept}…`;
 }
 
+/** Lines that are no wider than that, as far as words allow it. */
+export function wrapped(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const last = lines.at(-1);
+    if (last === undefined || widthOf(last) + 1 + widthOf(word) > columns) lines.push(word);
+    else lines[lines.length - 1] = `${last} ${word}`;
+  }
+  return lines;
+}
+
 const UNITS = [
   ["d", 86_400],
   ["h", 3_600],
