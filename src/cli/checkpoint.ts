@@ -40,6 +40,8 @@ async function report(said: CheckpointReport, context: CliContext): Promise<void
       "This is for programs that `berth run` has started.",
     );
   }
+  // `done` is followed by the stop of the whole job, this command included, which must not end its own answer.
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => undefined);
   const answer = await sendCheckpointReport(path, said).catch((error: Error) => {
     throw new CliError("unavailable", `The wrapper of this job cannot be reached: ${error.message}`);
   });

@@ -6,7 +6,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
-import { isJobRefusal } from "../runner/index.ts";
+import { checkCommand, isJobRefusal } from "../runner/index.ts";
 import {
   BerthError,
   type Client,
@@ -131,7 +131,9 @@ async function attemptUntilOver(
   session: Session,
   interruptions: Interruptions,
 ): Promise<Verdict> {
-  const { talk } = session;
+  const { plan, talk } = session;
+  // Nobody shall wait in line for a command that cannot be started.
+  checkCommand(plan.command, process.env as Record<string, string>, process.cwd());
   const submitted = await submit(client, session, interruptions.signal);
   let grantedAtMs: number | undefined = submitted.sentAtMs;
   session.request = submitted.request;
@@ -269,7 +271,7 @@ async function verdictOfUnreported(
 // --- Signals
 
 interface Interruptions {
-  /** Aborted by the first Ctrl-C that is not the command's. */
+  /** Aborted by the first Ctrl-C that is not the command's, or another signal, which is the reason. */
   readonly signal: AbortSignal;
   /** Aborted when somebody wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
@@ -285,10 +287,10 @@ function listenForSignals(): Interruptions {
   const interruption = new AbortController();
   const giveUp = new AbortController();
   let phase: Phase = "waiting";
-  const onSignal = () => {
+  const onSignal = (signal: NodeJS.Signals) => {
     if (phase === "reporting") giveUp.abort();
     // The report may be through already: then it is the next wait that is not wanted.
-    if (phase === "waiting" || phase === "reporting") interruption.abort();
+    if (phase === "waiting" || phase === "reporting") interruption.abort(signal);
     // While it runs, signals are the command's, and forwarded by whoever runs it. When all is over, one that comes
     // late must not turn the verdict into a death by signal.
   };

@@ -6,12 +6,17 @@ import type { EnclosurePlan } from "./enclosure.ts";
 import { refusal } from "./errors.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
 
-/** An HTTP call to make after the job has been ended, e.g. the release of its grant. Any server may answer. */
-export interface ReleaseHook {
+/** An HTTP call. Any of the servers may answer. */
+export interface HookCall {
   urls: string[];
-  method?: string;
+  method: string;
   headers: Record<string, string>;
-  body: string;
+  body?: string;
+}
+
+/** Calls to make in this order after the job has been ended, such as the release of its grant. */
+export interface ReleaseHook {
+  calls: HookCall[];
   retryForMs?: number;
 }
 

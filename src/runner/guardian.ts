@@ -11,7 +11,7 @@
 import { rmSync } from "node:fs";
 import { openEnclosure } from "./enclosure.ts";
 import { prepareEnding } from "./ending.ts";
-import type { Charge, GuardMessage, ReleaseHook } from "./guard.ts";
+import type { Charge, GuardMessage, HookCall } from "./guard.ts";
 import { onLines } from "./lines.ts";
 
 const GUARD_MS_MAX = 24 * 3_600_000;
@@ -45,25 +45,24 @@ async function finish({ plan, hook, temporaryDirectory }: Charge): Promise<void>
     await ending.gone;
   }
   if (temporaryDirectory !== undefined) rmSync(temporaryDirectory, { recursive: true, force: true });
-  if (hook !== undefined) await call(hook);
+  const endMs = performance.now() + (hook?.retryForMs ?? RETRY_FOR_MS);
+  for (const call of hook?.calls ?? []) await make(call, endMs);
 }
 
-/** Tries one server after the other until one of them has taken the report, or has refused it for good. */
-async function call(hook: ReleaseHook): Promise<void> {
-  const endMs = performance.now() + (hook.retryForMs ?? RETRY_FOR_MS);
+/** Tries one server after the other until one of them has taken the call, or has refused it for good. */
+async function make(call: HookCall, endMs: number): Promise<void> {
   for (let retryMs = RETRY_MS_MIN; ; retryMs = Math.min(retryMs * 2, RETRY_MS_MAX)) {
-    for (const url of hook.urls) {
-      if (await isAnswered(url, hook)) return;
+    for (const url of call.urls) {
+      if (await isAnswered(url, call)) return;
     }
     if (performance.now() + retryMs > endMs) return;
     await new Promise((resolve) => setTimeout(resolve, retryMs * (0.5 + Math.random() / 2)));
   }
 }
 
-async function isAnswered(url: string, { method, headers, body }: ReleaseHook): Promise<boolean> {
+async function isAnswered(url: string, { urls: _, ...call }: HookCall): Promise<boolean> {
   try {
-    const signal = AbortSignal.timeout(CALL_MS_MAX);
-    const { status } = await fetch(url, { method: method ?? "POST", headers, body, signal });
+    const { status } = await fetch(url, { ...call, signal: AbortSignal.timeout(CALL_MS_MAX) });
     return status < 500 && status !== 429 && status !== 408;
   } catch {
     return false;

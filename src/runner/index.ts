@@ -8,11 +8,12 @@ export {
   type CheckpointRequest,
   sendCheckpointReport,
 } from "./checkpoint.ts";
+export { checkCommand } from "./command.ts";
 export { type Containment, detectContainment } from "./containment.ts";
 export type { ContainmentLevel } from "./enclosure.ts";
 export type { TreeEnd } from "./ending.ts";
 export { isJobRefusal, type JobRefusal } from "./errors.ts";
-export type { ReleaseHook } from "./guard.ts";
+export type { HookCall, ReleaseHook } from "./guard.ts";
 export { type Job, type JobOptions, startJob } from "./job.ts";
 export type { Exit, StdioChoice } from "./launch.ts";
 export { identify, isRunning, type ProcessIdentity } from "./processes.ts";

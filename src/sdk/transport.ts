@@ -70,19 +70,21 @@ export interface Transport {
     headers: Record<string, string>,
     signal: AbortSignal,
   ): Promise<Response>;
-  /** The address and the headers of a call, for somebody else to make it. */
+  /** A call in plain data, for somebody else to make it. */
   describe(
     route: RouteName,
     input?: CallInput,
-  ): { urls: string[]; method: string; headers: Record<string, string> };
+  ): { urls: string[]; method: string; headers: Record<string, string>; body?: string };
 }
+
+type Message = Omit<ReturnType<Transport["describe"]>, "urls">;
 
 const RETRY_FOR_MS = 30_000;
 const TIMEOUT_MS = 10_000;
 const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 5_000;
 /** Answers after which the same call may succeed. */
-const passingStatuses: ReadonlySet<number> = new Set([0, 408, 425, 429, 502, 503, 504]);
+const passingStatuses: ReadonlySet<number> = new Set([0, 408, 425, 429, 502, 503, 504, 507]);
 
 export function createTransport(options: ClientOptions): Transport {
   const urls = serverUrls(options);
@@ -93,13 +95,20 @@ export function createTransport(options: ClientOptions): Transport {
   const authorization: Record<string, string> =
     token === undefined ? {} : { authorization: `Bearer ${token}` };
 
+  function messageOf(method: string, { body }: CallInput): Message {
+    const headers: Record<string, string> = { accept: "application/json", ...authorization };
+    if (body === undefined) return { method, headers };
+    headers["content-type"] = "application/json";
+    return { method, headers, body: JSON.stringify(body) };
+  }
+
   async function tryOnce(
     url: string,
     init: RequestInit,
     { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal | undefined },
   ): Promise<{ response: Response; text: string }> {
+    const timeout = AbortSignal.timeout(Math.ceil(timeoutMs)); // Whole numbers only: anything else is thrown back.
     try {
-      const timeout = AbortSignal.timeout(timeoutMs);
       const response = await fetchIt(url, { ...init, signal: anySignal(timeout, signal) });
       if (!response.ok) throw await errorOfResponse(response).then((error) => withDelay(error, response));
       return { response, text: await response.text() };
@@ -115,12 +124,9 @@ export function createTransport(options: ClientOptions): Transport {
     random,
     async send(route, input = {}, call = {}) {
       const { method, path } = locate(route, input);
-      const headers: Record<string, string> = { accept: "application/json", ...authorization };
-      if (input.body !== undefined) headers["content-type"] = "application/json";
-      if (call.ifMatch !== undefined) headers["if-match"] = call.ifMatch;
-      if (route in IDEMPOTENT) headers["idempotency-key"] = call.idempotencyKey ?? newKey(random);
-      const init: RequestInit = { method, headers };
-      if (input.body !== undefined) init.body = JSON.stringify(input.body);
+      const init = messageOf(method, input);
+      if (call.ifMatch !== undefined) init.headers["if-match"] = call.ifMatch;
+      if (route in IDEMPOTENT) init.headers["idempotency-key"] = call.idempotencyKey ?? newKey(random);
 
       const timeoutMs = call.timeoutMs ?? options.timeoutMs ?? TIMEOUT_MS;
       const endMs = monotonicMs() + (call.retryForMs ?? options.retryForMs ?? RETRY_FOR_MS);
@@ -170,8 +176,7 @@ export function createTransport(options: ClientOptions): Transport {
     },
     describe(route, input = {}) {
       const { method, path } = locate(route, input);
-      const headers = { "content-type": "application/json", ...authorization };
-      return { urls: urls.map((url) => url + path), method, headers };
+      return { urls: urls.map((url) => url + path), ...messageOf(method, input) };
     },
   };
 }

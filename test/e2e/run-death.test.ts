@@ -1,9 +1,10 @@
 // `berth run` dies without a word, with children that fork and leave its session. Nothing survives it, and its
 // units come free at once rather than after a lease.
 
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { buildBerth, eventually, named, openWorld, startBerth, type World } from "./run-support.ts";
-import { escapingFamily, familyOf, sleepersOf, uniqueSeconds } from "./runner-support.ts";
+import { buildBerth, eventually, named, openWorld, startBerth, type World, written } from "./run-support.ts";
+import { escapingFamily, familyOf, sleepersOf, temporaryDirectory, uniqueSeconds } from "./runner-support.ts";
 
 const RUNS = 50;
 
@@ -32,11 +33,21 @@ describe("kill -9 of the wrapper", () => {
   );
 });
 
+test("there is no further attempt, although there might have been: nobody would start it", async () => {
+  const file = join(temporaryDirectory(), "ready");
+  const script = `echo ready > ${file}; while :; do sleep 0.05; done`;
+  const args = ["run", "--gpu", "1", "--retries", "3", "--name", "orphan", "--", "sh", "-c", script];
+  const run = startBerth(berth, world, args);
+  await written(file, "ready");
+  run.kill("SIGKILL");
+  expect(await named(world, "orphan", "cancelled")).toMatchObject({ attempt: 1 });
+});
+
 test("a wrapper that dies while it waits is forgotten after a lease", async () => {
   const small = await openWorld({
     gpu: 1,
     data: "memory",
-    settings: { lease_seconds: 1, renewal_seconds: 0.2 },
+    settings: { lease_seconds: 4, renewal_seconds: 0.5 },
   });
   const { client } = small;
   const holder = await client.requests.submit({ component: "urgent", resources: { gpu: 1 } });

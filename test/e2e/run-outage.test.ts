@@ -24,16 +24,21 @@ beforeAll(async () => {
 let world: World;
 afterEach(() => world.close());
 
-const SHORT_LEASE = { ...QUICK, lease_seconds: 3, renewal_seconds: 0.5 };
+/** Short enough to wait for its end, long enough that a busy machine does not miss it. */
+const SHORT_LEASE = { ...QUICK, lease_seconds: 5, renewal_seconds: 0.5 };
 
 /** Adds a line to its log every moment, until the gate opens. */
 const ticking =
   'echo "pid $$" >> "$LOG"; until [ -e "$GATE" ]; do echo tick >> "$LOG"; sleep 0.05; done; echo end >> "$LOG"';
 
-function startTicking(options: string[], name: string): { run: Running; log: string; gate: string } {
+function startTicking(
+  options: string[],
+  name: string,
+  script = ticking,
+): { run: Running; log: string; gate: string } {
   const directory = temporaryDirectory();
   const [log, gate] = [join(directory, "log"), join(directory, "gate")];
-  const args = ["run", "--name", name, ...options, "--", "sh", "-c", ticking];
+  const args = ["run", "--name", name, ...options, "--", "sh", "-c", script];
   return { run: startBerth(berth, world, args, { env: { LOG: log, GATE: gate } }), log, gate };
 }
 
@@ -85,7 +90,8 @@ test("a command that ends during the outage is reported when the server is back"
 
 test("nobody has to wait for that: the guardian reports in their place", async () => {
   world = await openWorld();
-  const { run, gate, log } = startTicking(["--gpu", "1"], "left");
+  // It hears no Ctrl-C, because the first may come before it has gone.
+  const { run, gate, log } = startTicking(["--gpu", "1"], "left", `trap '' INT; ${ticking}`);
   await written(log, "tick");
   await world.stopServer();
   writeFileSync(gate, "");
@@ -159,7 +165,7 @@ describe("after a whole lease without contact", () => {
 });
 
 test("a holder that was silent too long finds its token refused, and its job is killed: 74", async () => {
-  world = await openWorld({ settings: { ...QUICK, lease_seconds: 1, renewal_seconds: 0.2 } });
+  world = await openWorld({ settings: SHORT_LEASE });
   const seconds = uniqueSeconds();
   const script = `setsid sleep ${seconds} & sleep ${seconds}`;
   const run = startBerth(berth, world, ["run", "--gpu", "2", "--name", "mute", "--", "sh", "-c", script]);
@@ -176,7 +182,7 @@ test("a holder that was silent too long finds its token refused, and its job is 
 });
 
 test("a waiting client that was silent too long is told that its request has expired: 74", async () => {
-  world = await openWorld({ settings: { ...QUICK, lease_seconds: 1, renewal_seconds: 0.2 } });
+  world = await openWorld({ settings: SHORT_LEASE });
   const holder = startTicking(["--gpu", "2"], "holder");
   await written(holder.log, "tick");
   const run = startBerth(berth, world, ["run", "--gpu", "1", "--name", "asleep", "--", "true"]);

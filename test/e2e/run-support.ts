@@ -1,6 +1,6 @@
 // A real server, and `berth` as it is installed: built, in a process of its own.
 
-import { type SpawnOptions, spawn } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { afterAll } from "vitest";
 import type { WirePolicy, WirePoolSettings, WireRequest } from "../../src/protocol/index.ts";
 import { type Client, createClient } from "../../src/sdk/index.ts";
@@ -95,6 +95,12 @@ export interface Running {
   readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
 
+const started = new Set<ChildProcess>();
+/** What a test that failed has left running; the guardians see to the rest. */
+afterAll(() => {
+  for (const child of started) child.kill("SIGKILL");
+});
+
 /** Without a terminal, as a pipeline would. */
 export function startBerth(
   berth: string,
@@ -115,6 +121,8 @@ export function startBerth(
       ...env,
     },
   });
+  started.add(child);
+  child.once("exit", () => started.delete(child));
   let stdout = "";
   let stderr = "";
   child.stdout?.on("data", (chunk: Buffer) => {

@@ -180,11 +180,13 @@ async function startFamily(options: Partial<JobOptions>, trap = "", moreUrls: st
 function optionsFile(options: Partial<JobOptions>, name: string, moreUrls: string[] = []): string {
   const { port } = server.address() as AddressInfo;
   const file = join(temporaryDirectory(), "options.json");
-  const releaseHook = {
+  const release = {
     urls: [...moreUrls, `http://127.0.0.1:${port}/${name}`],
+    method: "POST",
     headers: { authorization: `Bearer ${SECRET}`, "content-type": "application/json" },
     body: '{"outcome":"stopped"}',
   };
+  const releaseHook = { calls: [release] };
   writeFileSync(file, JSON.stringify({ env: environment, graceMs: 20_000, releaseHook, ...options }));
   return file;
 }

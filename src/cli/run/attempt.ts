@@ -41,7 +41,7 @@ export interface AttemptInput {
   readonly grantedAtMs: number | undefined;
   readonly checkpointDir: string;
   readonly talk: Talk;
-  /** Aborted by a Ctrl-C that came too early for the command. */
+  /** Aborted by a signal, its reason, that came too early for the command. */
   readonly interrupted: AbortSignal;
   /** Aborted when somebody wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
@@ -93,8 +93,9 @@ export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
   input.enter("running");
   const stopForwarding = forwardSignals(job, (signal) => holder.onSignal(signal));
   if (input.interrupted.aborted) {
-    holder.onSignal("SIGINT");
-    job.forward("SIGINT");
+    const signal = input.interrupted.reason as NodeJS.Signals;
+    holder.onSignal(signal);
+    job.forward(signal);
   }
   try {
     const exit = await job.exited;
@@ -130,6 +131,8 @@ function superviseJob(
   const { id, token } = granted;
   const title = titleOf(granted);
   let instruction: Instruction | undefined;
+  /** Of the stopping sequence, by the server's clock; a report that moves it is heard of before the next renewal. */
+  let deadlineMs: number | undefined;
   let hasSaved = false;
   let isInterrupted = false;
   let loss: BerthError | undefined;
@@ -152,6 +155,7 @@ function superviseJob(
     {
       onInstruction(next) {
         instruction = next.do === "carry_on" ? undefined : next;
+        deadlineMs = next.deadlineMs;
         if (next.do === "checkpoint") {
           lease.describe({ phase: "checkpointing" });
           talk.say(`stopping ${title} · ${next.reason} · checkpoint within ${secondsText(next.leftMs)}`);
@@ -201,9 +205,10 @@ function superviseJob(
     }
     if (said.kind === "done") hasSaved = true;
     const { kind, ...rest } = said;
-    const before = instruction?.deadlineMs;
+    const before = deadlineMs;
     try {
       const answer = await client.requests.checkpoint(id, { token, report: kind, ...rest });
+      if (answer.stop !== null) deadlineMs = Date.parse(answer.stop.deadline);
       lease.renew();
       return { accepted: true, message: describeAnswer(said, answer, before) };
     } catch (error) {
@@ -335,16 +340,18 @@ function outcomeOf(
 }
 
 function mayComeBack({ requeue }: WireRequest, outcome: WireRelease["outcome"]): boolean {
+  if (outcome === "succeeded") return false;
   return requeue === "on_failure" || (requeue === "on_preemption" && outcome === "stopped");
 }
 
 /** What the guardian says to the server if we cannot. */
 function hookFor(client: Client, granted: GrantedRequest, report: Omit<WireRelease, "token">): ReleaseHook {
-  const { urls, method, headers } = client.transport.describe("releaseRequest", {
-    params: { id: granted.id },
-  });
-  const body: WireRelease = { token: granted.token, ...report };
-  return { urls, method, headers, body: JSON.stringify(body), retryForMs: GUARDIAN_REPORTS_FOR_MS };
+  const { id, token } = granted;
+  const cancellation = client.transport.describe("cancelRequest", { params: { id } });
+  const release = client.transport.describe("releaseRequest", { params: { id }, body: { token, ...report } });
+  // Without us nobody would start the next attempt, so there must not be one (L2).
+  const calls = mayComeBack(granted, report.outcome) ? [cancellation, release] : [release];
+  return { calls, retryForMs: GUARDIAN_REPORTS_FOR_MS };
 }
 
 /** Ours, without the API token, and what the job may want to know about its grant. */
