@@ -37,7 +37,7 @@ describe.each(pages)("%s", (page) => {
     expect(shellLinesOf(text).length).toBeGreaterThan(0);
   });
 
-  test("prints what it says", { timeout: 300_000 }, async () => {
+  test("prints what it says", { timeout: 1_200_000 }, async () => {
     const reader = createReader(berth, temporaryDirectory());
     const printed: { from: number; to: number; output: string }[] = [];
     try {

@@ -76,7 +76,7 @@ export interface Reader {
   close(): Promise<void>;
 }
 
-const WAIT_MS_MAX = 45_000;
+const WAIT_MS_MAX = 300_000;
 
 function kill({ pid }: ChildProcess): void {
   if (pid !== undefined) process.kill(-pid, "SIGTERM");

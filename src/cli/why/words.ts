@@ -11,6 +11,7 @@ import type {
 import type { Line } from "../output/print.ts";
 import { ageOf, amountsText, counted, durationText, listed } from "../output/text.ts";
 import { titleOf } from "../session.ts";
+import { shareLines } from "./shares.ts";
 
 /** A sentence, and lines under it. */
 export interface Told {
@@ -71,20 +72,14 @@ export function tellWaiting(situation: Situation): Told {
     case "behind_head":
       return {
         sentence: `${title} waits for its turn ${where}${place}.`,
-        lines: [
-          ["first", firstText(situation)],
-          [
-            "starts",
-            `after that one, or before it if that cannot delay it (say --walltime)${orNow(situation)}`,
-          ],
-        ],
+        lines: [...turnLines(situation), ["starts", `${turnText(facts)}${orNow(situation)}`]],
       };
     case "units":
       return {
         sentence: `${title} waits for ${listed(blocker.short.map(({ key, asked }) => `${asked} ${key}`))} ${where}${place}.`,
         lines: [
           ...blocker.short.map((shortage): Line => ["in use", inUseText(shortage, situation)]),
-          ...(facts.position > 1 ? [["first", firstText(situation)] as const] : []),
+          ...turnLines(situation),
           ...preemptionLines(situation),
           ["starts", startsText(situation)],
         ],
@@ -126,6 +121,18 @@ function secondsText(since: string): string {
   return seconds < 60 ? `${seconds} s` : durationText(seconds);
 }
 
+function turnText({ share }: WirePoolExplanation): string {
+  return share === null
+    ? "after that one, or before it if that cannot delay it (say --walltime)"
+    : "after whoever starves before it";
+}
+
+function turnLines(situation: Situation): Line[] {
+  const { facts, request, pool } = situation;
+  if (facts.share !== null) return shareLines(facts.share, request, pool);
+  return facts.position > 1 ? [["first", firstText(situation)]] : [];
+}
+
 /** Who is first, and the rule that puts them before this one. */
 function firstText(situation: Situation): string {
   const { head, request, pool } = situation;
@@ -135,7 +142,6 @@ function firstText(situation: Situation): string {
 
 function orderRule({ pool, request, priorityOf }: Situation, head: WireRequest): string {
   const within = "it fits what is reserved for it";
-  if (pool.discipline === "fair_share") return "its operation has less of its fair share";
   if (pool.discipline === "priority") {
     const [theirs, ours] = [priorityOf(head.component), priorityOf(request.component)];
     if (theirs !== ours) return theirs > ours ? `priority ${theirs} before ${ours}` : within;
@@ -156,7 +162,8 @@ function preemptionLines({ facts, pool }: Situation): Line[] {
     shown.push(counted(facts.considered.length - NAMED_MAX, "further kind"));
   const permitted = facts.considered.some((kind) => kind.permitted > 0);
   const needs = facts.preemption_needs === null ? "" : ` (it needs ${amountsText(facts.preemption_needs)})`;
-  return [["preempts", `${permitted ? `nobody yet${needs}` : "nobody"}: ${shown.join("; ")}`]];
+  const when = facts.share?.may_preempt === "no" ? "nobody before it starves" : `nobody yet${needs}`;
+  return [["preempts", `${permitted ? when : "nobody"}: ${shown.join("; ")}`]];
 }
 
 const FORBIDDEN_BY: Readonly<Record<string, string>> = {
@@ -164,6 +171,8 @@ const FORBIDDEN_BY: Readonly<Record<string, string>> = {
   V6: "stopped so often, or so lately, that it is left in peace",
   "8.1": "within its own share",
   "8.2": "not of lower priority, and nothing reserved is to be taken back",
+  "9.5": "within its fair share",
+  "9.8": "of the same operation, or starving itself",
   "10.1": "not of a lower class",
   "10.2": "within its own share",
   "10.3": "left in peace by its class, its kind, or its walltime",
@@ -173,6 +182,7 @@ const PERMITTED_BY: Readonly<Record<string, string>> = {
   "8.1": "by priority",
   "8.2": "to take back what is reserved",
   G4: "since it only fills a gap",
+  "9.8": "since that is beyond its fair share",
   "10.2": "by class",
 };
 
