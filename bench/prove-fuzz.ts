@@ -77,12 +77,14 @@ await server.close();
 
 const summary = [...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status}: ${count}`);
 console.log(`${sent} inputs  ${summary.join("  ")}`);
-console.log(`${failures.length} failures`);
-for (const failure of new Set(failures.slice(0, 20))) console.log(`  ${failure}`);
+const serverErrors = [...statuses].reduce((sum, [status, count]) => sum + (status >= 500 ? count : 0), 0);
 console.log(
-  `canary: an answer of 500 is ${judge("healthz", ROUTES.healthz, 500, "{}") === undefined ? "NOT FOUND OUT" : "found out"}`,
+  `answers of 5xx: ${serverErrors}, crashes: ${lives ? 0 : 1}, failures of any kind: ${failures.length}`,
 );
-if (failures.length > 0) process.exitCode = 1;
+for (const failure of new Set(failures.slice(0, 20))) console.log(`  ${failure}`);
+const isAlert = judge("healthz", ROUTES.healthz, 500, "{}") !== undefined;
+console.log(`canary: an answer of 500 is ${isAlert ? "found out" : "NOT FOUND OUT"}`);
+if (failures.length > 0 || !isAlert) process.exitCode = 1;
 
 async function prepare({ url }: OpenedServer): Promise<void> {
   const make = async (path: string, body: object) => {
