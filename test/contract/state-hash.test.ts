@@ -88,7 +88,7 @@ async function play(store: Store, next: (leader: Leader, index: number) => Promi
     startLeader({
       store: from,
       clock,
-      settings: { endedInMemoryMs: 60_000 },
+      settings: { endedInMemoryMs: 60_000, snapshotEveryMs: Number.POSITIVE_INFINITY },
       onFatal: (error) => {
         throw error;
       },
