@@ -44,6 +44,8 @@ export const streamEvent = z
     name: z.string().optional(),
     component: z.string().optional(),
     pool: z.string().nullable().optional(),
+    /** Of `request.allocated`, for those who may hold: the fencing token of the grant. */
+    token: z.string().optional(),
   })
   .meta({ id: "StreamEvent" });
 export type WireEvent = z.infer<typeof streamEvent>;

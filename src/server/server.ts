@@ -82,10 +82,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   const tokens = await loadTokenBook(store);
   const metrics = options.metrics ?? createMetrics();
-  const waiting = createWaiting(leader);
-  const streams = createStreams({ leader, store, tokens, log });
-  const stopMetrics = metrics.follow(leader, streams);
   const grants = createGrants(leader.grantSecret);
+  const waiting = createWaiting(leader);
+  const streams = createStreams({ leader, store, tokens, grants, log });
+  const stopMetrics = metrics.follow(leader, streams);
   const services: Services = { leader, store, tokens, grants, waiting, streams, metrics, log, version };
   const app = createApp({
     services,

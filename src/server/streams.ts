@@ -6,6 +6,7 @@ import type { CommittedEvent, Leader, Log, RequestBody, View } from "../leader/i
 import type { WireEvent } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
 import type { QueryOf } from "./call.ts";
+import type { Grants } from "./grants.ts";
 import { type Identity, type Owned, reachesComponent, reachesPool } from "./identity.ts";
 import {
   STREAM_BUFFER_BYTES_MAX,
@@ -42,11 +43,13 @@ export function createStreams({
   leader,
   store,
   tokens,
+  grants,
   log,
 }: {
   leader: Leader;
   store: Store;
   tokens: TokenBook;
+  grants: Grants;
   log: Log;
 }): Streams {
   const streams = new Set<OpenStream>();
@@ -70,7 +73,7 @@ export function createStreams({
       }, STREAM_HEARTBEAT_MS);
       heartbeat.unref();
 
-      follow(order, { leader, facts, signal })
+      follow(order, { leader, facts, grants, signal })
         .catch((error: unknown) => {
           if (!signal.aborted) log.warn({ err: error }, "an event stream ended early");
         })
@@ -101,7 +104,12 @@ function checkRoom(streams: ReadonlySet<OpenStream>, { tokenId }: Identity): voi
 
 async function follow(
   { identity, outgoing, headers, filter, afterSeq }: StreamOrder,
-  { leader, facts, signal }: { leader: Leader; facts: Facts; signal: AbortSignal },
+  {
+    leader,
+    facts,
+    grants,
+    signal,
+  }: { leader: Leader; facts: Facts; grants: Grants; signal: AbortSignal },
 ): Promise<void> {
   const headSeq = leader.seq();
   // From a history that we do not have, such as that of a store before its backup was restored.
@@ -122,7 +130,7 @@ async function follow(
       await send(outgoing, message("stream.reset", received.seq, data), signal);
       continue;
     }
-    const text = textOf(await facts.tell(received.events), { identity, filter });
+    const text = textOf(await facts.tell(received.events), { identity, filter, grants });
     if (text !== "") await send(outgoing, text, signal);
     if (signal.aborted) return;
   }
@@ -151,13 +159,19 @@ function message(event: string, seq: number, data: unknown): string {
 
 function textOf(
   { events, known, componentPools }: Told,
-  { identity, filter }: { identity: Identity; filter: StreamOrder["filter"] },
+  { identity, filter, grants }: Pick<StreamOrder, "identity" | "filter"> & { grants: Grants },
 ): string {
   let text = "";
+  // Whoever can see the token can act as the holder, so only those who may; it is the position of the grant (L1).
+  const mayHold = identity.permissions.has("requests.hold");
+  const withToken = (event: WireEvent): WireEvent =>
+    mayHold && event.event === "request.allocated"
+      ? { ...event, token: grants.sign(event.request_id as string, event.seq) }
+      : event;
   for (const event of events) {
     const about = event.request_id === undefined ? undefined : known.get(event.request_id);
     if (!reaches(identity, event, about, componentPools)) continue;
-    if (matches(event, about, filter, componentPools)) text += message(event.event, event.seq, event);
+    if (matches(event, about, filter, componentPools)) text += message(event.event, event.seq, withToken(event));
   }
   return text;
 }

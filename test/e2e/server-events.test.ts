@@ -31,6 +31,17 @@ test("what happens is told in order, with names, numbers and places", async () =
   stream.close();
 });
 
+test("a grant is told with its fencing token to those who may hold, and to nobody else", async () => {
+  const { secret } = await server.token("viewer");
+  const holder = await openStream(server.url, server.adminSecret);
+  const viewer = await openStream(server.url, secret);
+  const { token } = await run("vision");
+  expect((await holder.until("request.allocated")).data).toMatchObject({ token });
+  expect((await viewer.until("request.allocated")).data).not.toHaveProperty("token");
+  holder.close();
+  viewer.close();
+});
+
 test("a stream goes on after the last event that was seen, without a gap and without repetition", async () => {
   const first = await openStream(server.url, server.adminSecret);
   const opened = await first.next();
