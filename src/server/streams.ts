@@ -104,12 +104,7 @@ function checkRoom(streams: ReadonlySet<OpenStream>, { tokenId }: Identity): voi
 
 async function follow(
   { identity, outgoing, headers, filter, afterSeq }: StreamOrder,
-  {
-    leader,
-    facts,
-    grants,
-    signal,
-  }: { leader: Leader; facts: Facts; grants: Grants; signal: AbortSignal },
+  { leader, facts, grants, signal }: { leader: Leader; facts: Facts; grants: Grants; signal: AbortSignal },
 ): Promise<void> {
   const headSeq = leader.seq();
   // From a history that we do not have, such as that of a store before its backup was restored.
@@ -171,7 +166,8 @@ function textOf(
   for (const event of events) {
     const about = event.request_id === undefined ? undefined : known.get(event.request_id);
     if (!reaches(identity, event, about, componentPools)) continue;
-    if (matches(event, about, filter, componentPools)) text += message(event.event, event.seq, withToken(event));
+    if (matches(event, about, filter, componentPools))
+      text += message(event.event, event.seq, withToken(event));
   }
   return text;
 }
