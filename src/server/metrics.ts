@@ -42,7 +42,9 @@ export function createMetrics(): Metrics {
     countCall: (route, status) => meters.calls.inc({ route, status: String(status) }),
     async text() {
       if (leader !== undefined) {
-        meters.leader.set(leader.status().condition === "leading" ? 1 : 0);
+        const { condition, trouble } = leader.status();
+        meters.leader.set(condition === "leading" ? 1 : 0);
+        meters.trouble.set(trouble === null ? 0 : 1);
         meters.streams.set(streams.count());
         meters.expiryPaused.reset();
         for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
@@ -118,6 +120,7 @@ function createMeters(registry: Registry) {
       ["pool"],
     ),
     leader: newGauge("berth_leader", "1 while this server leads."),
+    trouble: newGauge("berth_store_trouble", "1 while the store takes nothing, or nothing new."),
     commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
     calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),
     streams: newGauge("berth_event_streams", "Open event streams."),

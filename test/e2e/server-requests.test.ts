@@ -275,6 +275,22 @@ for (const kind of ["memory", "sqlite"] as const) {
       ]);
     });
 
+    test("bulk: a release that is sent again has one effect and the same answer; another report is stale", async () => {
+      const items = [1, 2].map(() => ({ component: "vision", resources: { gpu: 1 } }));
+      const { results } = (await server.admin("POST", "/v1/resource-requests/bulk", { items })).body;
+      const ends = (outcome: string) => ({
+        items: results.map(({ id, token }: { id: string; token: string }) => ({ id, token, outcome })),
+      });
+      const path = "/v1/resource-requests/bulk-release";
+      const first = (await server.admin("POST", path, ends("succeeded"))).body;
+      expect(first.results).toMatchObject([{ status: "released" }, { status: "released" }]);
+      expect((await server.admin("POST", path, ends("succeeded"))).body).toEqual(first);
+      expect((await server.admin("POST", path, ends("failed"))).body.results).toMatchObject([
+        { problem: { code: "stale_token" } },
+        { problem: { code: "stale_token" } },
+      ]);
+    });
+
     test("bulk: keys of items and of the call make it repeatable", async () => {
       const items = [
         { component: "vision", resources: { gpu: 1 }, idempotency_key: `own-${kind}` },

@@ -4,6 +4,7 @@ import type { z } from "zod";
 import { type Command, type RequestId, TERMINAL_STATUSES } from "../../engine/index.ts";
 import type { Answer, LeaderRefusal, RequestBody } from "../../leader/index.ts";
 import {
+  bulkItem,
   bulkReleaseItem,
   bulkSubmissionItem,
   PAGE_ITEMS_DEFAULT,
@@ -26,7 +27,6 @@ import {
   ok,
   perform,
   type QueryOf,
-  type Reply,
   refused,
   type Services,
 } from "../call.ts";
@@ -93,37 +93,47 @@ function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
 }
 
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
-  return bulk(call, services, (item, index) => {
+  const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
     const change = briefly(call, services, submission(call, services, wanted));
     if (ownKey !== undefined) return { ...change, idempotency: idempotencyFor(call, ownKey, wanted) };
     if (call.idempotencyKey === undefined) return change;
     return { ...change, idempotency: idempotencyFor(call, `${call.idempotencyKey} ${index}`, call.body) };
   });
+  return ok({ results });
 };
 
 export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {
   // Small numbers and tokens that are not ours are looked into first; the rest is judged where it is decided.
-  const grants = await Promise.all(
-    call.body.items.map(async (item) => {
-      const parsed = bulkReleaseItem.safeParse(item);
-      if (!parsed.success) return schemaProblem(parsed.error, "body");
-      try {
-        const id = await idOf(call, services, parsed.data.id);
-        const token = await verified(call, services, id, parsed.data.token);
-        return { id, token, wanted: parsed.data };
-      } catch (error) {
-        if (error instanceof ProblemError) return error;
-        throw error;
-      }
-    }),
-  );
-  return bulk(call, services, (_item, index) => {
+  const grantOf = async (item: unknown) => {
+    const wanted = parseItem(bulkReleaseItem, item);
+    const id = await idOf(call, services, wanted.id);
+    return { id, token: await verified(call, services, id, wanted.token), wanted };
+  };
+  const grants = await Promise.all(call.body.items.map((item) => orProblem(grantOf(item))));
+  const results = await bulk(call, services, (_item, index) => {
     const grant = grants[index] as (typeof grants)[number];
     if (grant instanceof ProblemError) throw grant;
     return briefly(call, services, releaseChange(call, services, grant, grant.wanted));
   });
+  const settled = results.map(async (result, index) => {
+    const grant = grants[index] as (typeof grants)[number];
+    if (!("problem" in result) || grant instanceof ProblemError) return result;
+    const repeated = await orProblem(
+      repeatedRelease(call, services, { ...grant, code: result.problem.code }),
+    );
+    return repeated === undefined || repeated instanceof ProblemError ? result : bulkItem.parse(repeated);
+  });
+  return ok({ results: await Promise.all(settled) });
 };
+
+/** In a bulk call a problem is the answer to one item, not the end of the call. */
+function orProblem<Result>(work: Promise<Result>): Promise<Result | ProblemError> {
+  return work.catch((error: unknown) => {
+    if (error instanceof ProblemError) return error;
+    throw error;
+  });
+}
 
 function briefly({ identity }: Call, { grants }: Services, change: Change): Change {
   const id = change.target as RequestId;
@@ -141,7 +151,7 @@ async function bulk(
   call: CallOf<"submitRequests" | "releaseRequests">,
   services: Services,
   toChange: (item: unknown, index: number) => Change,
-): Promise<Reply> {
+): Promise<WireBulkAnswer["results"]> {
   const prepared = call.body.items.map((item, index): Change | ProblemError => {
     try {
       return toChange(item, index);
@@ -155,12 +165,11 @@ async function bulk(
     changes.map((change) => ({ command: change.command, context: contextOf(call, change) })),
   );
   let next = 0;
-  const results = prepared.map((one) => {
+  return prepared.map((one) => {
     if (!(one instanceof ProblemError)) return bulkResult(answers[next++] as Answer);
     if (one.isDenial) auditDenial(call, services, one);
     return { problem: one.problem };
   });
-  return ok({ results });
 }
 
 function bulkResult(answer: Answer): WireBulkAnswer["results"][number] {
@@ -368,9 +377,10 @@ export const releaseRequest: Handler<"releaseRequest"> = async (call, services) 
     const answer = await perform(call, services, change);
     return ok(answer.body, answer.replayed ? REPLAYED : undefined);
   } catch (error) {
-    const repeated = await repeatedRelease(call, services, { id, wanted: call.body, error });
+    const code = error instanceof ProblemError ? error.problem.code : "";
+    const repeated = await repeatedRelease(call, services, { id, token, wanted: call.body, code });
     if (repeated !== undefined) return ok(repeated);
-    throw error;
+    throw code === "not_found" ? staleToken(id) : error;
   }
 };
 
@@ -404,20 +414,18 @@ const REPORTED_AS: Record<string, readonly string[]> = {
 async function repeatedRelease(
   call: Call,
   services: Services,
-  { id, wanted, error }: { id: RequestId; wanted: WireRelease; error: unknown },
+  { id, token, wanted, code }: { id: RequestId; token: number; wanted: WireRelease; code: string },
 ): Promise<WireRequest | undefined> {
-  const code = error instanceof ProblemError ? error.problem.code : undefined;
   if (code !== "stale_token" && code !== "not_found") return undefined;
-  const token = services.grants.verify(id, wanted.token);
   const located = await locate(call, services, id);
   const shown = await show(call, services, located);
   const attempts =
     (located.record?.body as RequestBody | undefined)?.attempts ??
     (await services.leader.read((view) => view.attemptsOf(id)));
   const reported = attempts.find((attempt) => attempt.token === token);
-  if (reported !== undefined && REPORTED_AS[wanted.outcome]?.includes(reported.outcome)) return shown;
-  if (code === "not_found") throw staleToken(id);
-  return undefined;
+  return reported !== undefined && REPORTED_AS[wanted.outcome]?.includes(reported.outcome)
+    ? shown
+    : undefined;
 }
 
 export const checkpointRequest: Handler<"checkpointRequest"> = async (call, services) => {
