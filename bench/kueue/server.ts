@@ -1,49 +1,42 @@
-// Plays a workload against a real server on the embedded store, in real time: arrivals and ends go out in bulk
-// calls, grants and preemptions come in by the event stream.
+// Plays a workload against a real server on the embedded store, in real time. Arrivals and ends go out in bulk
+// calls, one of each under way at a time, so that what becomes due meanwhile goes together; what happens comes in
+// by the event stream, grants with their tokens.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "../../src/sdk/index.ts";
-import { openServer } from "../../src/server/index.ts";
+import { bundle, start } from "../serving/start.ts";
 import {
+  type Arrival,
   arrivalsOf,
   componentName,
+  type End,
   type KueueWorkload,
   meanTimeToGrant,
   type Outcome,
   poolName,
-  type Stream,
+  popEnd,
+  pushEnd,
   VICTIMS_MAX,
 } from "./virtual.ts";
 
 const BULK_MAX = 1000;
-const BEAT_MS = 5;
-
-interface Run {
-  readonly token: string;
-  readonly startedAtMs: number;
-}
+const BEAT_MS = 1;
 
 export async function playOnServer(workload: KueueWorkload): Promise<Outcome> {
   const directory = mkdtempSync(join(tmpdir(), "berth-kueue-"));
-  const unlimited = { perSecond: 1_000_000, burst: 1_000_000 };
-  const server = await openServer({
-    data: { directory },
-    listen: "127.0.0.1:0",
-    rates: { perToken: unlimited },
-    onFatal: (error) => {
-      throw error;
-    },
-  });
-  const client = createClient({ url: server.url, token: server.firstToken?.secret as string });
-  const stop = new AbortController();
+  const server = await start<{ url: string; token: string }>(await bundle("server"), [
+    "berth",
+    "sqlite",
+    join(directory, "berth.sqlite"),
+  ]);
+  const client = createClient(server.first);
   try {
     await setUp(client, workload);
-    return await play(client, workload, stop);
+    return await new Play(client, workload, () => processorMs(server.first)).outcome();
   } finally {
-    stop.abort();
-    await server.close();
+    await server.end();
     rmSync(directory, { recursive: true, force: true });
   }
 }
@@ -69,108 +62,144 @@ async function setUp(client: Client, workload: KueueWorkload): Promise<void> {
   }
 }
 
-async function play(client: Client, workload: KueueWorkload, stop: AbortController): Promise<Outcome> {
-  const arrivals = arrivalsOf(workload);
-  const names = new Map<string, string>();
-  const streams = new Map<string, Stream>(arrivals.map(({ id, stream }) => [id, stream]));
-  const arrivedAtMs = new Map<string, number>();
-  const grantedAtMs = new Map<string, number>();
-  const runs = new Map<string, Run>();
-  let [done, preemptions, lostUnitMs, next] = [0, 0, 0, 0];
-  let ends: { id: string; token: string; atMs: number }[] = [];
-  const stopped: { id: string; token: string }[] = [];
-  const startedAt = performance.now();
-  const nowMs = () => performance.now() - startedAt;
+interface Run {
+  readonly token: string;
+  readonly startedAtMs: number;
+}
 
-  const begin = (id: string, token: string) => {
-    if (runs.get(id)?.token === token) return;
-    const name = names.get(id) as string;
-    runs.set(id, { token, startedAtMs: nowMs() });
-    grantedAtMs.set(name, nowMs());
-    ends.push({ id, token, atMs: nowMs() + (streams.get(name) as Stream).runMs });
-  };
-  const fetchGrant = async (id: string) => {
-    if (runs.has(id)) return; // The bulk call's own answer was faster.
-    const { token, name } = await client.requests.get(id);
-    names.set(id, name as string);
-    if (token != null) begin(id, token);
-  };
-  const preempt = (id: string) => {
-    const run = runs.get(id);
-    if (run === undefined) return;
-    preemptions++;
-    lostUnitMs += (nowMs() - run.startedAtMs) * (streams.get(names.get(id) as string) as Stream).units;
-    runs.delete(id);
-    ends = ends.filter((end) => end.id !== id);
-    stopped.push({ id, token: run.token });
-  };
+interface Release {
+  readonly id: string;
+  readonly token: string;
+  readonly outcome: "succeeded" | "stopped";
+}
 
-  // Many grants are asked for at once, but what happens to one request is taken in order.
-  const pending = new Map<string, Promise<void>>();
-  const inOrder = (id: string, act: () => Promise<void>) => {
-    const before = pending.get(id) ?? Promise.resolve();
-    pending.set(id, before.then(act));
-  };
-  const watching = (async () => {
-    for await (const event of client.events.stream({}, { signal: stop.signal })) {
-      const id = event.request_id as string | undefined;
-      if (id === undefined) continue;
-      if (event.event === "request.allocated") inOrder(id, () => fetchGrant(id));
-      else if (event.event === "request.preempting") {
-        inOrder(id, async () => {
-          if (!runs.has(id)) await fetchGrant(id);
-          preempt(id);
-        });
-      }
-    }
-  })();
+/** One play: what is due, what runs, and what has come of it. */
+class Play {
+  readonly #client: Client;
+  readonly #workload: KueueWorkload;
+  readonly #processorMs: () => Promise<number>;
+  readonly #arrivals: readonly Arrival[];
+  readonly #arrivalOf: ReadonlyMap<string, Arrival>;
+  readonly #grantedAtMs = new Map<string, number>();
+  /** By id of the request, as the ends are. */
+  readonly #runs = new Map<string, Run>();
+  readonly #ends: End[] = [];
+  readonly #stopped: Release[] = [];
+  #startedAt = 0;
+  #next = 0;
+  #done = 0;
+  #preemptions = 0;
+  #lostUnitMs = 0;
 
-  while (done < arrivals.length) {
-    const due = arrivals.slice(next, next + BULK_MAX).filter(({ atMs }) => atMs <= nowMs());
-    next += due.length;
-    if (due.length > 0) {
-      const items = due.map(({ id, component, stream }) => ({
-        component,
-        name: id,
-        resources: { [workload.key]: stream.units },
-        preemption_class: stream.preemptionClass,
-      }));
-      const { results } = await client.requests.submitMany(items);
-      results.forEach((result, index) => {
-        if ("problem" in result) throw new Error(`refused: ${JSON.stringify(result.problem)}`);
-        const { id: name, atMs } = due[index] as (typeof due)[number];
-        names.set(result.id, name);
-        arrivedAtMs.set(name, atMs);
-        if (result.token != null) begin(result.id, result.token);
-      });
-    }
-    const over = ends.filter(({ atMs }) => atMs <= nowMs()).slice(0, BULK_MAX);
-    const finished = new Set(over);
-    ends = ends.filter((end) => !finished.has(end));
-    const items = [
-      ...over.map(({ id, token }) => ({ id, token, outcome: "succeeded" as const })),
-      ...stopped
-        .splice(0, BULK_MAX - over.length)
-        .map(({ id, token }) => ({ id, token, outcome: "stopped" as const })),
-    ];
-    if (items.length > 0) {
-      const { results } = await client.requests.releaseMany(items);
-      results.forEach((result, index) => {
-        const { id, outcome } = items[index] as (typeof items)[number];
-        if (outcome !== "succeeded" || "problem" in result) return; // A victim's end may cross its own result.
-        runs.delete(id);
-        done++;
-      });
-    }
-    if (due.length === 0 && items.length === 0) await new Promise((resolve) => setTimeout(resolve, BEAT_MS));
+  constructor(client: Client, workload: KueueWorkload, processorMs: () => Promise<number>) {
+    this.#client = client;
+    this.#processorMs = processorMs;
+    this.#workload = workload;
+    this.#arrivals = arrivalsOf(workload);
+    this.#arrivalOf = new Map(this.#arrivals.map((arrival) => [arrival.id, arrival]));
   }
-  const wallMs = Math.round(nowMs());
-  stop.abort();
-  await watching.catch(() => undefined);
-  return {
-    wallMs,
-    meanTimeToGrantMs: meanTimeToGrant(workload, arrivedAtMs, grantedAtMs),
-    preemptions,
-    lostUnitMs,
-  };
+
+  async outcome(): Promise<Outcome> {
+    const over = new AbortController();
+    const events = this.#client.events.stream({}, { signal: over.signal });
+    await events.next(); // It is open: from here on nothing is missed.
+    this.#startedAt = performance.now();
+    const watching = this.#watch(events);
+    const processorMsBefore = await this.#processorMs();
+    const channels = [
+      this.#keepSending(() => this.#dueArrivals(), over.signal),
+      this.#keepSending(() => this.#dueReleases(), over.signal),
+    ];
+    await watching;
+    const wallMs = Math.round(this.#nowMs());
+    over.abort();
+    await Promise.all(channels);
+    return {
+      wallMs,
+      meanTimeToGrantMs: meanTimeToGrant(this.#workload, this.#grantedAtMs),
+      preemptions: this.#preemptions,
+      lostUnitMs: this.#lostUnitMs,
+      processorMs: (await this.#processorMs()) - processorMsBefore,
+    };
+  }
+
+  #nowMs(): number {
+    return performance.now() - this.#startedAt;
+  }
+
+  /** Ends with the last event that counts. */
+  async #watch(events: ReturnType<Client["events"]["stream"]>): Promise<void> {
+    for await (const event of events) {
+      const { request_id: id, name, token } = event;
+      if (id === undefined || name === undefined) continue;
+      if (event.event === "request.allocated") this.#begin(id, name, token as string);
+      else if (event.event === "request.preempting") this.#preempt(id, name);
+      else if (event.event === "request.released" && ++this.#done === this.#arrivals.length) return;
+    }
+  }
+
+  #begin(id: string, name: string, token: string): void {
+    const nowMs = this.#nowMs();
+    const { stream } = this.#arrivalOf.get(name) as Arrival;
+    this.#runs.set(id, { token, startedAtMs: nowMs });
+    this.#grantedAtMs.set(name, nowMs);
+    pushEnd(this.#ends, { id, token, atMs: nowMs + stream.runMs });
+  }
+
+  #preempt(id: string, name: string): void {
+    const run = this.#runs.get(id);
+    this.#preemptions++;
+    if (run === undefined) return; // Its end is on its way, and counts.
+    const { stream } = this.#arrivalOf.get(name) as Arrival;
+    this.#lostUnitMs += (this.#nowMs() - run.startedAtMs) * stream.units;
+    this.#runs.delete(id);
+    this.#stopped.push({ id, token: run.token, outcome: "stopped" });
+  }
+
+  async #keepSending(due: () => (() => Promise<unknown>) | undefined, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const send = due();
+      if (send === undefined) await new Promise((resolve) => setTimeout(resolve, BEAT_MS));
+      else await send();
+    }
+  }
+
+  #dueArrivals(): (() => Promise<unknown>) | undefined {
+    const nowMs = this.#nowMs();
+    const due = this.#arrivals.slice(this.#next, this.#next + BULK_MAX).filter(({ atMs }) => atMs <= nowMs);
+    if (due.length === 0) return undefined;
+    this.#next += due.length;
+    const items = due.map(({ id, component, stream }) => ({
+      component,
+      name: id,
+      resources: { [this.#workload.key]: stream.units },
+      preemption_class: stream.preemptionClass,
+    }));
+    return async () => {
+      const { results } = await this.#client.requests.submitMany(items);
+      const refused = results.find((result) => "problem" in result);
+      if (refused !== undefined) throw new Error(`refused: ${JSON.stringify(refused)}`);
+    };
+  }
+
+  /** What has run its time, and the victims. A refusal is one whose end has crossed its preemption. */
+  #dueReleases(): (() => Promise<unknown>) | undefined {
+    const items = this.#stopped.splice(0, BULK_MAX);
+    const nowMs = this.#nowMs();
+    for (let end = this.#ends[0]; end !== undefined && end.atMs <= nowMs; end = this.#ends[0]) {
+      if (items.length === BULK_MAX) break;
+      popEnd(this.#ends);
+      const { id, token } = end;
+      if (this.#runs.get(id)?.token !== token) continue; // It was preempted.
+      this.#runs.delete(id);
+      items.push({ id, token, outcome: "succeeded" });
+    }
+    return items.length === 0 ? undefined : () => this.#client.requests.releaseMany(items);
+  }
+}
+
+/** What the server has used of the processor since it began, as it says itself. */
+async function processorMs({ url, token }: { url: string; token: string }): Promise<number> {
+  const answer = await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+  return 1000 * Number(/^process_cpu_seconds_total (\S+)/m.exec(await answer.text())?.[1]);
 }
