@@ -7,6 +7,7 @@ import {
   type Discipline,
   decide,
   type Event,
+  PLAIN_REQUEST,
   type PoolName,
   type RequestId,
   type RequestSpec,
@@ -31,8 +32,6 @@ export interface BenchWorld {
   /** Fills the pool with so many running allocations and times decisions that stop one of them, in microseconds. */
   preempt(running: number, decisions: number): number[];
 }
-
-const LABELS = {};
 
 /** Decisions that are not timed, so that the code under test is compiled by then. */
 const WARM_UP = 300;
@@ -65,28 +64,11 @@ export function createBenchWorld(options: BenchWorldOptions): BenchWorld {
     random = (random * 1_103_515_245 + 12_345) & 0x7fffffff;
     const id = `r${nextId++}` as RequestId;
     return {
+      ...PLAIN_REQUEST,
       id,
       component: names[line] as ComponentName,
       resources: { gpu: 1, step_run: 1 },
-      preemptible: true,
-      preemptionClass: 5,
-      sensitive: false,
-      checkpoint: "none",
-      checkpointMs: null,
       walltimeMs: options.walltimes === "equal" ? 3_600_000 : 60_000 + (random % 7_200_000),
-      operation: null,
-      gang: false,
-      nodes: 1,
-      constraints: LABELS,
-      retriesMax: null,
-      retryDelayMs: 0,
-      requeue: "on_preemption",
-      waitTimeoutMs: null,
-      attended: false,
-      name: "",
-      labels: LABELS,
-      note: "",
-      submittedBy: "",
       ...rest,
     };
   }

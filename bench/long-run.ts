@@ -8,6 +8,7 @@ import {
   decide,
   type Event,
   nextWakeMs,
+  PLAIN_REQUEST,
   type PoolName,
   type RequestId,
   type RequestSpec,
@@ -25,27 +26,6 @@ const WEIGHTS = new Map(
 /** What happens before everybody has had its turn once does not count. */
 const WARM_UP_MS = 900_000;
 const GAP_MAX = 0.01;
-
-const COMMON: Omit<RequestSpec, "id" | "component" | "resources" | "operation"> = {
-  preemptible: true,
-  preemptionClass: 5,
-  sensitive: false,
-  checkpoint: "none",
-  checkpointMs: null,
-  walltimeMs: null,
-  gang: false,
-  nodes: 1,
-  constraints: {},
-  retriesMax: null,
-  retryDelayMs: 0,
-  requeue: "on_preemption",
-  waitTimeoutMs: null,
-  attended: false,
-  name: "",
-  labels: {},
-  note: "",
-  submittedBy: "",
-};
 
 const random = seededRandom(1);
 const state = createState();
@@ -79,7 +59,7 @@ function submit(team: ComponentName): void {
   const operation = `${team}-${Math.floor(random() * 5)}`;
   send({
     kind: "submitRequest",
-    spec: { ...COMMON, id, component: team, resources: { gpu, step_run: 1 }, operation },
+    spec: { ...PLAIN_REQUEST, id, component: team, resources: { gpu, step_run: 1 }, operation },
   });
 }
 

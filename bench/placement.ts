@@ -15,6 +15,7 @@ import {
   decide,
   type EngineState,
   type NodeName,
+  PLAIN_REQUEST,
   type PoolName,
   type RequestId,
   type RequestSpec,
@@ -199,28 +200,11 @@ function asked(row: Record<string, string>, gpuMilli: number): Resources {
 
 function specOf(id: RequestId, resources: Resources): RequestSpec {
   return {
+    ...PLAIN_REQUEST,
     id,
     component: TEAM,
     resources: { ...resources, step_run: 1 },
-    preemptible: true,
-    preemptionClass: 5,
-    sensitive: false,
-    checkpoint: "none",
-    checkpointMs: null,
-    walltimeMs: null,
-    operation: null,
-    gang: false,
-    nodes: 1,
-    constraints: {},
-    retriesMax: null,
-    retryDelayMs: 0,
     requeue: "never",
-    waitTimeoutMs: null,
-    attended: false,
-    name: "",
-    labels: {},
-    note: "",
-    submittedBy: "",
   };
 }
 

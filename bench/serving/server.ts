@@ -6,6 +6,7 @@
 import { dirname } from "node:path";
 import type { HttpBindings } from "@hono/node-server";
 import { Hono } from "hono";
+import { PLAIN_REQUEST } from "../../src/engine/index.ts";
 import { readJson } from "../../src/server/body.ts";
 import { openServer } from "../../src/server/index.ts";
 import { createHttpServer } from "../../src/server/server.ts";
@@ -122,26 +123,10 @@ function groupCommit(store: Store, head: { epoch: number; seq: number }) {
 // --- Rows of the form and size that a change has
 
 const SPEC = {
+  ...PLAIN_REQUEST,
   component: "bench",
   resources: { gpu: 1, step_run: 1 },
-  ...{ preemptible: true, preemptionClass: 5, sensitive: false, checkpoint: "none", checkpointMs: null },
-  ...{
-    walltimeMs: null,
-    operation: null,
-    gang: false,
-    nodes: 1,
-    constraints: {},
-    retriesMax: null,
-    retryDelayMs: 0,
-  },
-  ...{
-    requeue: "on_preemption",
-    waitTimeoutMs: null,
-    attended: false,
-    name: "",
-    note: "",
-    submittedBy: "admin",
-  },
+  submittedBy: "admin",
   labels: { run: "42" },
 };
 

@@ -8,6 +8,7 @@ import {
   decide,
   type EngineState,
   type GroupName,
+  PLAIN_REQUEST,
   type PoolName,
   preview,
   type RefusalCode,
@@ -20,28 +21,10 @@ const POOL = "p" as PoolName;
 const TEAM = "team" as ComponentName;
 
 const spec: RequestSpec = {
+  ...PLAIN_REQUEST,
   id: "x" as RequestId,
   component: TEAM,
   resources: { gpu: 1 },
-  preemptible: true,
-  preemptionClass: 5,
-  sensitive: false,
-  checkpoint: "none",
-  checkpointMs: null,
-  walltimeMs: null,
-  operation: null,
-  gang: false,
-  nodes: 1,
-  constraints: {},
-  retriesMax: null,
-  retryDelayMs: 0,
-  requeue: "on_preemption",
-  waitTimeoutMs: null,
-  attended: false,
-  name: "",
-  labels: {},
-  note: "",
-  submittedBy: "",
 };
 const submit = (rest: Partial<RequestSpec>): Command => ({
   kind: "submitRequest",

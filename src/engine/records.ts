@@ -104,6 +104,29 @@ export interface RequestSpec {
   readonly submittedBy: string;
 }
 
+/** What a request is that says nothing but who asks, and for what (Q1, Q3). */
+export const PLAIN_REQUEST: Omit<RequestSpec, "id" | "component" | "resources"> = {
+  preemptible: true,
+  preemptionClass: 5,
+  sensitive: false,
+  checkpoint: "none",
+  checkpointMs: null,
+  walltimeMs: null,
+  operation: null,
+  gang: false,
+  nodes: 1,
+  constraints: {},
+  retriesMax: null,
+  retryDelayMs: 0,
+  requeue: "on_preemption",
+  waitTimeoutMs: null,
+  attended: false,
+  name: "",
+  labels: {},
+  note: "",
+  submittedBy: "",
+};
+
 export type RequestStatus =
   | "queued"
   | "allocated"

@@ -1,11 +1,15 @@
 // Requests: what was submitted → the engine's specification with the defaults of Q1 and Q3, and back.
 
-import type { Refusal, RequestProgress, RequestSpec, Resources } from "../engine/index.ts";
+import {
+  PLAIN_REQUEST,
+  type Refusal,
+  type RequestProgress,
+  type RequestSpec,
+  type Resources,
+} from "../engine/index.ts";
 import { parseSettings, type WireRequestSubmission } from "../protocol/index.ts";
 import { toComponentName, toRequestId } from "./names.ts";
 import { toMs, toMsOrNull, toSeconds, toSecondsOrNull, toTimestamp } from "./units.ts";
-
-const DEFAULT_CLASS = 5;
 
 export type SpecResult =
   | { readonly outcome: "accepted"; readonly spec: RequestSpec }
@@ -25,7 +29,7 @@ export function toRequestSpec(
       // One running step, whatever was written (R3).
       resources: { ...asked.resources, step_run: 1 },
       preemptible: wire.preemptible ?? true,
-      preemptionClass: wire.preemption_class ?? DEFAULT_CLASS,
+      preemptionClass: wire.preemption_class ?? PLAIN_REQUEST.preemptionClass,
       sensitive: wire.sensitive ?? false,
       checkpoint: wire.checkpoint ?? "none",
       checkpointMs: toMsOrNull(wire.checkpoint_seconds),

@@ -1,13 +1,14 @@
 // A leader for tests: on any store, with a clock that only moves when it is told to.
 
-import type {
-  Command,
-  ComponentName,
-  NodeName,
-  PoolName,
-  PoolSettings,
-  RequestId,
-  RequestSpec,
+import {
+  type Command,
+  type ComponentName,
+  type NodeName,
+  PLAIN_REQUEST,
+  type PoolName,
+  type PoolSettings,
+  type RequestId,
+  type RequestSpec,
 } from "../../src/engine/index.ts";
 import {
   type Answer,
@@ -110,28 +111,10 @@ export function submit(id: string, changes: Partial<RequestSpec> = {}): Command 
 
 export function spec(id: string, changes: Partial<RequestSpec> = {}): RequestSpec {
   return {
+    ...PLAIN_REQUEST,
     id: request(id),
     component: "team" as ComponentName,
     resources: { gpu: 1 },
-    preemptible: true,
-    preemptionClass: 5,
-    sensitive: false,
-    checkpoint: "none",
-    checkpointMs: null,
-    walltimeMs: null,
-    operation: null,
-    gang: false,
-    nodes: 1,
-    constraints: {},
-    retriesMax: null,
-    retryDelayMs: 0,
-    requeue: "on_preemption",
-    waitTimeoutMs: null,
-    attended: false,
-    name: "",
-    labels: {},
-    note: "",
-    submittedBy: "ann",
     ...changes,
   };
 }

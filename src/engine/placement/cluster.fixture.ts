@@ -3,7 +3,14 @@
 import type { Command, NodeChange, PolicyChange } from "../commands.ts";
 import { decide } from "../decide.ts";
 import type { Event } from "../events.ts";
-import type { ComponentName, NodeName, PoolName, RequestId, RequestSpec } from "../records.ts";
+import {
+  type ComponentName,
+  type NodeName,
+  PLAIN_REQUEST,
+  type PoolName,
+  type RequestId,
+  type RequestSpec,
+} from "../records.ts";
 import type { Resources } from "../resources.ts";
 import type { Discipline, PoolSettings } from "../settings.ts";
 import { createState, type EngineState } from "../state.ts";
@@ -65,27 +72,9 @@ export function createCluster(
 
 function specOf(id: string, asks: Parameters<Cluster["submit"]>[1]): RequestSpec {
   return {
+    ...PLAIN_REQUEST,
     id: id as RequestId,
     resources: { gpu: 1 },
-    preemptible: true,
-    preemptionClass: 5,
-    sensitive: false,
-    checkpoint: "none",
-    checkpointMs: null,
-    walltimeMs: null,
-    operation: null,
-    gang: false,
-    nodes: 1,
-    constraints: {},
-    retriesMax: null,
-    retryDelayMs: 0,
-    requeue: "on_preemption",
-    waitTimeoutMs: null,
-    attended: false,
-    name: "",
-    labels: {},
-    note: "",
-    submittedBy: "",
     ...asks,
     component: (asks.component ?? "team") as ComponentName,
   };

@@ -4,7 +4,14 @@
 import { expect, test } from "vitest";
 import type { Command } from "../commands.ts";
 import { decide } from "../decide.ts";
-import type { ComponentName, PolicyKind, PoolName, RequestId, RequestSpec } from "../records.ts";
+import {
+  type ComponentName,
+  PLAIN_REQUEST,
+  type PolicyKind,
+  type PoolName,
+  type RequestId,
+  type RequestSpec,
+} from "../records.ts";
 import { createState, type EngineState } from "../state.ts";
 
 const { SEED, SEEDS = "120" } = process.env;
@@ -65,28 +72,15 @@ function someCommand(int: Int, { requests }: EngineState, step: number): Command
 
 function someRequest(int: Int, step: number): RequestSpec {
   return {
+    ...PLAIN_REQUEST,
     id: `r${step}` as RequestId,
     component: pick(int, COMPONENTS),
     resources: { gpu: int(1, 3), step_run: 1 },
     preemptible: int(0, 5) > 0,
     preemptionClass: pick(int, [2, 4, 5, 5, 5, 6]),
-    sensitive: false,
     checkpoint: pick(int, ["none", "auto", "manual"] as const),
     checkpointMs: pick(int, [null, 60_000, 600_000]),
     walltimeMs: pick(int, [null, null, 600_000, 7_200_000, 90_000_000]),
-    operation: null,
-    gang: false,
-    nodes: 1,
-    constraints: {},
-    retriesMax: null,
-    retryDelayMs: 0,
-    requeue: "on_preemption",
-    waitTimeoutMs: null,
-    attended: false,
-    name: "",
-    labels: {},
-    note: "",
-    submittedBy: "",
   };
 }
 

@@ -1,19 +1,20 @@
 // The auditors must be able to fail: true stories pass, and the same stories with one fact changed do not.
 
 import { describe, expect, test } from "vitest";
-import type {
-  ChosenVictim,
-  Command,
-  ComponentName,
-  Event,
-  NodeName,
-  NodeRecord,
-  Placement,
-  PolicyRecord,
-  PoolName,
-  PoolSettings,
-  RequestId,
-  RequestSpec,
+import {
+  type ChosenVictim,
+  type Command,
+  type ComponentName,
+  type Event,
+  type NodeName,
+  type NodeRecord,
+  PLAIN_REQUEST,
+  type Placement,
+  type PolicyRecord,
+  type PoolName,
+  type PoolSettings,
+  type RequestId,
+  type RequestSpec,
 } from "../../engine/index.ts";
 import { advance, createWorld, send } from "../scenario/world.ts";
 import { Audit } from "./audit.ts";
@@ -329,27 +330,9 @@ function submit(id: string, asks: Partial<Omit<RequestSpec, "component">> & { co
   return {
     kind: "submitRequest",
     spec: {
+      ...PLAIN_REQUEST,
       id: id as RequestId,
       resources: {},
-      preemptible: true,
-      preemptionClass: 5,
-      sensitive: false,
-      checkpoint: "none",
-      checkpointMs: null,
-      walltimeMs: null,
-      operation: null,
-      gang: false,
-      nodes: 1,
-      constraints: {},
-      retriesMax: null,
-      retryDelayMs: 0,
-      requeue: "on_preemption",
-      waitTimeoutMs: null,
-      attended: false,
-      name: "",
-      labels: {},
-      note: "",
-      submittedBy: "test",
       ...asks,
       component: asks.component as ComponentName,
     },
