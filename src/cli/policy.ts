@@ -22,6 +22,7 @@ import {
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
 import { printable } from "./output/text.ts";
+import { tellWarnings } from "./output/warnings.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
 import { connect, findPolicy, findPool, gather } from "./session.ts";
@@ -155,6 +156,7 @@ export async function attachPolicy(
     force,
     ...given({ idempotencyKey: options.idempotencyKey }),
   });
+  tellWarnings(made, context);
   const sentence = `Component ${component} may use pool ${pool} with priority ${made.priority}.`;
   await printDone(sentence, made, POLICY, options, context);
 }
@@ -182,6 +184,7 @@ async function updatePolicy(
   if (options.dryRun === true) return printPlan(`The ${what} would be changed.`, plan, options, context);
   if (isHarmful(plan)) await confirm(`Change the ${what}?`, planLines(plan), options, context);
   const changed = await client.policies.update(pool, component, fields, { force });
+  tellWarnings(changed, context);
   await printDone(`The ${what} is changed.`, changed, POLICY, options, context);
 }
 

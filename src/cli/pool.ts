@@ -19,6 +19,7 @@ import {
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
 import { printable } from "./output/text.ts";
+import { tellWarnings } from "./output/warnings.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
 import { connect, findPool, gather } from "./session.ts";
@@ -155,7 +156,7 @@ export async function createPool(name: string, options: PoolOptions, context: Cl
     return printPlan(`Pool ${name} would be created.`, plan, options, context);
   }
   const made = await client.pools.create(pool, given({ idempotencyKey: options.idempotencyKey }));
-  for (const warning of made.warnings ?? []) context.tell(`${printable(`berth: ${warning}`)}\n`);
+  tellWarnings(made, context);
   await printDone(`Pool ${name} is there.`, made, POOL, options, context);
 }
 
@@ -175,7 +176,7 @@ export async function updatePool(text: string, options: PoolOptions, context: Cl
   if (options.dryRun === true) return printPlan(`Pool ${name} would be changed.`, plan, options, context);
   if (isHarmful(plan)) await confirm(`Change pool ${name}?`, planLines(plan), options, context);
   const changed = await client.pools.update(name, fields, { force });
-  for (const warning of changed.warnings ?? []) context.tell(`${printable(`berth: ${warning}`)}\n`);
+  tellWarnings(changed, context);
   await printDone(`Pool ${name} is changed.`, changed, POOL, options, context);
 }
 

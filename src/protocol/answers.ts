@@ -389,6 +389,8 @@ export const policyAnswer = z
     group: z.string().nullable(),
     home: labels.nullable(),
     closing: z.boolean(),
+    /** Only right after a change: what was accepted but looks like a slip (10.8). */
+    warnings: z.array(z.string()).optional(),
   })
   .meta({ id: "Policy" });
 export type WirePolicyAnswer = z.infer<typeof policyAnswer>;

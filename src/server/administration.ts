@@ -85,7 +85,8 @@ export interface Alteration {
   readonly detail?: Readonly<Record<string, unknown>>;
   /** The thing before and after the change. Absent: there is nothing to show. */
   readonly show: (view: View) => Shown | undefined;
-  readonly warnings?: readonly string[];
+  /** What was accepted but looks like a slip, as things are after the change. */
+  readonly warnings?: (view: View) => readonly string[];
 }
 
 /** Carries a change out, or makes its plan. Deleting answers with nothing. */
@@ -95,19 +96,22 @@ export async function alter(call: Call, services: Services, change: Alteration):
     if (call.ifMatch !== undefined) await services.leader.read((view) => checkVersion(view, call, change));
     return ok(await planOf(call, services, change.command));
   }
-  const { command, target, detail = {}, show, warnings = [] } = change;
+  const { command, target, detail = {}, show } = change;
   const answer = await perform(call, services, {
     command,
     target,
     detail,
     guard: (view) => versionRefusal(view, call, change),
-    present: (view) => show(view) ?? null,
+    present: (view) => {
+      const after = show(view);
+      return after === undefined ? null : { ...after, warnings: change.warnings?.(view) ?? [] };
+    },
   });
-  const after = answer.body as Shown | null;
+  const after = answer.body as (Shown & { warnings: readonly string[] }) | null;
   const status = change.status ?? 200;
   if (status === 204 || after === null) return { status: 204 };
-  const body = warnings.length > 0 ? { ...after.body, warnings } : after.body;
-  return { status, body, headers: { etag: after.etag } };
+  const { body, etag, warnings } = after;
+  return { status, body: warnings.length > 0 ? { ...body, warnings } : body, headers: { etag } };
 }
 
 function checkVersion(view: View, call: Call, change: Alteration): void {

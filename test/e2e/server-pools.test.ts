@@ -119,6 +119,19 @@ test("what breaks the rules of reservation is refused unless forced", async () =
   expect((await admin("POST", `${path}/policies`, { component: "one" })).body.code).toBe("policy_exists");
 });
 
+test("a sensitive policy that reserves nothing is attached with a warning (10.8)", async () => {
+  await server.admin("PUT", "/v1/pools/wards", { capacity: { gpu: 4, lic: 2 }, discipline: "class" });
+  await server.admin("PUT", "/v1/pools/wards/policies/lab", { reserved: { gpu: 1 } });
+  const attach = (policy: object) => server.admin("PUT", "/v1/pools/wards/policies/clinic", policy);
+  expect((await attach({ kind: "batch" })).body).not.toHaveProperty("warnings");
+  expect((await attach({ kind: "sensitive" })).body.warnings).toEqual([
+    expect.stringMatching(/reserves no gpu, which others do: what asks for it will be rejected/),
+    expect.stringMatching(/reserves no lic, and nobody does: its work may take all of it/),
+  ]);
+  const { body } = await attach({ kind: "sensitive", reserved: { gpu: 2, lic: 1 } });
+  expect(body).not.toHaveProperty("warnings");
+});
+
 test("lists come page by page, in the order of names", async () => {
   for (const name of ["page-3", "page-1", "page-2"])
     await admin("PUT", `/v1/pools/${name}`, { capacity: { gpu: 1 } });

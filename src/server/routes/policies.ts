@@ -1,6 +1,7 @@
 // Policies and groups of a pool.
 
-import { groupsOf, policiesOf } from "../../engine/index.ts";
+import { amountOf, capacityOf, groupsOf, policiesOf, poolsOf } from "../../engine/index.ts";
+import type { View } from "../../leader/index.ts";
 import type { WireGroup, WirePolicy } from "../../protocol/index.ts";
 import {
   presentGroup,
@@ -80,7 +81,23 @@ function putPolicyAs(
     status,
     detail: { policy, force },
     show: (view) => showPolicy(view, policy.pool, policy.component),
+    warnings: (view) => warningsAbout(view, policy),
   });
+}
+
+/** A sensitive policy is bounded by its reserve alone, and only where somebody reserves something (10.8). */
+function warningsAbout({ state }: View, { pool, component }: WirePolicy): string[] {
+  const name = toPoolName(pool);
+  const policies = policiesOf(state, name);
+  const policy = policies.find((each) => each.component === component);
+  const isClass = poolsOf(state).some((each) => each.name === name && each.discipline === "class");
+  if (!isClass || policy?.kind !== "sensitive") return [];
+  const keys = Object.keys(capacityOf(state, name)).filter((key) => amountOf(policy.reserved, key) === 0);
+  return keys.map((key) =>
+    policies.some(({ reserved }) => amountOf(reserved, key) > 0)
+      ? `The sensitive policy of "${component}" reserves no ${key}, which others do: what asks for it will be rejected.`
+      : `The sensitive policy of "${component}" reserves no ${key}, and nobody does: its work may take all of it.`,
+  );
 }
 
 export const putPolicy: Handler<"putPolicy"> = async (call, services) => {

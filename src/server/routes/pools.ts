@@ -45,7 +45,7 @@ function create(call: Call, services: Services, pool: WirePool, status: number) 
     status,
     detail: { pool },
     show: (view) => showPool(view, pool.name),
-    warnings: warningsAbout(pool.capacity),
+    warnings: () => warningsAbout(pool.capacity),
   });
 }
 
@@ -103,7 +103,7 @@ function change(call: Call, services: Services, pool: WirePoolUpdate, force: boo
     target: `pool ${pool.name}`,
     detail: { pool, force },
     show: (view) => showPool(view, pool.name),
-    warnings: warningsAbout(pool.capacity),
+    warnings: () => warningsAbout(pool.capacity),
   });
 }
 
