@@ -18,6 +18,7 @@ import {
 } from "../sdk/index.ts";
 import { resolveConnection } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
+import { fetchLightly } from "./http.ts";
 import { collect, withConnection, withIdempotencyKey } from "./options.ts";
 import { type AttemptEnd, runAttempt } from "./run/attempt.ts";
 import { planRun, type RunOptions, type RunPlan } from "./run/plan.ts";
@@ -91,6 +92,7 @@ async function runCommand(words: readonly string[], options: RunOptions, context
   const client = createClient({
     urls: connection.urls,
     ...(connection.token !== undefined && { token: connection.token }),
+    fetch: fetchLightly,
     onRetry: (error) => tellTrouble(session, error),
   });
   const verdict = await runToVerdict(client, session);

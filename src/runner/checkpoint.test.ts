@@ -37,7 +37,7 @@ test("the notice appears whole, can be moved, and goes with the channel", async 
   await channel.request({ deadlineAtMs: Date.UTC(2030, 0, 2), reason: "later" });
   expect(readFileSync(paths.preemptFile, "utf8")).toContain("2030-01-02");
   expect(readdirSync(join(paths.preemptFile, "..")).sort()).toEqual(["checkpoint", "preempt", "socket"]);
-  await channel.close();
+  channel.close();
   expect(existsSync(paths.preemptFile)).toBe(false);
   expect(existsSync(paths.socketPath)).toBe(false);
 });
@@ -47,7 +47,7 @@ test("the socket is for its owner alone, whatever the umask", async () => {
   const { channel, paths } = await open();
   expect(process.umask(umask)).toBe(0);
   expect(statSync(paths.socketPath).mode & 0o777).toBe(0o600);
-  await channel.close();
+  channel.close();
 });
 
 test("what an earlier attempt left in the directory is not taken for an answer", async () => {
@@ -58,7 +58,7 @@ test("what an earlier attempt left in the directory is not taken for an answer",
     preemptFile: join(directory, "preempt"),
   });
   expect(readdirSync(directory)).toEqual(["model.bin"]);
-  await channel.close();
+  channel.close();
   expect(paths.checkpointDir).toBe(directory);
 });
 
@@ -67,7 +67,7 @@ test("reports wait for a handler", async () => {
   const answer = sendCheckpointReport(paths.socketPath, { kind: "progress" });
   channel.onReport((report) => ({ accepted: true, message: `had ${report.kind}` }));
   expect(await answer).toEqual({ accepted: true, message: "had progress" });
-  await channel.close();
+  channel.close();
 });
 
 test("a handler that fails is told to the reporter", async () => {
@@ -75,7 +75,7 @@ test("a handler that fails is told to the reporter", async () => {
   channel.onReport(() => Promise.reject(new Error("stale token")));
   const answer = await sendCheckpointReport(paths.socketPath, { kind: "done" });
   expect(answer).toEqual({ accepted: false, message: "stale token" });
-  await channel.close();
+  channel.close();
 });
 
 test("a malformed report is refused with what was expected, and a flood is cut off", async () => {
@@ -83,7 +83,7 @@ test("a malformed report is refused with what was expected, and a flood is cut o
   channel.onReport(() => ({ accepted: true }));
   expect(await exchange(paths.socketPath, "hello\n")).toContain('"accepted":false');
   expect(await exchange(paths.socketPath, "x".repeat(1_000_000))).toBe("");
-  await channel.close();
+  channel.close();
 });
 
 test("a deferral by file counts once it has its seconds", async () => {
@@ -92,7 +92,7 @@ test("a deferral by file counts once it has its seconds", async () => {
   writeFileSync(join(paths.checkpointDir, "defer"), "");
   writeFileSync(join(paths.checkpointDir, "defer"), "90\n");
   expect(await report).toEqual({ kind: "defer", seconds: 90 });
-  await channel.close();
+  channel.close();
 });
 
 test("a socket path that the system cannot take is refused in words", async () => {

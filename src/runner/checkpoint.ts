@@ -4,8 +4,8 @@
 //   socket  one line {"report": "done" | "progress" | "defer", "seconds"?} to BERTH_SOCKET, one line back
 //   files   a file `done`, `progress` or `defer` (holding the seconds) in BERTH_CHECKPOINT_DIR, removed once read
 
-import { type FSWatcher, watch } from "node:fs";
-import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { chmodSync, type FSWatcher, mkdirSync, unlinkSync, watch } from "node:fs";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { hasCode, refusal } from "./errors.ts";
@@ -40,7 +40,7 @@ export interface CheckpointChannel {
   /** Reports that an application makes in another way, e.g. by the end of a checkpoint command. */
   deliver(report: CheckpointReport): Promise<CheckpointAnswer>;
   request(request: CheckpointRequest): Promise<void>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 const REPORT_CHARS_MAX = 4_096;
@@ -70,9 +70,9 @@ export async function openCheckpointChannel(paths: {
     }
   };
 
-  await mkdir(checkpointDir, { recursive: true, mode: 0o700 });
+  mkdirSync(checkpointDir, { recursive: true, mode: 0o700 });
   // Left over from an earlier attempt in the same directory, they would answer a question not yet asked.
-  await Promise.all([preemptFile, ...reportNames.map((name) => join(checkpointDir, name))].map(removeFile));
+  for (const path of [preemptFile, ...reportNames.map((name) => join(checkpointDir, name))]) removeFile(path);
   const server = await listen(socketPath, deliver);
   const files = watchFiles(checkpointDir, deliver);
 
@@ -83,10 +83,10 @@ export async function openCheckpointChannel(paths: {
       const notice = { deadline: new Date(deadlineAtMs).toISOString(), reason };
       await writeAtomically(preemptFile, `${JSON.stringify(notice)}\n`);
     },
-    close: async () => {
+    close: () => {
       files.close();
       server.close();
-      await Promise.all([removeFile(socketPath), removeFile(preemptFile)]);
+      for (const path of [socketPath, preemptFile]) removeFile(path);
     },
   };
 }
@@ -121,7 +121,7 @@ async function listen(socketPath: string, deliver: Deliver): Promise<Server> {
   }
   const server = createServer((socket) => serve(socket, deliver));
   server.maxConnections = CONNECTIONS_MAX;
-  await removeFile(socketPath);
+  removeFile(socketPath);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     // The socket is born closed to others, rather than closed a moment later.
@@ -129,7 +129,7 @@ async function listen(socketPath: string, deliver: Deliver): Promise<Server> {
     server.listen(socketPath, resolve);
     process.umask(umask);
   });
-  await chmod(socketPath, 0o600);
+  chmodSync(socketPath, 0o600);
   server.unref();
   return server;
 }
@@ -195,7 +195,7 @@ async function collectReports(directory: string, deliver: Deliver): Promise<void
     const text = await readFile(path, "utf8").catch(() => undefined);
     if (text === undefined) continue;
     if (name === "defer" && text.trim() === "") continue; // Created, but not written yet.
-    await removeFile(path);
+    removeFile(path);
     const report = name === "defer" ? parseDeferral(Number(text)) : ({ kind: name } as const);
     if (report !== undefined) void deliver(report);
   }
@@ -209,8 +209,10 @@ async function writeAtomically(path: string, text: string): Promise<void> {
   await rename(draft, path);
 }
 
-async function removeFile(path: string): Promise<void> {
-  await rm(path, { force: true }).catch((error: unknown) => {
+function removeFile(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
     if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
-  });
+  }
 }

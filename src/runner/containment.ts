@@ -4,32 +4,24 @@ import { spawnSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { join } from "node:path";
 import { createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
-import type { ContainmentLevel } from "./enclosure.ts";
+import { type ContainmentLevel, containmentLevels } from "./enclosure.ts";
 
 export interface Containment {
   /** The strongest level available, which jobs get. */
   level: ContainmentLevel;
   /** All levels, strongest first, each with what it means or why it cannot be had. */
   levels: { level: ContainmentLevel; available: boolean; detail: string }[];
-  /** Whether the command also dies at once with its wrapper, before the guardian acts. */
-  parentDeathSignal: boolean;
 }
 
 /** Tries every level, for `berth doctor`. */
 export function detectContainment(): Containment {
   const refusals = { cgroup: cgroupRefusal(), namespace: namespaceRefusal(), sweep: undefined };
-  const levels = (["cgroup", "namespace", "sweep"] as const).map((level) => ({
+  const levels = containmentLevels.map((level) => ({
     level,
     available: refusals[level] === undefined,
     detail: refusals[level] ?? meanings[level],
   }));
-  return { level: chooseLevel(), levels, parentDeathSignal: parentDeathPrefix().length > 0 };
-}
-
-/** The strongest level, trying no more than needed. */
-export function chooseLevel(): ContainmentLevel {
-  if (cgroupRefusal() === undefined) return "cgroup";
-  return namespaceRefusal() === undefined ? "namespace" : "sweep";
+  return { level: levels.find(({ available }) => available)?.level ?? "sweep", levels };
 }
 
 const meanings: Record<ContainmentLevel, string> = {
@@ -39,7 +31,7 @@ const meanings: Record<ContainmentLevel, string> = {
     "processes are found by descent, session and a mark in their environment; one that sheds all three escapes",
 };
 
-export const cgroupRefusal = once(() => {
+function cgroupRefusal(): string | undefined {
   try {
     const directory = createCgroup(`berth-probe-${process.pid}`);
     try {
@@ -51,7 +43,7 @@ export const cgroupRefusal = once(() => {
   } catch (error) {
     return `no control group can be made: ${(error as Error).message}`;
   }
-});
+}
 
 export const namespaceRefusal = once(() => {
   if (namespacePrefix().length > 0) return undefined;

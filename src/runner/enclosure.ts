@@ -31,6 +31,9 @@ type SweepPlan = Extract<EnclosurePlan, { level: "sweep" }>;
 
 export type ContainmentLevel = EnclosurePlan["level"];
 
+/** Strongest first. */
+export const containmentLevels: readonly ContainmentLevel[] = ["cgroup", "namespace", "sweep"];
+
 export interface Enclosure {
   isEmpty(): boolean;
   members(): number[];
@@ -40,6 +43,7 @@ export interface Enclosure {
   kill(): void;
   /** Resolves when everything stands still, or when it has not within the bound. */
   freeze(): Promise<boolean>;
+  /** Undoes `freeze`. */
   thaw(): void;
   /** Tidies up behind an empty enclosure. */
   dispose(): void;
@@ -76,11 +80,13 @@ function openCgroup(directory: string): Enclosure {
       // The kernel's sweep misses a process whose first thread has ended while others run on.
       for (const pid of cgroupMembers(directory)) sendSignal(pid, "SIGKILL");
     },
-    freeze: () => {
-      setFrozen(directory, true);
-      return repeatUntil(() => isFrozen(directory));
-    },
-    thaw: () => setFrozen(directory, false),
+    ...freezing({
+      freeze: () => {
+        setFrozen(directory, true);
+        return repeatUntil(() => isFrozen(directory));
+      },
+      thaw: () => setFrozen(directory, false),
+    }),
     dispose: () => removeCgroup(directory),
   };
 }
@@ -96,8 +102,7 @@ function openNamespace(init: ProcessIdentity): Enclosure {
     kill: () => {
       if (isRunning(init)) sendSignal(init.pid, "SIGKILL");
     },
-    freeze: () => stopAll(rows),
-    thaw: () => signalAll(rows(), "SIGCONT"),
+    ...freezing({ freeze: () => stopAll(rows), thaw: () => signalAll(rows(), "SIGCONT") }),
     dispose: () => {
       if (isRunning(init)) sendSignal(init.pid, "SIGKILL");
     },
@@ -133,9 +138,23 @@ function openSweep(plan: SweepPlan): Enclosure {
     members: () => rows().map((row) => row.pid),
     signal: (signal) => signalAll(rows(), signal),
     kill: () => signalAll(rows(), "SIGKILL"),
-    freeze: () => stopAll(rows),
-    thaw: () => signalAll(rows(), "SIGCONT"),
+    ...freezing({ freeze: () => stopAll(rows), thaw: () => signalAll(rows(), "SIGCONT") }),
     dispose: () => undefined,
+  };
+}
+
+/** A thaw makes the kernel wait for all processors, so it is left out where nothing was frozen. */
+function freezing({ freeze, thaw }: Pick<Enclosure, "freeze" | "thaw">): Pick<Enclosure, "freeze" | "thaw"> {
+  let isFrozen = false;
+  return {
+    freeze: () => {
+      isFrozen = true;
+      return freeze();
+    },
+    thaw: () => {
+      if (isFrozen) thaw();
+      isFrozen = false;
+    },
   };
 }
 

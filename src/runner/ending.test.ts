@@ -11,13 +11,13 @@ test("without grace everything is killed at once, unannounced", async () => {
 test("whoever heeds SIGTERM is not killed", async () => {
   const world = simulate({ diesOf: "SIGTERM" });
   expect(await world.ending.stop(30_000)).toEqual({ kind: "gone" });
-  expect(world.log).toEqual(["0 SIGTERM", "0 thaw", "dispose"]);
+  expect(world.log).toEqual(["0 SIGTERM", "0 SIGCONT", "0 thaw", "dispose"]);
 });
 
 test("whoever ignores SIGTERM is killed when the grace is over, and not before", async () => {
   const world = simulate({ diesOf: "SIGKILL" });
   expect(await world.ending.stop(30_000)).toEqual({ kind: "gone" });
-  expect(world.log).toEqual(["0 SIGTERM", "0 thaw", "30000 kill", "dispose"]);
+  expect(world.log).toEqual(["0 SIGTERM", "0 SIGCONT", "0 thaw", "30000 kill", "dispose"]);
 });
 
 test("a second, shorter grace counts; a longer one does not, and SIGTERM is sent once", async () => {
@@ -26,7 +26,7 @@ test("a second, shorter grace counts; a longer one does not, and SIGTERM is sent
   const shorter = world.ending.stop(5_000);
   const longer = world.ending.stop(60_000);
   expect(await Promise.all([first, shorter, longer])).toEqual(Array(3).fill({ kind: "gone" }));
-  expect(world.log).toEqual(["0 SIGTERM", "0 thaw", "5000 kill", "dispose"]);
+  expect(world.log).toEqual(["0 SIGTERM", "0 SIGCONT", "0 thaw", "5000 kill", "dispose"]);
 });
 
 test("what cannot be killed is reported as stuck, is tried again, and is gone only when it is gone", async () => {

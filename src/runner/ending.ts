@@ -90,7 +90,9 @@ export function prepareEnding(enclosure: Enclosure, stuckAfterMs: number, clock 
 
 function askToEnd(enclosure: Enclosure): void {
   enclosure.signal("SIGTERM");
-  enclosure.thaw(); // A frozen process could not act on what it was told.
+  // Who was stopped from the keyboard or frozen by us could not act on what it was told.
+  enclosure.signal("SIGCONT");
+  enclosure.thaw();
 }
 
 /** What fails now is tried again at the next turn; until it succeeds the enclosure counts as inhabited. */

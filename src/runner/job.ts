@@ -5,20 +5,20 @@
 //   2. `gone` resolves only when nothing of the job runs any more; only then may its units be given back.
 
 import { randomBytes } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import {
+  type CheckpointChannel,
   type CheckpointHandler,
   type CheckpointReport,
   type CheckpointRequest,
   openCheckpointChannel,
 } from "./checkpoint.ts";
 import { checkCommand } from "./command.ts";
-import { chooseLevel } from "./containment.ts";
 import { type ContainmentLevel, MARK_VARIABLE, openEnclosure } from "./enclosure.ts";
 import { prepareEnding, type TreeEnd } from "./ending.ts";
-import { type Charge, dismiss, entrust, type ReleaseHook } from "./guard.ts";
+import { type Charge, type Guard, postGuard, type ReleaseHook } from "./guard.ts";
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
 import type { ProcessIdentity } from "./processes.ts";
 import { exitCodeOf, hasTerminal } from "./terminal.ts";
@@ -76,7 +76,7 @@ export interface Job {
   /** Replaces what the guardian does after our death, e.g. once the outcome is known. */
   setReleaseHook(hook: ReleaseHook): void;
   /** The caller has reported the end itself: the guardian is dismissed and temporary files are removed. */
-  close(): Promise<void>;
+  close(): void;
 }
 
 const STUCK_AFTER_MS = 10_000;
@@ -89,46 +89,40 @@ export async function startJob(options: JobOptions): Promise<Job> {
   if (options.checkpointCommand !== undefined) checkCommand(options.checkpointCommand, options.env, cwd);
 
   const id = randomBytes(8).toString("hex");
-  const temporaryDirectory = await mkdtemp(join(process.env.XDG_RUNTIME_DIR || tmpdir(), "berth-"));
+  const temporaryDirectory = mkdtempSync(join(process.env.XDG_RUNTIME_DIR || tmpdir(), "berth-"));
   const paths = {
     checkpointDir: resolve(options.checkpointDir ?? join(temporaryDirectory, "checkpoint")),
     preemptFile: resolve(options.preemptFile ?? join(temporaryDirectory, "preempt")),
     socketPath: resolve(options.socketPath ?? join(temporaryDirectory, "socket")),
   };
-  const charge: Charge = { id, temporaryDirectory };
+  const guard = postGuard();
+  const charge: Charge = { temporaryDirectory };
   if (options.releaseHook !== undefined) charge.hook = options.releaseHook;
-  const undo = async () => {
-    dismiss(id);
-    await rm(temporaryDirectory, { recursive: true, force: true });
+  let channel: CheckpointChannel | undefined;
+  const close = () => {
+    channel?.close();
+    guard.dismiss();
+    rmSync(temporaryDirectory, { recursive: true, force: true });
   };
 
   try {
-    const channel = await openCheckpointChannel(paths);
-    const close = async () => {
-      await channel.close();
-      await undo();
-    };
-    try {
-      const launched = await launch({
-        id,
-        level: options.containment ?? chooseLevel(),
-        command: options.command,
-        env: jobEnvironment(options.env, { id, ...paths }),
-        cwd,
-        stdio: options.stdio ?? ["inherit", "inherit", "inherit"],
-        ownSession: !hasTerminal(),
-        onPlan: (plan) => {
-          charge.plan = plan;
-          entrust(charge);
-        },
-      });
-      return superviseJob({ options, launched, channel, charge, close });
-    } catch (error) {
-      await channel.close();
-      throw error;
-    }
+    channel = await openCheckpointChannel(paths);
+    const launched = await launch({
+      id,
+      level: options.containment,
+      command: options.command,
+      env: jobEnvironment(options.env, { id, ...paths }),
+      cwd,
+      stdio: options.stdio ?? ["inherit", "inherit", "inherit"],
+      ownSession: !hasTerminal(),
+      onPlan: (plan) => {
+        charge.plan = plan;
+        guard.entrust(charge);
+      },
+    });
+    return superviseJob({ options, launched, channel, charge, guard, close });
   } catch (error) {
-    await undo();
+    close();
     throw error;
   }
 }
@@ -138,13 +132,15 @@ function superviseJob({
   launched,
   channel,
   charge,
+  guard,
   close,
 }: {
   options: JobOptions;
   launched: Launched;
-  channel: Awaited<ReturnType<typeof openCheckpointChannel>>;
+  channel: CheckpointChannel;
   charge: Charge;
-  close: () => Promise<void>;
+  guard: Guard;
+  close: () => void;
 }): Job {
   const enclosure = openEnclosure(launched.plan);
   const ending = prepareEnding(enclosure, options.stuckAfterMs ?? STUCK_AFTER_MS);
@@ -178,7 +174,7 @@ function superviseJob({
     onCheckpointReport: channel.onReport,
     setReleaseHook: (hook) => {
       charge.hook = hook;
-      entrust(charge);
+      guard.entrust(charge);
     },
     close,
   };

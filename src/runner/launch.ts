@@ -5,9 +5,9 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { cgroupMembers, createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
 import { startRefusal } from "./command.ts";
-import { cgroupRefusal, namespacePrefix, namespaceRefusal, parentDeathPrefix } from "./containment.ts";
-import { type ContainmentLevel, type EnclosurePlan, MARK_VARIABLE } from "./enclosure.ts";
-import { refusal } from "./errors.ts";
+import { namespacePrefix, namespaceRefusal, parentDeathPrefix } from "./containment.ts";
+import { type ContainmentLevel, containmentLevels, type EnclosurePlan, MARK_VARIABLE } from "./enclosure.ts";
+import { isJobRefusal, type JobRefusal, refusal } from "./errors.ts";
 import { onLines } from "./lines.ts";
 import { identify, listProcesses, type ProcessIdentity, sendSignal } from "./processes.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
@@ -21,7 +21,8 @@ export type StdioChoice = "inherit" | "ignore" | "pipe" | number;
 
 export interface LaunchOptions {
   id: string;
-  level: ContainmentLevel;
+  /** The strongest that can be had, unless one is named. */
+  level: ContainmentLevel | undefined;
   command: readonly string[];
   /** With the id in MARK_VARIABLE, by which a sweep finds the job's processes. */
   env: Record<string, string>;
@@ -44,34 +45,50 @@ export interface Launched {
   run(command: readonly string[]): Promise<Exit>;
 }
 
-export function launch(options: LaunchOptions): Promise<Launched> {
-  switch (options.level) {
-    case "cgroup":
-      return launchInCgroup(options);
-    case "namespace":
-      return launchInNamespace(options);
-    case "sweep":
-      return launchMarked(options);
-    default:
-      return options.level satisfies never;
+/** Whether a level can be had is found out by using it: trying it first would double the cost of every job. */
+export async function launch(options: LaunchOptions): Promise<Launched> {
+  if (options.level !== undefined) return launchers[options.level](options);
+  for (const level of containmentLevels) {
+    try {
+      return await launchers[level](options);
+    } catch (error) {
+      if (!isJobRefusal(error) || error.code !== "containment_unavailable") throw error;
+    }
+  }
+  throw unavailable("no level of containment can be had");
+}
+
+const launchers: Record<ContainmentLevel, (options: LaunchOptions) => Promise<Launched>> = {
+  cgroup: launchInCgroup,
+  namespace: launchInNamespace,
+  sweep: launchMarked,
+};
+
+function orUnavailable<T>(attempt: () => T): T {
+  try {
+    return attempt();
+  } catch (error) {
+    throw isJobRefusal(error) ? error : unavailable((error as Error).message);
   }
 }
 
-const seeDoctor = "Choose another level of containment; `berth doctor` shows which there are.";
+function unavailable(why: string): JobRefusal {
+  return refusal(
+    "containment_unavailable",
+    `This machine cannot contain the job so: ${why}.`,
+    "Choose another level of containment; `berth doctor` shows which there are.",
+  );
+}
 
 async function launchInCgroup(options: LaunchOptions): Promise<Launched> {
-  const unavailable = cgroupRefusal();
-  if (unavailable !== undefined)
-    throw refusal(
-      "containment_unavailable",
-      `This machine cannot contain the job so: ${unavailable}.`,
-      seeDoctor,
-    );
-  const directory = createCgroup(`berth-${process.pid}-${options.id}`);
+  const directory = orUnavailable(() => createCgroup(`berth-${process.pid}-${options.id}`));
   const plan: EnclosurePlan = { level: "cgroup", directory };
-  options.onPlan(plan);
   try {
-    return await launchDirectly(options, plan, (start) => insideCgroup(directory, start));
+    options.onPlan(plan);
+    return await launchDirectly(options, plan, {
+      prefix: [], // The guardian needs no help to end what is in a control group.
+      within: (start) => orUnavailable(() => insideCgroup(directory, start)),
+    });
   } catch (error) {
     for (const pid of cgroupMembers(directory)) if (pid !== process.pid) sendSignal(pid, "SIGKILL");
     removeCgroup(directory);
@@ -82,7 +99,8 @@ async function launchInCgroup(options: LaunchOptions): Promise<Launched> {
 async function launchMarked(options: LaunchOptions): Promise<Launched> {
   const plan: EnclosurePlan = { level: "sweep", mark: options.id, ownSession: options.ownSession };
   options.onPlan(plan);
-  const launched = await launchDirectly(options, plan, (start) => start());
+  const prefix = parentDeathPrefix();
+  const launched = await launchDirectly(options, plan, { prefix, within: (start) => start() });
   const fullPlan = { ...plan, root: launched.identity };
   options.onPlan(fullPlan);
   return { ...launched, plan: fullPlan };
@@ -92,14 +110,10 @@ async function launchMarked(options: LaunchOptions): Promise<Launched> {
 async function launchDirectly(
   { command, env, cwd, stdio, ownSession }: LaunchOptions,
   plan: EnclosurePlan,
-  within: (start: () => ChildProcess) => ChildProcess,
+  { prefix, within }: { prefix: readonly string[]; within: (start: () => ChildProcess) => ChildProcess },
 ): Promise<Launched> {
   const start = (words: readonly string[], stdio: readonly StdioChoice[]) =>
-    startProcess(
-      [...parentDeathPrefix(), ...words],
-      { env, cwd, stdio: [...stdio], detached: ownSession },
-      within,
-    );
+    startProcess([...prefix, ...words], { env, cwd, stdio: [...stdio], detached: ownSession }, within);
   const { child, identity, exited } = await start(command, stdio);
   return {
     identity,
@@ -129,13 +143,8 @@ export type InitReport =
 
 async function launchInNamespace(options: LaunchOptions): Promise<Launched> {
   const { command, env, cwd, stdio, ownSession } = options;
-  const unavailable = namespaceRefusal();
-  if (unavailable !== undefined)
-    throw refusal(
-      "containment_unavailable",
-      `This machine cannot contain the job so: ${unavailable}.`,
-      seeDoctor,
-    );
+  const why = namespaceRefusal();
+  if (why !== undefined) throw unavailable(why);
   // Until the namespace can be named, the mark leads to whatever is in it.
   options.onPlan({ level: "sweep", mark: options.id, ownSession });
   const { child, identity, exited } = await startProcess(

@@ -30,10 +30,15 @@ export function isBerthError(error: unknown, ...codes: BerthError["code"][]): er
   return error instanceof BerthError && (codes.length === 0 || codes.includes(error.code));
 }
 
+/** As much of a `Response` as is needed here. */
+export type Answer = Pick<Response, "ok" | "status" | "body" | "text"> & {
+  readonly headers: Pick<Headers, "get">;
+};
+
 /** From an answer that is not a success. Something between us and the server may have written it, too. */
-export async function errorOfResponse(response: Response): Promise<BerthError> {
-  const { status } = response;
-  const text = await response.text().catch(() => "");
+export async function errorOfAnswer(answer: Answer): Promise<BerthError> {
+  const { status } = answer;
+  const text = await answer.text().catch(() => "");
   const problem = parseProblem(text);
   if (problem === undefined) {
     const code =

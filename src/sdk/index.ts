@@ -2,7 +2,7 @@
 // Other folders import from this file only.
 
 export { type Changed, type ChangeOptions, type Client, createClient } from "./client.ts";
-export { BerthError, errorOfEnding, hasEnded, isBerthError } from "./errors.ts";
+export { type Answer, BerthError, errorOfEnding, hasEnded, isBerthError } from "./errors.ts";
 export type { EventFilter, StreamOptions } from "./events.ts";
 export {
   type CheckpointCallback,
@@ -19,6 +19,7 @@ export type {
   CallInput,
   CallOptions,
   ClientOptions,
+  Fetch,
   QueryOf,
   Transport,
 } from "./transport.ts";

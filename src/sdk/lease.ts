@@ -43,7 +43,7 @@ export interface Lease {
 }
 
 /** Work that is over sooner needs neither renewals nor ears. */
-const QUIET_START_MS = 200;
+const QUIET_START_MS = 100;
 const LEASE_MS_DEFAULT = 300_000;
 const RENEWAL_MS_DEFAULT = 20_000;
 /** After a deadline of the stopping sequence the server has decided what comes next. */

@@ -6,7 +6,7 @@
 
 import type { z } from "zod";
 import type { ROUTES, RouteName } from "../protocol/index.ts";
-import { BerthError, errorOfResponse } from "./errors.ts";
+import { type Answer, BerthError, errorOfAnswer } from "./errors.ts";
 import { IDEMPOTENT, PATHS } from "./paths.ts";
 import { anySignal, fullJitter, monotonicMs, sleep } from "./timing.ts";
 
@@ -21,9 +21,15 @@ export interface ClientOptions {
   readonly timeoutMs?: number;
   /** Told about every try that fails, and that there will be another. */
   readonly onRetry?: (error: BerthError) => void;
-  readonly fetch?: typeof fetch;
+  readonly fetch?: Fetch;
   readonly random?: () => number;
 }
+
+/** As much of `fetch` as is needed here; a program may bring its own. */
+export type Fetch = (
+  url: string,
+  init: { method: string; headers: Record<string, string>; body?: string; signal: AbortSignal },
+) => Promise<Answer>;
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -50,7 +56,7 @@ export interface CallInput {
 export interface Received<Body> {
   readonly body: Body;
   readonly status: number;
-  readonly headers: Headers;
+  readonly headers: Answer["headers"];
   /** When the try that was answered began: whatever the answer says was true no earlier. */
   readonly sentAtMs: number;
 }
@@ -69,7 +75,7 @@ export interface Transport {
     input: CallInput,
     headers: Record<string, string>,
     signal: AbortSignal,
-  ): Promise<Response>;
+  ): Promise<Answer>;
   /** A call in plain data, for somebody else to make it. */
   describe(
     route: RouteName,
@@ -104,13 +110,13 @@ export function createTransport(options: ClientOptions): Transport {
 
   async function tryOnce(
     url: string,
-    init: RequestInit,
+    message: Message,
     { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal | undefined },
-  ): Promise<{ response: Response; text: string }> {
+  ): Promise<{ response: Answer; text: string }> {
     const timeout = AbortSignal.timeout(Math.ceil(timeoutMs)); // Whole numbers only: anything else is thrown back.
     try {
-      const response = await fetchIt(url, { ...init, signal: anySignal(timeout, signal) });
-      if (!response.ok) throw await errorOfResponse(response).then((error) => withDelay(error, response));
+      const response = await fetchIt(url, { ...message, signal: anySignal(timeout, signal) });
+      if (!response.ok) throw await errorOfAnswer(response).then((error) => withDelay(error, response));
       return { response, text: await response.text() };
     } catch (error) {
       if (error instanceof BerthError) throw error;
@@ -124,9 +130,9 @@ export function createTransport(options: ClientOptions): Transport {
     random,
     async send(route, input = {}, call = {}) {
       const { method, path } = locate(route, input);
-      const init = messageOf(method, input);
-      if (call.ifMatch !== undefined) init.headers["if-match"] = call.ifMatch;
-      if (route in IDEMPOTENT) init.headers["idempotency-key"] = call.idempotencyKey ?? newKey(random);
+      const message = messageOf(method, input);
+      if (call.ifMatch !== undefined) message.headers["if-match"] = call.ifMatch;
+      if (route in IDEMPOTENT) message.headers["idempotency-key"] = call.idempotencyKey ?? newKey(random);
 
       const timeoutMs = call.timeoutMs ?? options.timeoutMs ?? TIMEOUT_MS;
       const endMs = monotonicMs() + (call.retryForMs ?? options.retryForMs ?? RETRY_FOR_MS);
@@ -135,7 +141,7 @@ export function createTransport(options: ClientOptions): Transport {
         const server = (preferred + tries) % urls.length;
         const sentAtMs = monotonicMs();
         try {
-          const { response, text } = await tryOnce(urls[server] + path, init, {
+          const { response, text } = await tryOnce(urls[server] + path, message, {
             timeoutMs,
             signal: call.signal,
           });
@@ -165,7 +171,7 @@ export function createTransport(options: ClientOptions): Transport {
             headers: { ...authorization, ...headers },
             signal,
           });
-          if (!response.ok) throw await errorOfResponse(response);
+          if (!response.ok) throw await errorOfAnswer(response);
           return response;
         } catch (error) {
           signal.throwIfAborted();
@@ -221,8 +227,8 @@ const delays = new WeakMap<BerthError, number>();
 const DELAY_MS_MAX = 60_000;
 
 /** Remembers when the server wants to be asked again. */
-function withDelay(error: BerthError, response: Response): BerthError {
-  const seconds = Number(response.headers.get("retry-after"));
+function withDelay(error: BerthError, { headers }: Answer): BerthError {
+  const seconds = Number(headers.get("retry-after"));
   if (seconds > 0) delays.set(error, Math.min(seconds * 1000, DELAY_MS_MAX));
   return error;
 }

@@ -195,7 +195,7 @@ async function received(command: string[], options: Partial<JobOptions> = {}): P
   const { job, outputEnded } = await start({ command, ...options });
   const output = await outputEnded;
   await job.gone;
-  await job.close();
+  job.close();
   expect(output.at(-1)).toBe(0);
   return output.subarray(0, -1).toString("utf8").split("\0");
 }

@@ -148,7 +148,7 @@ test.each(levels)("a job within a job ends with the outer one at level %s", asyn
   expect(await job.kill()).toEqual({ kind: "gone" });
   await until("nothing of the inner job is left", () => processesNaming(seconds).length === 0);
   await job.gone;
-  await job.close();
+  job.close();
 });
 
 test("a wrapper that ends in order dismisses its guardian, and nothing is released behind its back", async () => {

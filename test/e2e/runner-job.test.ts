@@ -292,5 +292,5 @@ function brokenScript(): string {
 
 async function finish(job: Job): Promise<void> {
   await job.gone;
-  await job.close();
+  job.close();
 }

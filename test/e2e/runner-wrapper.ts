@@ -24,7 +24,7 @@ try {
   const exit = await job.exited;
   await job.gone;
   stopForwarding();
-  await job.close();
+  job.close();
   process.exitCode = exitCodeOf(exit);
 } catch (error) {
   if (!isJobRefusal(error)) throw error;

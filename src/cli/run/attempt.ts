@@ -267,7 +267,7 @@ async function reportEnd(
   const command: CommandEnd = { exitCode: exitCodeOf(exit), signal: exit.signal };
   const loss = holder.loss();
   if (isBerthError(loss, "stale_token", "not_found")) {
-    await job.close();
+    job.close();
     return { kind: "lost", command, error: asLoss(loss) };
   }
   const { id, token } = granted;
@@ -285,7 +285,7 @@ async function reportEnd(
   try {
     if (holder.isInterrupted() && mayComeBack(granted, outcome)) await client.requests.cancel(id, call);
     const request = await client.requests.release(id, body, call);
-    await job.close();
+    job.close();
     if (loss !== undefined) return { kind: "lost", command, error: loss };
     return {
       kind: "reported",
@@ -296,13 +296,13 @@ async function reportEnd(
     };
   } catch (error) {
     if (isBerthError(error, "stale_token", "not_found")) {
-      await job.close();
+      job.close();
       return { kind: "lost", command, error: asLoss(error) };
     }
     if (giveUp.aborted) {
       const request = await reportOnce(client, granted.id, body);
       if (request !== undefined) {
-        await job.close();
+        job.close();
         return { kind: "reported", request, command, stopped: outcome === "stopped", interrupted: false };
       }
     }
