@@ -33,8 +33,11 @@ export interface Leader {
   /** A sign of life of a holder (its token), or of the client that waits for an attended request (null). */
   renew(requestId: RequestId, token: number | null): Promise<Renewal>;
 
-  /** A denial, or something else worth remembering: goes to the audit log with the next commit, soon. */
-  audit(entry: AuditEntry): void;
+  /**
+   * A denial, or something else worth remembering. Resolves when it is in the audit log, with whatever is committed
+   * next; or at once while the store takes nothing, to be written when it does.
+   */
+  audit(entry: AuditEntry): Promise<void>;
 
   /** Called after every commit that brought events, in order. Returns the way to stop. */
   onCommit(listener: (batch: CommittedBatch) => void): () => void;

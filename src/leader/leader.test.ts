@@ -270,8 +270,8 @@ describe("what is written", () => {
       audit: { action: "submit", target: "a", detail: { from: "here" } },
     });
     await rig.do({ kind: "cancelRequest", requestId: request("x") }, { actor: "eve" });
-    rig.leader.audit({ actor: "mallory", action: "cancel", target: "a", outcome: "forbidden", body: null });
-    await settle();
+    const denial = { actor: "mallory", action: "cancel", target: "a", outcome: "forbidden", body: null };
+    await rig.leader.audit(denial);
 
     const { items } = await rig.store.listAudit({ limit: 3 });
     expect(items.map(({ actor, action, target, outcome }) => [actor, action, target, outcome])).toEqual([

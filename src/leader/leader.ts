@@ -91,6 +91,12 @@ interface WaitingCall extends Call {
   fail(error: LeaderError): void;
 }
 
+interface WaitingEntry {
+  readonly entry: AuditEntry;
+  /** Told when it is on disk, or cannot be for now. */
+  settle(): void;
+}
+
 /** Takes over, loads the state, and leads. Rejects when the store cannot be read or taken over. */
 export async function startLeader(options: LeaderOptions): Promise<Leader> {
   const { store, clock = systemClock, log = silentLog, observer = {}, onFatal } = options;
@@ -127,7 +133,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
 
   const waiting: WaitingCall[] = [];
   let deciding: readonly WaitingCall[] = [];
-  const waitingAudit: AuditEntry[] = [];
+  const waitingAudit: WaitingEntry[] = [];
   const waitingReads: (() => void)[] = [];
   const turnEnded: (() => void)[] = [];
   const stream = createEventStream(store, log, head.seq);
@@ -202,7 +208,8 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     const batch = openBatch(nowMs());
     if (batch.nowMs - lastTurnMs > ABSENCE_MS) leases.amnesty();
     lastTurnMs = batch.nowMs;
-    batch.audit.push(...waitingAudit.splice(0));
+    const entries = waitingAudit.splice(0);
+    batch.audit.push(...entries.map(({ entry }) => entry));
     decideTime(batch);
     const answers = calls.map((call) => decideCall(batch, around, lookups, call));
     decideLosses(batch); // Last, because whoever has just called is not lost.
@@ -210,7 +217,11 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
 
     if (!isEmpty(batch)) {
       const hasCommitted = await commit(batch, calls);
-      if (!hasCommitted) return;
+      settleAudit(entries);
+      if (!hasCommitted) {
+        waitingAudit.unshift(...entries);
+        return;
+      }
     }
     const hasNewTerms = batch.events.some(({ event }) => event.kind === "poolSet");
     for (const id of hasNewTerms ? requestIds(memory.state) : batch.touched) {
@@ -356,6 +367,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     log.error({ err: error }, "the store takes nothing: read only until it does");
     failCalls([...deciding, ...waiting.splice(0)], trouble.code);
     deciding = [];
+    settleAudit(waitingAudit);
     if (isFull) {
       memory = (await recover(store, head)).memory;
       isAhead = false;
@@ -385,7 +397,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
 
   /** Nothing was written, so we still lead; the proof that there is room is the note about it. */
   async function resumeAfterFull(): Promise<void> {
-    const audit = [note("disk_full"), ...waitingAudit];
+    const audit = [note("disk_full"), ...waitingAudit.map(({ entry }) => entry)];
     head = await store.commit({ epoch: head.epoch, expectedSeq: head.seq, atMs: nowMs(), audit });
     waitingAudit.splice(0, audit.length - 1);
   }
@@ -433,8 +445,13 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     cancelTimer();
     failCalls([...deciding, ...waiting.splice(0)], "stopped");
     deciding = [];
+    settleAudit(waitingAudit);
     serveReads();
     stream.close();
+  }
+
+  function settleAudit(entries: readonly WaitingEntry[]): void {
+    for (const { settle } of entries) settle();
   }
 
   function failCalls(calls: readonly WaitingCall[], code: LeaderErrorCode): void {
@@ -534,10 +551,13 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     audit(entry) {
       if (waitingAudit.length >= WAITING_AUDIT_MAX) {
         log.error({ entry }, "an audit entry was lost: too many wait for the store");
-        return;
+        return Promise.resolve();
       }
-      waitingAudit.push(entry);
-      planTurn();
+      return new Promise((resolve) => {
+        waitingAudit.push({ entry, settle: resolve });
+        if (condition === "leading") planTurn();
+        else resolve();
+      });
     },
     onCommit: stream.onCommit,
     events: stream.events,

@@ -150,3 +150,24 @@ export function idempotencyFor(
     bodyHash: hash("sha256", JSON.stringify([params, query, body]), "hex"),
   };
 }
+
+/** Resolves when the denial is in the audit log: nobody is turned away without a trace. */
+export function auditDenial(
+  { leader }: Services,
+  { problem: { code, detail } }: ProblemError,
+  who: {
+    readonly route: RouteName | undefined;
+    readonly identity: Identity | undefined;
+    readonly address: string;
+    readonly target: string;
+  },
+): Promise<void> {
+  const { route, identity, address, target } = who;
+  return leader.audit({
+    actor: identity?.name ?? "nobody",
+    action: route ?? "unknown route",
+    target: target.slice(0, 512),
+    outcome: "denied",
+    body: { token: identity?.tokenId ?? null, from: address, code, detail },
+  });
+}

@@ -17,7 +17,7 @@ import {
   toProblem,
 } from "../protocol/index.ts";
 import { readJson } from "./body.ts";
-import type { Call, Handlers, Reply, Services } from "./call.ts";
+import { auditDenial, type Call, type Handlers, type Reply, type Services } from "./call.ts";
 import { SECURITY_HEADERS } from "./headers.ts";
 import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
@@ -63,6 +63,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
         authorization: incoming.headers.authorization,
         address,
       });
+      checkPermission(identity, route.permission);
       if (name === undefined) throw notServed(context);
       const call = await toCall(context, name, route, identity, address);
       // The types of the call and of its handler come from the same row of the table.
@@ -71,7 +72,12 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       return reply === "sent" ? RESPONSE_ALREADY_SENT : send(reply, name);
     } catch (error) {
       if (error instanceof ProblemError && error.isDenial) {
-        auditDenial(pipeline.services, error, { name, identity, address, target: context.req.path });
+        await auditDenial(pipeline.services, error, {
+          route: name,
+          identity,
+          address,
+          target: context.req.path,
+        });
       }
       return send(failure(error, pipeline.services), name ?? "unknown");
     }
@@ -119,13 +125,15 @@ async function identify(
     throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
   }
   await rates.checkToken(identity.tokenId);
-  if (!identity.permissions.has(permission)) {
-    throw forbidden(
-      `The role ${identity.role} does not have the permission ${permission}.`,
-      "Use a token with another role; GET /v1/whoami shows what this one may do.",
-    );
-  }
   return identity;
+}
+
+function checkPermission({ role, permissions }: Identity, permission: Permission | "public"): void {
+  if (permission === "public" || permissions.has(permission)) return;
+  throw forbidden(
+    `The role ${role} does not have the permission ${permission}.`,
+    "Use a token with another role; GET /v1/whoami shows what this one may do.",
+  );
 }
 
 function unauthenticated(what: string): ProblemError {
@@ -133,25 +141,6 @@ function unauthenticated(what: string): ProblemError {
     hint: "Send the header Authorization: Bearer berth_…; an administrator makes tokens.",
   });
   return new ProblemError(problem, { "www-authenticate": 'Bearer realm="berth"' }, true);
-}
-
-function auditDenial(
-  { leader }: Services,
-  { problem }: ProblemError,
-  who: { name: string | undefined; identity: Identity | undefined; address: string; target: string },
-): void {
-  leader.audit({
-    actor: who.identity?.name ?? "nobody",
-    action: who.name ?? "unknown route",
-    target: who.target.slice(0, 512),
-    outcome: "denied",
-    body: {
-      token: who.identity?.tokenId ?? null,
-      from: who.address,
-      code: problem.code,
-      detail: problem.detail,
-    },
-  });
 }
 
 // --- What is asked

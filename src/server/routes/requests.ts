@@ -18,6 +18,7 @@ import {
 import type { RequestQuery } from "../../store/index.ts";
 import { toMs, toRequestSpec, toTimestamp } from "../../translation/index.ts";
 import {
+  auditDenial,
   type Call,
   type CallOf,
   type Change,
@@ -161,31 +162,23 @@ async function bulk(
     }
   });
   const changes = prepared.filter((one): one is Change => !(one instanceof ProblemError));
+  const denials = prepared.filter((one): one is ProblemError => one instanceof ProblemError && one.isDenial);
+  const audited = Promise.all(
+    denials.map((denial) => auditDenial(services, denial, { ...call, target: "" })),
+  );
   const answers = await services.leader.performMany(
     changes.map((change) => ({ command: change.command, context: contextOf(call, change) })),
   );
+  await audited; // With the same commit as the changes.
   let next = 0;
   return prepared.map((one) => {
-    if (!(one instanceof ProblemError)) return bulkResult(answers[next++] as Answer);
-    if (one.isDenial) auditDenial(call, services, one);
-    return { problem: one.problem };
+    return one instanceof ProblemError ? { problem: one.problem } : bulkResult(answers[next++] as Answer);
   });
 }
 
 function bulkResult(answer: Answer): WireBulkAnswer["results"][number] {
   if (answer.outcome === "refused") return { problem: refusalProblem(answer.refusal) };
   return answer.body as WireBulkItem;
-}
-
-/** A denial that does not end the call is not seen by the pipeline. */
-function auditDenial(call: Call, { leader }: Services, { problem }: ProblemError): void {
-  leader.audit({
-    actor: call.identity.name,
-    action: call.route,
-    target: "",
-    outcome: "denied",
-    body: { token: call.identity.tokenId, from: call.address, code: problem.code, detail: problem.detail },
-  });
 }
 
 // --- Looking
