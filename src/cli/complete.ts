@@ -4,6 +4,7 @@ import type { Command, Option } from "commander";
 import { createClient } from "../sdk/index.ts";
 import { readContexts, resolveConnection } from "./connection.ts";
 import type { CliContext } from "./context.ts";
+import { fetchLightly } from "./http.ts";
 import { createProgram } from "./main.ts";
 import { FORMATS } from "./output/print.ts";
 import { printable } from "./output/text.ts";
@@ -120,7 +121,8 @@ async function valuesOf(name: string, hint: string): Promise<Candidate[]> {
 
 async function liveNames(kind: string, _hint: string): Promise<Candidate[]> {
   const { urls, token } = resolveConnection();
-  const client = createClient({ urls, ...(token && { token }), retryForMs: 0, timeoutMs: PATIENCE_MS });
+  const call = { fetch: fetchLightly, retryForMs: 0, timeoutMs: PATIENCE_MS };
+  const client = createClient({ urls, ...(token && { token }), ...call });
   const limit = NAMES_MAX;
   switch (kind) {
     case "pool":

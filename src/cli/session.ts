@@ -4,7 +4,8 @@ import type { WireNodeAnswer, WirePoolAnswer, WireRequest } from "../protocol/in
 import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { type Connection, type ConnectionFlags, resolveConnection } from "./connection.ts";
 import { CliError } from "./context.ts";
-import { nearest } from "./nearest.ts";
+import { fetchLightly } from "./http.ts";
+import { nearest, suggestion } from "./nearest.ts";
 import { printable } from "./output/text.ts";
 
 export interface Session extends Connection {
@@ -19,6 +20,7 @@ export function connect(flags: ConnectionFlags = {}): Session {
   const client = createClient({
     urls: connection.urls,
     ...(connection.token !== undefined && { token: connection.token }),
+    fetch: fetchLightly,
     retryForMs: RETRY_FOR_MS,
   });
   return { ...connection, client };
@@ -111,14 +113,7 @@ function choose(kind: string, text: string, names: readonly string[]): string {
   const matching = names.filter((name) => name.startsWith(text));
   if (matching.length === 1) return matching[0] as string;
   if (matching.length > 1) throw ambiguous(`${kind}s`, text, matching);
-  const meant = nearest(text, names);
-  const hint =
-    meant !== undefined
-      ? `Did you mean ${meant}?`
-      : names.length > 0
-        ? `There are ${names.slice(0, 10).join(", ")}.`
-        : "";
-  throw new CliError("not_found", `There is no ${kind} "${text}".`, hint);
+  throw new CliError("not_found", `There is no ${kind} "${text}".`, suggestion(text, names));
 }
 
 function ambiguous(kinds: string, text: string, candidates: readonly string[]): CliError {
