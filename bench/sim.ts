@@ -12,7 +12,6 @@ const RARE_EVERYWHERE = [
   "hold without victims",
   "hold ended: taken_over",
   "hold ended: not_covered",
-  "hold ended: not_admitted",
   "hold ended: blocked_by_limit",
   "waiter cancelled while its victims stop",
   "waiter expired while its victims stop",
@@ -57,12 +56,12 @@ const RARE_OF: Readonly<Record<(typeof DISCIPLINES)[number], readonly string[]>>
     "taken without a checkpoint",
     "taken while others hold",
     "as many victims as max_victims",
-    "more victims than max_victims",
     "granted at class 10",
     "granted to sensitive work",
   ],
   fair_share: [],
 };
+const RARE_IN_SUMS = ["hold ended: not_admitted"];
 const RARE_ON_NODES = [
   "gang granted",
   "gang granted across topology groups",
@@ -136,7 +135,8 @@ for (const [what, times] of [...totals].sort(([a], [b]) => (a < b ? -1 : 1)))
 
 const rare = [
   ...RARE_OF[discipline],
-  ...(values.nodes ? RARE_ON_NODES : []),
+  ...(values.nodes ? RARE_ON_NODES : RARE_IN_SUMS),
+  ...(!values.nodes && discipline === "class" ? ["more victims than max_victims"] : []),
   ...(values.nodes && discipline === "class" ? RARE_OF_CLASS_ON_NODES : []),
 ];
 const missed = count >= 500 ? rare.filter((what) => !totals.has(what)) : [];
