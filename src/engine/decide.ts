@@ -19,7 +19,7 @@ import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
 import type { Command } from "./commands.ts";
 import type { Event } from "./events.ts";
-import { rewake } from "./indexes.ts";
+import { rewake } from "./indexes/timers.ts";
 import { decideNode, fireDrainDeadlines } from "./nodes.ts";
 import { type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";

@@ -6,25 +6,16 @@ import { assertDecision, assertGrant, assertPlacement } from "./assertions.ts";
 import type { Event } from "./events.ts";
 import {
   addPolicy,
-  dequeue,
-  endRun,
-  enqueue,
   ensureComponent,
-  forgetOperation,
-  forgetShares,
-  keepOrderUntil,
   rebuildPool,
   refreshPool,
   releaseComponent,
-  rememberOperation,
   removePolicy,
-  rewake,
-  sortRunAnew,
-  startRun,
-  stopRun,
-  touchShares,
-  unsettleWaiter,
-} from "./indexes.ts";
+} from "./indexes/pools.ts";
+import { endRun, sortRunAnew, startRun, stopRun } from "./indexes/running.ts";
+import { forgetOperation, forgetShares, rememberOperation, touchShares } from "./indexes/shares.ts";
+import { keepOrderUntil, rewake } from "./indexes/timers.ts";
+import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
 import { joinLine, leaveLine } from "./lines.ts";
 import { dropNode, evolveNode } from "./nodes.ts";
 import { NodeIndex } from "./placement/node-index.ts";
@@ -147,7 +138,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     policies: new Map(),
     nodes: new Map(),
     places: new NodeIndex(),
-    waiting: [],
+    waiting: new Set(),
     holders: new Set(),
     passers: new Set(),
     runKinds: new Set(),

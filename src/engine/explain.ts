@@ -16,7 +16,14 @@ import type {
 import { type Resources, toResources } from "./resources.ts";
 import { earliestStart } from "./scheduling/backfill.ts";
 import { QueueWalk, type Waiter } from "./scheduling/queue-walk.ts";
-import type { EngineState, Pool, PoolLine, Request, Run } from "./state.ts";
+import {
+  type EngineState,
+  type Pool,
+  type PoolLine,
+  queueLengthOf,
+  type Request,
+  type Run,
+} from "./state.ts";
 
 /** How many holders of what is short are named. */
 const HOLDERS_NAMED_MAX = 20;
@@ -140,10 +147,7 @@ function explainInPool(
   const explained: PoolExplanation = {
     pool: pool.record.name,
     position: positionOf(pool, self, nowMs),
-    queueLength: pool.waiting.reduce(
-      (sum, each) => sum + each.line.members.size,
-      pool.holders.size + pool.passers.size,
-    ),
+    queueLength: queueLengthOf(pool),
     fitsReserve: !self.borrows,
     blockedBy: blockerOf(walk, self, head),
     holders: holders.slice(0, HOLDERS_NAMED_MAX).map((run) => describeHolder(run)),

@@ -43,14 +43,16 @@ export {
   type ScoreWeights,
 } from "./settings.ts";
 export { restoreState, SNAPSHOT_VERSION, type Snapshot, snapshotOf } from "./snapshot.ts";
-export { createState, type EngineState } from "./state.ts";
+export { createState, type EngineState, queueLengthOf } from "./state.ts";
 export { nextWakeMs } from "./timers.ts";
 export {
   borrowedOf,
   capacityOf,
   type ElementView,
   groupsOf,
+  type NodeView,
   nodesOf,
+  nodeViewsOf,
   policiesOf,
   poolsOf,
   queueOf,

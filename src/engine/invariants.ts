@@ -4,7 +4,7 @@
 import { rightViolations } from "./disciplines/fair_share/starvation.ts";
 import { shareTreeOf, treeViolations } from "./disciplines/fair_share/tree.ts";
 import { type Blocker, explain } from "./explain.ts";
-import { rewake } from "./indexes.ts";
+import { rewake } from "./indexes/timers.ts";
 import { ANY_NODE } from "./placement/node-index.ts";
 import { compareFit } from "./placement/node-list.ts";
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
@@ -143,7 +143,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
   for (const [name, pool] of state.pools) {
     const { keys, capacity, usage, stopping, isReserved, runCount } = pool;
     note(`pool ${name}`, { keys, capacity, usage, stopping, isReserved, runCount });
-    note(`the queue of pool ${name}`, pool.waiting.map(({ line }) => line.key).sort());
+    note(`the queue of pool ${name}`, [...pool.waiting].map(({ line }) => line.key).sort());
     note(`the holders of pool ${name}`, [idsOf(pool.holders), idsOf(pool.passers)]);
     note(
       `the ends of pool ${name}`,

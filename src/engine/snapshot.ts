@@ -3,15 +3,11 @@
 
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
-import {
-  enqueue,
-  ensureComponent,
-  keepOrderUntil,
-  releaseComponent,
-  rememberOperation,
-  rewake,
-  startRun,
-} from "./indexes.ts";
+import { ensureComponent, releaseComponent } from "./indexes/pools.ts";
+import { startRun } from "./indexes/running.ts";
+import { rememberOperation } from "./indexes/shares.ts";
+import { keepOrderUntil, rewake } from "./indexes/timers.ts";
+import { enqueue } from "./indexes/waiting.ts";
 import { joinLine } from "./lines.ts";
 import type {
   GroupRecord,

@@ -1,4 +1,5 @@
-// The state in memory: the records of `records.ts`, and indexes over them that `evolve` keeps up to date.
+// The state in memory: the records of `records.ts`, and indexes over them that `evolve` keeps up to date with the
+// functions of `indexes/`, always through the undo log.
 //
 // Invariants (checked by `invariants.ts`)
 //   1. Every index can be rebuilt from the records alone.
@@ -79,8 +80,8 @@ export interface Pool {
   readonly nodes: Map<NodeName, Node>;
   /** The nodes, arranged for placement. */
   readonly places: NodeIndex;
-  /** Lines with members that this pool admits; nearly in order, which is only a matter of speed. */
-  readonly waiting: PoolLine[];
+  /** Lines with members that this pool admits. */
+  readonly waiting: Set<PoolLine>;
   /** Waiting requests that hold units here (V5). */
   readonly holders: Set<Request>;
   /** Waiting requests that this pool admits and that hold units elsewhere (G5). */
@@ -278,6 +279,13 @@ export function freeOf(pool: Pool, index: number): number {
   return (pool.capacity[index] as number) - (pool.usage[index] as number);
 }
 
+/** How many requests wait in a pool, whether or not they are promised something. */
+export function queueLengthOf({ waiting, holders, passers }: Pool): number {
+  let length = holders.size + passers.size;
+  for (const { line } of waiting) length += line.members.size;
+  return length;
+}
+
 export function requireRequest(state: EngineState, id: RequestId): Request {
   const request = state.requests.get(id);
   if (request === undefined) throw new Error(`no request ${id}`);
@@ -293,4 +301,11 @@ export function requirePool(state: EngineState, name: PoolName): Pool {
 /** What the pool promised to a holder: the need of its line there. */
 export function holdNeed(holder: Request, pool: Pool): readonly number[] {
   return (holder.line.pools.get(pool.record.name) as PoolLine).need;
+}
+
+/** Pools by name: the order in which they are served (G5). */
+export function poolsByName(pools: Iterable<Pool>): Pool[] {
+  const sorted = [...pools];
+  if (sorted.length > 1) sorted.sort((a, b) => compareIds(a.record.name, b.record.name));
+  return sorted;
 }

@@ -11,7 +11,7 @@ const INSERTED = Symbol("inserted");
 const REMOVED = Symbol("removed");
 
 export class UndoLog {
-  /** Flat triples: (object, field, old value), (vector, vector, sign), (list, symbol, item) or (function, null, null). */
+  /** Flat triples: (object, field, old value), (vector, vector, sign), (list or set, symbol, item) or (function, null, null). */
   readonly #entries: unknown[] = [];
   #recording = false;
 
@@ -33,8 +33,8 @@ export class UndoLog {
       const target = entries[i];
       const field = entries[i + 1];
       if (typeof target === "function") target();
-      else if (field === INSERTED) (target as List<unknown>).remove(entries[i + 2]);
-      else if (field === REMOVED) (target as List<unknown>).insert(entries[i + 2]);
+      else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
+      else if (field === REMOVED) putBack(target as Collection, entries[i + 2]);
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
@@ -67,11 +67,33 @@ export class UndoLog {
     if (this.#recording) this.#entries.push(list, REMOVED, item);
   }
 
+  addTo<Item>(set: Set<Item>, item: Item): void {
+    if (set.has(item)) return;
+    set.add(item);
+    if (this.#recording) this.#entries.push(set, INSERTED, item);
+  }
+
+  removeFrom<Item>(set: Set<Item>, item: Item): void {
+    if (set.delete(item) && this.#recording) this.#entries.push(set, REMOVED, item);
+  }
+
   /** Does something that a given function takes back. */
   run(act: () => void, undo: () => void): void {
     act();
     if (this.#recording) this.#entries.push(undo, null, null);
   }
+}
+
+type Collection = List<unknown> | Set<unknown>;
+
+function takeOut(target: Collection, item: unknown): void {
+  if (target instanceof Set) target.delete(item);
+  else target.remove(item);
+}
+
+function putBack(target: Collection, item: unknown): void {
+  if (target instanceof Set) target.add(item);
+  else target.insert(item);
 }
 
 function addInto(target: number[], amounts: readonly number[], sign: number): void {

@@ -10,6 +10,7 @@ export {
 import { sharedQueueOf } from "./disciplines/fair_share/view.ts";
 import type {
   GroupRecord,
+  NodeName,
   NodeRecord,
   PolicyRecord,
   PoolName,
@@ -20,7 +21,7 @@ import type {
 } from "./records.ts";
 import { compareIds, type Resources, toResources } from "./resources.ts";
 import { QueueWalk } from "./scheduling/queue-walk.ts";
-import { type EngineState, type Pool, requirePool, shareNeedOf } from "./state.ts";
+import { type EngineState, type Node, type Pool, requirePool, shareNeedOf } from "./state.ts";
 
 export function requestOf(
   state: EngineState,
@@ -54,6 +55,34 @@ export function nodesOf(state: EngineState, pool?: PoolName): NodeRecord[] {
     .map(({ record }) => record)
     .filter((node) => pool === undefined || node.pool === pool)
     .sort((a, b) => compareIds(a.name, b.name));
+}
+
+/** A node with what is on it (N1, N2). */
+export interface NodeView {
+  readonly record: NodeRecord;
+  readonly usage: Resources;
+  /** Who runs there, in the order of their grants, and on which GPUs. */
+  readonly runs: readonly { readonly requestId: RequestId; readonly devices: readonly number[] }[];
+}
+
+export function nodeViewsOf(state: EngineState, names: readonly NodeName[]): NodeView[] {
+  return names.flatMap((name) => {
+    const node = state.nodes.get(name);
+    return node === undefined ? [] : [viewOfNode(node)];
+  });
+}
+
+function viewOfNode({ record, usage, runs, pool }: Node): NodeView {
+  const amounts = toResources(usage, pool.keys);
+  const byGrant = [...runs].sort((a, b) => a.token - b.token);
+  return {
+    record,
+    usage: Object.fromEntries(Object.keys(record.capacity).map((key) => [key, amounts[key] ?? 0])),
+    runs: byGrant.map(({ request: { spec, progress } }) => ({
+      requestId: spec.id,
+      devices: progress.allocation?.placement.find(({ node }) => node === record.name)?.devices ?? [],
+    })),
+  };
 }
 
 /** Everything that waits in a pool, in the order of section 6. */

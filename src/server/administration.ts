@@ -5,15 +5,24 @@ import {
   type Command,
   capacityOf,
   groupsOf,
-  nodesOf,
+  nodeViewsOf,
   type PoolName,
   policiesOf,
   poolsOf,
+  queueLengthOf,
   usageOf,
 } from "../engine/index.ts";
 import type { LeaderRefusal, View } from "../leader/index.ts";
 import { PAGE_ITEMS_DEFAULT, type WirePoolAnswer } from "../protocol/index.ts";
-import { presentGroup, presentNode, presentPolicy, presentPool, toPoolName } from "../translation/index.ts";
+import {
+  presentGroup,
+  presentNode,
+  presentNodeView,
+  presentPolicy,
+  presentPool,
+  toNodeName,
+  toPoolName,
+} from "../translation/index.ts";
 import { type Call, ok, perform, type Reply, type Services } from "./call.ts";
 import { reachesPool } from "./identity.ts";
 import { planOf } from "./plans.ts";
@@ -36,7 +45,7 @@ export function showPool(view: View, name: string): Shown | undefined {
   const body: WirePoolAnswer = {
     ...presentPool(record, capacityOf(view.state, record.name)),
     usage: usageOf(view.state, record.name),
-    queued: pool.waiting.reduce((sum, { line }) => sum + line.members.size, pool.holders.size),
+    queued: queueLengthOf(pool),
     running: pool.runCount,
   };
   return { body, etag: etagOf(presentPool(record)) };
@@ -55,8 +64,8 @@ export function showGroup(view: View, pool: string, name: string): Shown | undef
 }
 
 export function showNode(view: View, name: string): Shown | undefined {
-  const node = nodesOf(view.state).find((record) => record.name === name);
-  return node && shown(presentNode(node));
+  const [node] = nodeViewsOf(view.state, [toNodeName(name)]);
+  return node && { body: presentNodeView(node), etag: etagOf(presentNode(node.record)) };
 }
 
 export function shown(body: object): Shown {

@@ -1,7 +1,7 @@
 // Metrics for Prometheus (16). Counters follow committed events; gauges are read off the state when asked for.
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import { type ElementView, type RequestId, teamSharesOf } from "../engine/index.ts";
+import { type ElementView, queueLengthOf, type RequestId, teamSharesOf } from "../engine/index.ts";
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
 
 export interface Metrics {
@@ -209,8 +209,7 @@ function gauge(view: View, meters: Meters): void {
     requests.inc({ pool: progress.allocation?.pool ?? "", status: progress.status });
   }
   for (const [pool, held] of view.state.pools) {
-    const queued = held.waiting.reduce((sum, { line }) => sum + line.members.size, held.holders.size);
-    requests.set({ pool, status: "queued" }, queued);
+    requests.set({ pool, status: "queued" }, queueLengthOf(held));
     held.keys.forEach((key, index) => {
       const used = held.usage[index] as number;
       let borrowed = 0;

@@ -10,12 +10,13 @@
 import { disciplineOf, type VictimChoice } from "../disciplines/discipline.ts";
 import { lookAtShares, type ShareLook } from "../disciplines/fair_share/stages.ts";
 import type { HoldEnd } from "../events.ts";
-import { isShielded, keepOrderUntil, poolsByName, unsettleMoved } from "../indexes.ts";
+import { isShielded } from "../indexes/running.ts";
+import { keepOrderUntil, unsettleMoved } from "../indexes/timers.ts";
 import { byPreference } from "../lines.ts";
 import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
 import type { NodeState } from "../records.ts";
 import { toResources } from "../resources.ts";
-import { bySubmission, type Pool, type Request } from "../state.ts";
+import { bySubmission, type Pool, poolsByName, type Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
 import { findBackfill } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";

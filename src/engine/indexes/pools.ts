@@ -1,0 +1,265 @@
+// Pools, groups, policies and components, with everything about them that follows from their records.
+
+import { createPoolLine, describe, joinLine, leaveLine, usesFairShare } from "../lines.ts";
+import { poolCapacity } from "../placement/capacity.ts";
+import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
+import { type ComponentName, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
+import { amountOf, toVector } from "../resources.ts";
+import { SortedList } from "../sorted-list.ts";
+import {
+  byEnd,
+  byShareOrder,
+  type Component,
+  type EngineState,
+  type Group,
+  type Line,
+  needOf,
+  type Policy,
+  type Pool,
+  type PoolLine,
+  type Request,
+  type Run,
+  requirePool,
+  shareNeedOf,
+} from "../state.ts";
+import { indexRun } from "./running.ts";
+import { forgetShares } from "./shares.ts";
+import { dequeue, enqueue } from "./waiting.ts";
+
+/** Takes everything about a pool anew from the records: its keys, limits, shares, lines and runs. */
+export function rebuildPool(state: EngineState, pool: Pool): void {
+  const { undo } = state;
+  const runs = [...pool.policies.values()].flatMap((policy) => [...policy.runs]);
+  forgetShares(state, pool);
+  const { keys, capacity } = poolCapacity(pool);
+  const zeros = () => keys.map(() => 0);
+  undo.set(pool, "keys", keys);
+  undo.set(pool, "capacity", capacity);
+  undo.set(pool, "usage", zeros());
+  undo.set(pool, "stopping", zeros());
+  undo.set(pool, "ends", new SortedList<Run>(byEnd, { weigh: needOf }));
+  undo.set(
+    pool,
+    "isReserved",
+    keys.map((key) =>
+      [...pool.policies.values()].some(({ record }) => !record.closing && amountOf(record.reserved, key) > 0),
+    ),
+  );
+  const kinds = [...pool.runKinds];
+  undo.run(
+    () => pool.runKinds.clear(),
+    () => kinds.forEach((kind) => pool.runKinds.add(kind)),
+  );
+
+  emptyNodes(state, pool);
+  for (const group of pool.groups.values()) {
+    undo.set(
+      group,
+      "parent",
+      group.record.parent === null ? null : (pool.groups.get(group.record.parent) as Group),
+    );
+    undo.set(group, "limit", limitVector(group.record.limit, keys));
+    undo.set(group, "usage", zeros());
+  }
+  for (const policy of pool.policies.values()) {
+    setQuotas(state, policy, keys);
+    undo.set(policy, "usage", zeros());
+    undo.set(policy, "firmUsage", zeros());
+    undo.set(policy, "runs", new SortedList<Run>(byShareOrder, { weigh: shareNeedOf }));
+    for (const line of policyComponent(state, policy).lines) {
+      const poolLine = line.pools.get(pool.record.name) as PoolLine;
+      const oldKinds = [...poolLine.runKinds];
+      undo.run(
+        () => poolLine.runKinds.clear(),
+        () => {
+          poolLine.runKinds.clear();
+          for (const [key, kind] of oldKinds) poolLine.runKinds.set(key, kind);
+        },
+      );
+      for (const run of [...poolLine.stoppingRuns]) state.undo.removeFrom(poolLine.stoppingRuns, run);
+      redescribe(state, poolLine);
+    }
+  }
+  fillNodes(state, pool, runs);
+  for (const run of runs) indexRun(state, run);
+  state.unsettled.add(pool);
+}
+
+/** A change that leaves keys and kinds of work as they are, such as new amounts: the runs stay where they are. */
+export function refreshPool(state: EngineState, pool: Pool): void {
+  const { undo } = state;
+  const { keys, capacity } = poolCapacity(pool);
+  if (keys.join() !== pool.keys.join()) return rebuildPool(state, pool);
+  forgetShares(state, pool);
+  undo.set(pool, "capacity", capacity);
+  for (const group of pool.groups.values()) undo.set(group, "limit", limitVector(group.record.limit, keys));
+  for (const policy of pool.policies.values()) {
+    setQuotas(state, policy, keys);
+    for (const line of policyComponent(state, policy).lines) {
+      redescribe(state, line.pools.get(pool.record.name) as PoolLine);
+    }
+  }
+  state.unsettled.add(pool);
+}
+
+/** What is removed by force has no share and no group any more; only its last runs keep it alive (P8). */
+function setQuotas({ undo }: EngineState, policy: Policy, keys: readonly string[]): void {
+  const { record, pool } = policy;
+  const isLeaving = record.closing || pool.record.closing;
+  undo.set(
+    policy,
+    "group",
+    isLeaving || record.group === null ? null : (pool.groups.get(record.group) as Group),
+  );
+  undo.set(policy, "reserved", toVector(isLeaving ? {} : record.reserved, keys));
+  undo.set(policy, "limit", limitVector(record.limit, keys));
+}
+
+function limitVector(limit: Readonly<Record<string, number>>, keys: readonly string[]): number[] {
+  return keys.map((key) => (Object.hasOwn(limit, key) ? (limit[key] as number) : Number.POSITIVE_INFINITY));
+}
+
+/** A line's standing in a pool changed; it may appear in the pool's queue or vanish from it. */
+function redescribe(state: EngineState, poolLine: PoolLine): void {
+  const { undo } = state;
+  const { pool, line } = poolLine;
+  const described = describe(poolLine);
+  undo.set(poolLine, "need", described.need);
+  undo.set(poolLine, "ask", described.ask);
+  undo.set(poolLine, "verdict", described.verdict);
+  undo.set(poolLine, "preemptionClass", described.preemptionClass);
+  undo.set(poolLine, "sensitive", described.sensitive);
+  undo.set(poolLine, "firm", described.firm);
+  undo.set(poolLine, "shareRank", described.shareRank);
+  placeInQueue(state, poolLine);
+  for (const request of heldMembers(line)) {
+    if (request.progress.hold?.pool === pool.record.name) continue;
+    if (described.verdict === null) state.undo.addTo(pool.passers, request);
+    else state.undo.removeFrom(pool.passers, request);
+  }
+}
+
+function placeInQueue(state: EngineState, poolLine: PoolLine): void {
+  const { waiting } = poolLine.pool;
+  const shouldShow = poolLine.verdict === null && poolLine.line.members.size > 0;
+  if (shouldShow) state.undo.addTo(waiting, poolLine);
+  else state.undo.removeFrom(waiting, poolLine);
+}
+
+/** Members of a line that hold units in some pool. */
+function heldMembers(line: Line): Request[] {
+  const held: Request[] = [];
+  for (const poolLine of line.pools.values()) {
+    for (const request of poolLine.pool.holders) if (request.line === line) held.push(request);
+  }
+  return held;
+}
+
+export function policyComponent(state: EngineState, policy: Policy): Component {
+  return ensureComponent(state, policy.record.component);
+}
+
+export function ensureComponent(state: EngineState, name: ComponentName): Component {
+  let component = state.components.get(name);
+  if (component === undefined) {
+    component = { name, policies: new Map(), lines: new Set() };
+    const created = component;
+    state.undo.run(
+      () => state.components.set(name, created),
+      () => state.components.delete(name),
+    );
+  }
+  return component;
+}
+
+/** A component that nobody speaks of any more is forgotten. */
+export function releaseComponent(state: EngineState, component: Component): void {
+  if (component.policies.size > 0 || component.lines.size > 0) return;
+  state.undo.run(
+    () => state.components.delete(component.name),
+    () => state.components.set(component.name, component),
+  );
+}
+
+export function addPolicy(state: EngineState, record: PolicyRecord): void {
+  const pool = requirePool(state, record.pool);
+  const component = ensureComponent(state, record.component);
+  const usedFairShare = usesFairShare(component);
+  const policy: Policy = {
+    record,
+    pool,
+    group: null,
+    reserved: [],
+    limit: [],
+    usage: pool.keys.map(() => 0),
+    firmUsage: pool.keys.map(() => 0),
+    runs: new SortedList<Run>(byShareOrder, { weigh: shareNeedOf }),
+  };
+  state.undo.run(
+    () => {
+      pool.policies.set(record.component, policy);
+      component.policies.set(record.pool, policy);
+    },
+    () => {
+      pool.policies.delete(record.component);
+      component.policies.delete(record.pool);
+    },
+  );
+  for (const line of component.lines) {
+    const poolLine = createPoolLine(line, policy);
+    state.undo.run(
+      () => line.pools.set(record.pool, poolLine),
+      () => line.pools.delete(record.pool),
+    );
+  }
+  rebuildPool(state, pool);
+  if (usesFairShare(component) !== usedFairShare) moveToNewLines(state, component);
+}
+
+export function removePolicy(state: EngineState, pool: Pool, policy: Policy): void {
+  const component = policyComponent(state, policy);
+  const usedFairShare = usesFairShare(component);
+  const { name } = pool.record;
+  for (const line of component.lines) {
+    const poolLine = line.pools.get(name) as PoolLine;
+    state.undo.removeFrom(pool.waiting, poolLine);
+    for (const request of heldMembers(line)) state.undo.removeFrom(pool.passers, request);
+    state.undo.run(
+      () => line.pools.delete(name),
+      () => line.pools.set(name, poolLine),
+    );
+  }
+  state.undo.run(
+    () => {
+      pool.policies.delete(component.name);
+      component.policies.delete(name);
+    },
+    () => {
+      pool.policies.set(component.name, policy);
+      component.policies.set(name, policy);
+    },
+  );
+  rebuildPool(state, pool);
+  if (usesFairShare(component) !== usedFairShare) moveToNewLines(state, component);
+  releaseComponent(state, component);
+}
+
+/** What tells lines apart changed for a component: its first fair-share pool came, or its last one went. */
+function moveToNewLines(state: EngineState, component: Component): void {
+  const requests = [...state.requests.values()].filter(
+    ({ line, progress }) => line.component === component && !TERMINAL_STATUSES.has(progress.status),
+  );
+  for (const request of requests) {
+    const isWaiting = request.progress.status === "queued";
+    const { run } = request;
+    if (isWaiting) dequeue(state, request);
+    const old = request.line;
+    const line = joinLine(state, component, request.spec);
+    state.undo.set(request, "line", line);
+    leaveLine(state, old);
+    if (isWaiting) enqueue(state, request);
+    if (run !== null)
+      state.undo.set(run, "poolLine", line.pools.get(run.poolLine.pool.record.name) as PoolLine);
+  }
+  for (const policy of component.policies.values()) rebuildPool(state, policy.pool);
+}

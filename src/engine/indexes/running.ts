@@ -1,0 +1,142 @@
+// Who runs where: runs by kind, and the sums over them.
+
+import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
+import { SortedList } from "../sorted-list.ts";
+import {
+  byGrant,
+  type EngineState,
+  type Node,
+  type Pool,
+  type PoolLine,
+  type Request,
+  type Run,
+  type RunKind,
+} from "../state.ts";
+import { touchShares } from "./shares.ts";
+
+const DAY_MS = 86_400_000;
+
+export function startRun(state: EngineState, request: Request): void {
+  const allocation = request.progress.allocation;
+  if (allocation === null || allocation.pool === null) return; // Granted outside all pools (A4).
+  const poolLine = request.line.pools.get(allocation.pool) as PoolLine;
+  const run: Run = {
+    request,
+    poolLine,
+    kind: undefined as unknown as RunKind, // Set by `indexRun`.
+    token: allocation.token,
+    startedAtMs: allocation.startedAtMs,
+    endMs: allocation.startedAtMs + (request.spec.walltimeMs ?? Number.POSITIVE_INFINITY),
+    isStopping: allocation.stop !== null,
+    nodes: allocation.placement.map(({ node }) => poolLine.pool.nodes.get(node) as Node),
+    away: null,
+  };
+  state.undo.set(request, "run", run);
+  state.undo.set(poolLine.pool, "runCount", poolLine.pool.runCount + 1);
+  indexRun(state, run);
+  occupyNodes(state, run);
+  touchShares(state, poolLine);
+  state.unsettled.add(poolLine.pool);
+}
+
+/** The run was told to stop: its units are on their way out and it is nobody's candidate any more. */
+export function stopRun(state: EngineState, run: Run): void {
+  if (run.isStopping) return;
+  state.unsettled.add(run.poolLine.pool);
+  removeCandidate(state, run);
+  state.undo.set(run, "isStopping", true);
+  state.undo.addTo(run.poolLine.stoppingRuns, run);
+  touchShares(state, run.poolLine);
+  stopOnNodes(state, run);
+  state.undo.add(run.poolLine.pool.stopping, run.poolLine.need, 1);
+}
+
+export function endRun(state: EngineState, request: Request): void {
+  const { run } = request;
+  if (run === null) return;
+  const { pool } = run.poolLine;
+  state.unsettled.add(pool);
+  vacateNodes(state, run);
+  addUsage(state, run, -1);
+  state.undo.remove(run.poolLine.policy.runs, run);
+  touchShares(state, run.poolLine);
+  state.undo.removeFrom(run.poolLine.stoppingRuns, run);
+  if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
+  else removeCandidate(state, run);
+  state.undo.set(pool, "runCount", pool.runCount - 1);
+  state.undo.set(request, "run", null);
+}
+
+/** Enters a run into the sums and lists of its pool. */
+export function indexRun(state: EngineState, run: Run): void {
+  const { poolLine } = run;
+  addUsage(state, run, 1);
+  if (run.nodes.length > 0) state.undo.set(run, "away", awayFromHome(run));
+  state.undo.set(run, "kind", kindOf(run));
+  state.undo.insert(poolLine.policy.runs, run);
+  if (run.isStopping) {
+    state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
+    state.undo.addTo(poolLine.stoppingRuns, run);
+  } else addCandidate(state, run);
+}
+
+/** Something about a run changed that tells kinds apart. */
+export function sortRunAnew(state: EngineState, run: Run): void {
+  state.unsettled.add(run.poolLine.pool);
+  const kind = kindOf(run);
+  if (run.isStopping || kind === run.kind) return;
+  removeCandidate(state, run);
+  state.undo.set(run, "kind", kind);
+  addCandidate(state, run);
+}
+
+function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
+  const { pool, policy, need } = poolLine;
+  state.undo.add(pool.usage, need, sign);
+  state.undo.add(policy.usage, need, sign);
+  if (poolLine.firm) state.undo.add(policy.firmUsage, need, sign);
+  for (let group = policy.group; group !== null; group = group.parent)
+    state.undo.add(group.usage, need, sign);
+}
+
+function addCandidate(state: EngineState, run: Run): void {
+  const { kind } = run;
+  const { pool } = run.poolLine;
+  state.undo.insert(kind.runs, run);
+  if (kind.runs.size === 1) state.undo.addTo(pool.runKinds, kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) state.undo.insert(pool.ends, run);
+}
+
+function removeCandidate(state: EngineState, run: Run): void {
+  const { kind } = run;
+  const { pool } = run.poolLine;
+  state.undo.remove(kind.runs, run);
+  if (kind.runs.size === 0) state.undo.removeFrom(pool.runKinds, kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) state.undo.remove(pool.ends, run);
+}
+
+function kindOf(run: Run): RunKind {
+  const { poolLine, request } = run;
+  const opportunistic = (request.progress.allocation as { opportunistic: boolean }).opportunistic;
+  const shielded = isShielded(request, poolLine.pool, run.startedAtMs);
+  const isClass = poolLine.pool.record.discipline === "class";
+  const hasWalltime = isClass && run.endMs < Number.POSITIVE_INFINITY;
+  const savedAtMs = request.progress.lastCheckpointAtMs ?? Number.NEGATIVE_INFINITY;
+  const hasCheckpoint = isClass && request.spec.checkpoint === "none" && savedAtMs > run.startedAtMs;
+  const isAway = run.away !== null;
+  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
+  let kind = poolLine.runKinds.get(key);
+  if (kind === undefined) {
+    const runs = new SortedList<Run>(byGrant);
+    kind = { poolLine, opportunistic, shielded, hasWalltime, hasCheckpoint, isAway, runs };
+    poolLine.runKinds.set(key, kind);
+  }
+  return kind;
+}
+
+/** Preempted as often as the pool allows within 24 hours (V6). */
+export function isShielded(request: Request, pool: Pool, nowMs: number): boolean {
+  const { shielded, preemptedAtMs } = request.progress;
+  const recent = preemptedAtMs.filter((atMs) => atMs > nowMs - DAY_MS).length;
+  return shielded || recent >= pool.record.settings.maxPreemptions;
+}

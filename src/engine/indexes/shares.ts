@@ -1,0 +1,78 @@
+// What of a fair-share pool has to be looked at again (9).
+
+import { operationKey } from "../lines.ts";
+import { SortedList } from "../sorted-list.ts";
+import {
+  bySubmission,
+  type EngineState,
+  type Line,
+  type Pool,
+  type PoolLine,
+  type Request,
+} from "../state.ts";
+
+/** Demand or usage of a line changed: the shares of its pool are looked at again (9). */
+export function touchShares(state: EngineState, poolLine: PoolLine): void {
+  const { pool } = poolLine;
+  if (pool.record.discipline !== "fair_share") return;
+  state.unsettled.add(pool);
+  const touch = () => pool.staleLines.add(poolLine);
+  state.undo.run(touch, touch);
+}
+
+export function touchLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) touchShares(state, poolLine);
+}
+
+/** Something about the pool itself changed: nothing of what was computed holds any more. */
+export function forgetShares(state: EngineState, pool: Pool, when: "now" | "when taken back" = "now"): void {
+  const forget = () => {
+    pool.shareTree = null;
+  };
+  state.undo.run(when === "now" ? forget : () => {}, forget);
+}
+
+/** An operation is as old as its first request, also when that has ended (9.11). */
+export function rememberOperation(state: EngineState, request: Request): void {
+  if (request.spec.operation === null) return;
+  const key = operationKey(request.spec);
+  let requests = state.operations.get(key);
+  if (requests === undefined) {
+    requests = new SortedList(bySubmission);
+    const created = requests;
+    state.undo.run(
+      () => state.operations.set(key, created),
+      () => state.operations.delete(key),
+    );
+  }
+  const list = requests;
+  state.undo.run(
+    () => list.insert(request),
+    () => list.remove(request),
+  );
+}
+
+/** An operation that goes on becomes younger with the record of its first request. */
+function touchOperation(state: EngineState, { spec, line }: Request): void {
+  for (const { pool } of line.component.policies.values()) {
+    for (const poolLine of pool.shareTree?.operations.get(operationKey(spec))?.lines ?? []) {
+      touchShares(state, poolLine);
+    }
+  }
+}
+
+export function forgetOperation(state: EngineState, request: Request): void {
+  const key = operationKey(request.spec);
+  const requests = state.operations.get(key);
+  if (requests === undefined || request.spec.operation === null) return;
+  if (requests.first() === request) touchOperation(state, request);
+  state.undo.run(
+    () => requests.remove(request),
+    () => requests.insert(request),
+  );
+  if (requests.size > 0) return;
+  state.undo.run(
+    () => state.operations.delete(key),
+    () => state.operations.set(key, requests),
+  );
+}

@@ -1,0 +1,56 @@
+// The moments at which time alone changes something.
+
+import type { EngineState, Pool, Request } from "../state.ts";
+
+/** Sets the request's timer to the next moment at which time alone changes something about it. */
+export function rewake(state: EngineState, request: Request): void {
+  const wakeAtMs = nextWakeOf(state, request);
+  const before = request.wakeAtMs;
+  if (wakeAtMs === before) return;
+  if (before < Number.POSITIVE_INFINITY) state.undo.remove(state.timers, request);
+  state.undo.set(request, "wakeAtMs", wakeAtMs);
+  if (wakeAtMs < Number.POSITIVE_INFINITY) state.undo.insert(state.timers, request);
+}
+
+function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
+  const never = Number.POSITIVE_INFINITY;
+  if (progress.status === "queued") {
+    return progress.delayed ? progress.queuedAtMs : progress.queuedAtMs + (spec.waitTimeoutMs ?? never);
+  }
+  const { allocation } = progress;
+  if (allocation === null) return never;
+  const walltimeEndMs = allocation.startedAtMs + (spec.walltimeMs ?? never);
+  const { stop } = allocation;
+  if (stop !== null) {
+    if (stop.phase === "kill") return never;
+    return stop.phase === "checkpoint" ? Math.min(stop.deadlineMs, walltimeEndMs) : stop.deadlineMs;
+  }
+  // The moment at which a run has run long enough to be a victim is a moment of scheduling (V2).
+  const pool = allocation.pool === null ? undefined : state.pools.get(allocation.pool);
+  const minRuntimeMs = pool?.record.settings.minRuntimeMs ?? 0;
+  const matureAtMs = allocation.startedAtMs + minRuntimeMs;
+  return minRuntimeMs > 0 && matureAtMs > state.clockMs ? Math.min(matureAtMs, walltimeEndMs) : walltimeEndMs;
+}
+
+/** Until when the order of a pool's queue holds as it was just seen (10.6). */
+export function keepOrderUntil(state: EngineState, pool: Pool, untilMs: number): void {
+  const before = pool.orderUntilMs;
+  if (untilMs === before) return;
+  const move = (fromMs: number, toMs: number) => {
+    if (fromMs < Number.POSITIVE_INFINITY) state.moving.remove(pool);
+    pool.orderUntilMs = toMs;
+    if (toMs < Number.POSITIVE_INFINITY) state.moving.insert(pool);
+  };
+  state.undo.run(
+    () => move(before, untilMs),
+    () => move(untilMs, before),
+  );
+}
+
+/** Pools whose order may have changed because time has passed are looked at again. */
+export function unsettleMoved(state: EngineState, nowMs: number): void {
+  for (const pool of state.moving) {
+    if (pool.orderUntilMs > nowMs) return;
+    state.unsettled.add(pool);
+  }
+}

@@ -1,0 +1,73 @@
+// Who waits where: lines in the queues of their pools, and waiters that hold units.
+
+import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
+import { touchLine } from "./shares.ts";
+
+/** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
+export function enqueue(state: EngineState, request: Request): void {
+  const { line, progress } = request;
+  if (progress.delayed) return;
+  touchLine(state, line);
+  if (progress.hold !== null) {
+    const holdPool = requirePool(state, progress.hold.pool);
+    state.undo.addTo(holdPool.holders, request);
+    state.unsettled.add(holdPool);
+    for (const { pool, verdict } of line.pools.values()) {
+      if (pool !== holdPool && verdict === null) state.undo.addTo(pool.passers, request);
+    }
+  } else {
+    state.undo.insert(line.members, request);
+    if (line.members.size === 1) showLine(state, line);
+    else if (line.members.first() !== request) return unsettleBehind(state, request);
+  }
+  unsettleLine(state, line);
+}
+
+/**
+ * Who joins a line behind others can change nothing where those could not start either, so that a deep queue
+ * costs nothing. The exception is backfill by walltime, which may prefer a later member.
+ */
+function unsettleBehind(state: EngineState, { line, spec }: Request): void {
+  for (const { pool, need, ask, verdict } of line.pools.values()) {
+    const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
+    if (verdict === null && mayPass && (ask !== null || need.every((amount, i) => amount <= freeOf(pool, i))))
+      state.unsettled.add(pool);
+  }
+}
+
+export function dequeue(state: EngineState, request: Request): void {
+  const { line, progress } = request;
+  if (progress.delayed) return;
+  unsettleLine(state, line);
+  touchLine(state, line);
+  if (progress.hold !== null) {
+    const holdPool = requirePool(state, progress.hold.pool);
+    state.undo.removeFrom(holdPool.holders, request);
+    state.unsettled.add(holdPool); // Even if it does not admit the request any more.
+    for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);
+  } else {
+    if (line.members.size === 1) hideLine(state, line);
+    state.undo.remove(line.members, request);
+  }
+}
+
+function showLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) {
+    if (poolLine.verdict === null) state.undo.addTo(poolLine.pool.waiting, poolLine);
+  }
+}
+
+function hideLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) state.undo.removeFrom(poolLine.pool.waiting, poolLine);
+}
+
+/** Something about a request changed that may let it start, or others. */
+export function unsettleWaiter(state: EngineState, request: Request | undefined): void {
+  if (request?.progress.status === "queued") unsettleLine(state, request.line);
+}
+
+function unsettleLine(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) {
+    if (poolLine.verdict === null) state.unsettled.add(poolLine.pool);
+  }
+}
