@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { CliError } from "./context.ts";
-import { nearest } from "./nearest.ts";
+import { suggestion } from "./nearest.ts";
 
 export interface Connection {
   /** Any of these servers may answer. */
@@ -58,10 +58,7 @@ export function resolveConnection(flags: ConnectionFlags = {}, env: Environment 
 }
 
 export function noContext(name: string, { contexts }: ContextFile): CliError {
-  const known = Object.keys(contexts);
-  const meant = nearest(name, known);
-  const hint = meant === undefined ? `Known are ${known.join(", ")}.` : `Did you mean ${meant}?`;
-  return new CliError("not_found", `There is no context "${name}".`, known.length === 0 ? "" : hint);
+  return new CliError("not_found", `There is no context "${name}".`, suggestion(name, Object.keys(contexts)));
 }
 
 export function contextFilePath(env: Environment = process.env): string {

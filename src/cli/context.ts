@@ -33,13 +33,15 @@ export interface CommandModule {
   readonly define: (command: Command, context: CliContext) => void;
 }
 
-/** Ends a command with a stable code, a sentence and a next step; the exit code follows from the code. */
+/** Ends a command with a stable code, a sentence and a next step; the exit code follows from the code, unless given. */
 export class CliError extends Error {
   readonly code: ErrorCode;
   readonly hint: string;
-  constructor(code: ErrorCode, message: string, hint = "") {
+  readonly exitCode: number | undefined;
+  constructor(code: ErrorCode, message: string, hint = "", exitCode?: number) {
     super(message);
     this.code = code;
     this.hint = hint;
+    this.exitCode = exitCode;
   }
 }

@@ -121,6 +121,16 @@ describe("the command line itself", () => {
     "no command: help on stderr": { args: [], exitCode: 2, says: /Usage: berth/ },
     "--help shows commands and examples": { args: ["--help"], exitCode: 0, says: /scenario[\s\S]*Examples:/ },
     "help for a command": { args: ["help", "scenario"], exitCode: 0, says: /run .*<file_or_dir\.\.\.>/ },
+    "help for a sub-command, the other way round": {
+      args: ["help", "scenario", "run"],
+      exitCode: 0,
+      says: /^Usage: berth scenario run/,
+    },
+    "help for a mistyped command": {
+      args: ["help", "scenaro"],
+      exitCode: 2,
+      says: /Did you mean scenario\?/,
+    },
     "help for a sub-command has a scenario to copy": {
       args: ["scenario", "run", "--help"],
       exitCode: 0,
@@ -133,7 +143,11 @@ describe("the command line itself", () => {
       exitCode: 2,
       says: /Did you mean --json\?/,
     },
-    "a missing argument": { args: ["scenario", "run"], exitCode: 2, says: /missing required argument/ },
+    "a missing argument": {
+      args: ["scenario", "run"],
+      exitCode: 2,
+      says: /Missing required argument 'file_or_dir'/,
+    },
     version: { args: ["version"], exitCode: 0, says: /^1\.2\.3\n$/ },
     "--version": { args: ["--version"], exitCode: 0, says: /^1\.2\.3\n$/ },
   };

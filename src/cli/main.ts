@@ -117,22 +117,25 @@ export const commandNames: readonly string[] = COMMANDS.filter(({ isHidden }) =>
 
 /** Runs one command line, without the program's own name, and says what to exit with. Never throws. */
 export async function main(args: readonly string[], context: CliContext): Promise<number> {
-  const isJson = wantsJson(args);
   try {
-    const program = await createProgram(args, context, isJson);
-    await program.parseAsync(args, { from: "user" });
+    const words = withoutHelpVerb(args);
+    const program = await createProgram(words, context);
+    await program.parseAsync(words, { from: "user" });
     return context.exitCode;
   } catch (error) {
-    return await explain(error, context, isJson);
+    return await explain(error, context, wantsJson(args));
   }
 }
 
+/** `help pool create` is `pool create --help`. */
+function withoutHelpVerb(args: readonly string[]): readonly string[] {
+  const [verb, ...path] = args;
+  if (verb !== "help" || path.length === 0) return args;
+  return COMMANDS.some(({ name }) => name === path[0]) ? [...path, "--help"] : path;
+}
+
 /** The program with the commands that these words name at length, and the others in name only. */
-export async function createProgram(
-  args: readonly string[],
-  context: CliContext,
-  isJson = false,
-): Promise<Command> {
+export async function createProgram(args: readonly string[], context: CliContext): Promise<Command> {
   const program = new Command("berth")
     .description(
       "Berth shares scarce compute between teams: pools, policies, fair queues, explained preemption.",
@@ -145,15 +148,14 @@ export async function createProgram(
       writeErr: context.tell,
       getOutHelpWidth: () => context.screen?.columns() ?? 100,
       getErrHelpWidth: () => context.screen?.columns() ?? 100,
-      ...(isJson && { outputError: () => undefined }),
+      outputError: () => undefined, // What is wrong is told in one place.
     });
-  if (!isJson) program.showHelpAfterError("(add --help to see what there is)");
 
-  const used = args.filter((arg) => !arg.startsWith("-")).slice(0, 2);
+  const used = args.find((arg) => !arg.startsWith("-"));
   for (const { name, summary, group, load, isHidden = false } of COMMANDS) {
     // Commands made by `command()` inherit how the program reports errors and writes its output.
     const command = program.command(name, { hidden: isHidden }).description(summary).helpGroup(group);
-    if (used[0] === name || (used[0] === "help" && used[1] === name)) (await load()).define(command, context);
+    if (used === name) (await load()).define(command, context);
   }
   return program;
 }
@@ -170,37 +172,39 @@ function wantsJson(args: readonly string[]): boolean {
 
 async function explain(error: unknown, context: CliContext, isJson: boolean): Promise<number> {
   if (error instanceof CommanderError) {
-    // Commander has already said what is wrong with the command line; help and version end here too.
-    if (error.exitCode === 0) return 0;
-    if (isJson) await tellProblem("usage", error.message.replace(/^error: /, ""), "", context);
-    return EXIT_USAGE;
+    if (error.exitCode === 0) return 0; // It was asked for help or for the version.
+    if (error.code === "commander.help" && !isJson) return EXIT_USAGE; // What there is has been shown.
   }
-  const known = await knownError(error);
-  if (known !== undefined) {
-    const { code, message, hint } = known;
-    if (isJson) await tellProblem(code, message, hint, context, known.problem);
-    else context.tell(`berth: ${printable(message)} [${code}]\n${hint === "" ? "" : `${printable(hint)}\n`}`);
-    const { ERRORS, isErrorCode } = await import("./problems.ts");
-    return isErrorCode(code) ? ERRORS[code].exitCode : EXIT_BERTH_FAILED;
-  }
-  const message = error instanceof Error ? error.message : String(error);
-  if (isJson) await tellProblem("internal_error", message, "", context);
-  else context.tell(`berth: something failed inside Berth: ${message} [internal_error]\n`);
-  return EXIT_BERTH_FAILED;
+  const { code, message, hint, exitCode, problem } = await knownError(error);
+  if (isJson) await tellProblem(code, message, hint, context, problem);
+  else context.tell(`berth: ${printable(message)} [${code}]\n${hint === "" ? "" : `${printable(hint)}\n`}`);
+  const { ERRORS, isErrorCode } = await import("./problems.ts");
+  return exitCode ?? (isErrorCode(code) ? ERRORS[code].exitCode : EXIT_BERTH_FAILED);
 }
 
 interface KnownError {
   readonly code: string;
   readonly message: string;
   readonly hint: string;
+  readonly exitCode?: number | undefined;
   readonly problem?: object | undefined;
 }
 
-async function knownError(error: unknown): Promise<KnownError | undefined> {
+async function knownError(error: unknown): Promise<KnownError> {
   if (error instanceof CliError) return error;
+  if (error instanceof CommanderError) return usageError(error);
   const { isBerthError } = await import("../sdk/index.ts");
   if (isBerthError(error)) return { ...error, message: withFields(error.message, error.problem) };
-  return undefined;
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: "internal_error", message: `Something failed inside Berth: ${message}`, hint: "" };
+}
+
+/** Commander puts what may have been meant into brackets on a line of its own. */
+function usageError({ code, message }: CommanderError): CliError {
+  if (code === "commander.help") return new CliError("usage", "A command is missing.");
+  const [, what = "", meant] = /^(?:error: )?(.*?)\.?(?:\n\((.*)\))?$/s.exec(message) ?? [];
+  const sentence = `${what.charAt(0).toUpperCase()}${what.slice(1)}.`;
+  return new CliError("usage", sentence, meant ?? "Add --help to see what there is.");
 }
 
 /** What is wrong with which field, after the sentence about the whole. */

@@ -1,11 +1,20 @@
 // "Did you mean": the known word that is closest to what was typed.
 
 const DISTANCE_MAX = 3;
+const NAMED_MAX = 20;
+
+/** What to say to somebody who has named something that is not there. */
+export function suggestion(typed: string, known: readonly string[]): string {
+  const meant = nearest(typed, known);
+  if (meant !== undefined) return `Did you mean ${meant}?`;
+  if (known.length === 0) return "";
+  return `There ${known.length === 1 ? "is only" : "are"} ${known.slice(0, NAMED_MAX).join(", ")}.`;
+}
 
 /** Undefined if nothing is close enough to be what was meant. */
 export function nearest(typed: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;
-  let bestDistance = Math.min(DISTANCE_MAX, Math.ceil(typed.length / 2)) + 1;
+  let bestDistance = Math.min(DISTANCE_MAX, Math.max(1, typed.length >> 1)) + 1;
   for (const word of known) {
     const distance = word.startsWith(typed) && typed.length > 1 ? 1 : editDistance(typed, word, bestDistance);
     if (distance < bestDistance) {

@@ -1,3 +1,3 @@
 // The table of errors, loaded only when something went wrong: it brings all the schemas with it.
 
-export { ERRORS, isErrorCode, toProblem } from "../protocol/index.ts";
+export { ERRORS, EXIT, isErrorCode, toProblem } from "../protocol/index.ts";

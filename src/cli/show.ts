@@ -4,8 +4,8 @@ import type { Command } from "commander";
 import { isBerthError } from "../sdk/index.ts";
 import { type CliContext, CliError } from "./context.ts";
 import { type ConnectionOptions, withConnection, withOutput, withWatch } from "./options.ts";
-import { printOne } from "./output/print.ts";
-import { showRows, type WatchOptions } from "./output/watch.ts";
+import { printOne, type Shape } from "./output/print.ts";
+import { showRows, type Watched, type WatchOptions } from "./output/watch.ts";
 import { connect, findNode, findPool, findRequest } from "./session.ts";
 import { NODE, POOL, REQUEST } from "./shapes.ts";
 
@@ -35,22 +35,26 @@ export async function show(
 ): Promise<void> {
   const session = connect(options);
   const { client } = session;
+  /** Once, or again whenever something happens to it. */
+  const present = <Row extends object>(row: Row, shape: Shape<Row>, watched: Omit<Watched<Row>, "shape">) =>
+    options.watch === true
+      ? showRows(session, { shape, ...watched }, options, context)
+      : printOne(row, shape, options, context);
   try {
     const request = await findRequest(client, text);
-    if (options.watch !== true) return await printOne(request, REQUEST, options, context);
     const load = async () => [await client.requests.get(request.id)];
-    return await showRows(
-      session,
-      { load, shape: REQUEST, events: { request: request.id } },
-      options,
-      context,
-    );
+    return await present(request, REQUEST, { load, events: { request: request.id } });
   } catch (error) {
     if (!isNotFound(error) || /^#?\d+$/.test(text)) throw error;
     const pool = await found(findPool(client, text));
-    if (!(pool instanceof CliError)) return printOne(pool, POOL, options, context);
+    if (!(pool instanceof CliError)) {
+      const load = async () => [await client.pools.get(pool.name)];
+      return present(pool, POOL, { load, events: { pool: pool.name } });
+    }
     const node = await found(findNode(client, text));
-    if (!(node instanceof CliError)) return printOne(node, NODE, options, context);
+    if (!(node instanceof CliError)) {
+      return present(node, NODE, { load: async () => [await client.nodes.get(node.name)] });
+    }
     throw (
       [error, pool, node].find((one) => one instanceof CliError && one.hint.startsWith("Did you mean")) ??
       error

@@ -1,9 +1,9 @@
 // berth submit: asks for resources without running anything.
 
 import type { Command } from "commander";
-import type { WireRequest, WireRequestSubmission } from "../protocol/index.ts";
+import type { ErrorCode, WireRequest, WireRequestSubmission } from "../protocol/index.ts";
 import { errorOfEnding } from "../sdk/index.ts";
-import type { CliContext } from "./context.ts";
+import { type CliContext, CliError } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -87,7 +87,11 @@ async function submit(options: SubmitOptions, context: CliContext): Promise<void
   if (options.wait === true && request.status === "queued") request = await settled(session, request);
   await printDone(`${titleOf(request)} is ${request.status}.`, request, REQUEST, options, context);
   const ending = request.status === "queued" ? undefined : errorOfEnding(request);
-  if (ending !== undefined) throw ending;
+  if (ending === undefined) return;
+  if (request.status !== "rejected") throw ending;
+  // A key that no pool has is a slip in other calls, but a rejection when a request is judged by it.
+  const { EXIT } = await import("./problems.ts");
+  throw new CliError(ending.code as ErrorCode, ending.message, ending.hint, EXIT.rejected);
 }
 
 async function settled({ client }: ReturnType<typeof connect>, request: WireRequest): Promise<WireRequest> {

@@ -93,8 +93,17 @@ export function hostedOptions({ dataDir, databaseUrl, ...settings }: ServingSett
 
 /** Capital letters and the like are fine for a component, but not for whoever has to type them. */
 export function ownName(): string {
-  const name = (process.env.USER || userInfo().username).toLowerCase();
+  const name = (process.env.USER || nameOfUser()).toLowerCase();
   return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(name) && name !== URGENT.component ? name : "me";
+}
+
+/** A container's user may have no name. */
+function nameOfUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return "";
+  }
 }
 
 /** The one that was saved last time, as long as this server knows it; whoever has the data may always have another. */
@@ -148,6 +157,7 @@ function welcome(server: HostedServer, pool: WirePoolAnswer, capacity?: Record<s
   return `✓ store      ${shownPath(server.storeName)}
 ✓ pool       ${POOL}   ${amountsText(pool.capacity)}${other}
 ✓ context    ${CONTEXT} → ${server.url}   (token saved, mode 0600)
+  reference  ${server.url}/docs
 Next:  berth run ${ask} -- echo hello
 `;
 }

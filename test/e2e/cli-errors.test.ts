@@ -14,6 +14,7 @@ let user: ReturnType<typeof createUser>;
 /** Answers every call with the error that its path names: for what a healthy server does not do. */
 let broken: Server;
 let brokenUrl = "";
+let viewer = "";
 const at = (file: string) => join(user.home, "work", file);
 
 beforeAll(async () => {
@@ -23,7 +24,7 @@ beforeAll(async () => {
   for (const name of ["twin-a", "twin-b"]) {
     await world.client.requests.submit({ component: "research", resources: { gpu: 1 }, name });
   }
-  await world.client.tokens.create({ name: "viewer", role: "viewer" });
+  viewer = (await world.client.tokens.create({ name: "viewer", role: "viewer" })).secret ?? "";
   writeFileSync(at("broken.yaml"), "{");
   writeFileSync(at("binary.yaml"), Buffer.from([0xff, 0xfe, 0x00]));
   writeFileSync(at("large.yaml"), "#".repeat(2_000_000));
@@ -62,8 +63,10 @@ const met: Partial<Record<ErrorCode, () => readonly string[]>> = {
   ambiguous: () => ["show", "twin"],
   idempotency_conflict: () => ["submit", "--gpu", "1", "--idempotency-key", "used"],
   unauthenticated: () => ["ps", "--url", world.url],
+  forbidden: () => ["pool", "create", "mine", "--capacity", "gpu=1"],
   unavailable: () => ["ps", "--url", "http://127.0.0.1:1"],
   cancelled: () => ["cancel", "running"],
+  wait_timeout: () => ["submit", "--gpu", "2", "--wait", "--wait-timeout", "1s"],
   usage: () => ["ps", "--limit", "many"],
   file_not_found: () => ["apply", "-f", at("none.yaml")],
   file_unreadable: () => ["apply", "-f", at("binary.yaml")],
@@ -73,10 +76,15 @@ const met: Partial<Record<ErrorCode, () => readonly string[]>> = {
   scenario_failed: () => ["scenario", "run", at("fails.yaml")],
 };
 
-/** Met by `berth run`, whose own tests have them. */
-const metByRun = ["walltime_over", "holder_lost", "preempted", "wait_timeout", "stale_token"] as const;
-/** A healthy server says these to other callers only, or not at all: a server that does nothing else stands in. */
-const toldByServers = [
+/** Met by those who hold grants: the tests that have them. */
+const metByHolders: Partial<Record<ErrorCode, string>> = {
+  walltime_over: "run.test.ts",
+  holder_lost: "run-outage.test.ts",
+  preempted: "run-preemption.test.ts",
+  stale_token: "run-outage.test.ts",
+};
+/** A healthy server says these to other callers only, or not at all. */
+const onlyTold: readonly ErrorCode[] = [
   "engine_error",
   "malformed_body",
   "body_too_large",
@@ -86,12 +94,12 @@ const toldByServers = [
   "headers_too_large",
   "host_not_allowed",
   "precondition_failed",
-  "forbidden",
   "rate_limited",
   "cursor_expired",
+  "disk_full",
   "timeout",
   "internal_error",
-] as const;
+];
 
 async function provoke(code: ErrorCode, ...more: string[]): Promise<Said> {
   const args = [...(met[code]?.() ?? []), ...more];
@@ -99,7 +107,8 @@ async function provoke(code: ErrorCode, ...more: string[]): Promise<Said> {
   if (code === "idempotency_conflict") {
     await user.berth(["submit", "--gpu", "2", "--name", "other", "--idempotency-key", "used"]);
   }
-  const env = code === "unauthenticated" ? { BERTH_API_TOKEN: "berth_nobody" } : {};
+  const tokens: Partial<Record<ErrorCode, string>> = { unauthenticated: "berth_nobody", forbidden: viewer };
+  const env = code in tokens ? { BERTH_API_TOKEN: tokens[code] } : {};
   return user.berth(args, { env, ...(code === "cancelled" && { ask: async () => "no" }) });
 }
 
@@ -135,8 +144,8 @@ describe("as problem+json on stderr with -o json", () => {
   });
 });
 
-describe("what only servers say is passed on", () => {
-  test.each(toldByServers)("%s", async (code) => {
+describe("whatever a server says is passed on", () => {
+  test.each(Object.keys(ERRORS) as ErrorCode[])("%s", async (code) => {
     const env = { BERTH_URL: `${brokenUrl}/${code}` };
     const { exitCode, stderr } = await user.berth(["pool", "create", "x", "--capacity", "gpu=1"], { env });
     expect({ exitCode, stderr }).toEqual({
@@ -146,9 +155,50 @@ describe("what only servers say is passed on", () => {
   });
 });
 
+describe("a rejection ends with 69, whatever the reason", () => {
+  const rejections: Partial<Record<ErrorCode, string[]>> = {
+    over_capacity: ["--gpu", "3"],
+    unknown_key: ["--gpu", "1", "-r", "tensorrt_sessions=1"],
+  };
+  test.each(Object.entries(rejections))("%s", async (code, resources) => {
+    const { exitCode, stderr } = await user.berth(["submit", ...resources]);
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 69,
+      stderr: expect.stringContaining(`[${code}]`) as string,
+    });
+  });
+});
+
+describe("a slip in the command line is told like every other error", () => {
+  const slips: Record<string, { args: string[]; says: string }> = {
+    "a command": { args: ["pol", "list"], says: "Unknown command 'pol'. [usage]\nDid you mean pool?" },
+    "a sub-command": { args: ["pool", "shwo"], says: "Unknown command 'shwo'. [usage]\nDid you mean show?" },
+    "an option": { args: ["ps", "--al"], says: "Unknown option '--al'. [usage]\nDid you mean --all?" },
+    "a missing argument": {
+      args: ["why"],
+      says: "Missing required argument 'request'. [usage]\nAdd --help to see what there is.",
+    },
+    "too much": {
+      args: ["ps", "all"],
+      says: "Too many arguments for 'ps'. Expected 0 arguments but got 1. [usage]\nAdd --help to see what there is.",
+    },
+  };
+  for (const [name, { args, says }] of Object.entries(slips)) {
+    test(name, async () => {
+      expect(await user.berth(args)).toEqual({ exitCode: 2, stdout: "", stderr: `berth: ${says}\n` });
+      const { stderr } = await user.berth([...args, "-o", "json"]);
+      const [detail, hint] = says.split(/ \[usage\]\n/);
+      expect(JSON.parse(stderr)).toMatchObject({ code: "usage", detail, hint });
+    });
+  }
+});
+
 test("these are all the errors of the reference", () => {
-  const covered = [...Object.keys(met), ...metByRun, ...toldByServers];
+  const covered = [...Object.keys(met), ...Object.keys(metByHolders), ...onlyTold];
   expect(covered.toSorted()).toEqual(Object.keys(ERRORS).toSorted());
   const reference = readFileSync(new URL("../../docs/reference/errors.md", import.meta.url), "utf8");
   for (const code of covered) expect(reference).toContain(`| \`${code}\` |`);
+  for (const [code, file] of Object.entries(metByHolders)) {
+    expect(readFileSync(new URL(file, import.meta.url), "utf8")).toContain(code);
+  }
 });

@@ -85,6 +85,7 @@ test("the first five minutes happen as they are printed", { timeout: 240_000 }, 
   expect(up.screen()).toBe(`✓ store      ~/.local/share/berth/berth.db
 ✓ pool       local   gpu 2
 ✓ context    local → ${url}   (token saved, mode 0600)
+  reference  ${url}/docs
 Next:  berth run --gpu 1 -- echo hello
 `);
   expect(statSync(join(home, ".config/berth/contexts.json")).mode & 0o777).toBe(0o600);

@@ -1,7 +1,7 @@
 // The same rows in every form that is asked for: table, wide, json, yaml, jsonl, csv, tsv, name.
 
 import { type CliContext, CliError } from "../context.ts";
-import { nearest } from "../nearest.ts";
+import { suggestion } from "../nearest.ts";
 import { type Column, renderTable } from "./table.ts";
 import { printable, styleOf, toAscii, widthOf, wrapped } from "./text.ts";
 
@@ -136,12 +136,7 @@ function columnsOf<Row extends object>(
     if (known !== undefined) return known;
     if (rows.some((row) => Object.hasOwn(row, name))) return fieldColumn(name);
     const names = columns.map((column) => column.name);
-    const meant = nearest(name, names);
-    throw new CliError(
-      "usage",
-      `There is no column "${name}".`,
-      meant === undefined ? `There are ${names.join(", ")}.` : `Did you mean ${meant}?`,
-    );
+    throw new CliError("usage", `There is no column "${name}".`, suggestion(name, names));
   });
 }
 

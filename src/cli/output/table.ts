@@ -58,14 +58,9 @@ function widthsIn(natural: readonly number[], room: number): number[] {
   for (let count = natural.length; count > 1; count--) {
     const widths = natural.slice(0, count);
     let excess = widths.reduce((sum, width) => sum + width, 0) + GAP * (count - 1) - room;
-    while (excess > 0) {
-      const widest = Math.max(...widths);
-      if (widest <= CELL_MIN) break;
-      const next = Math.max(CELL_MIN, ...widths.filter((width) => width < widest));
-      const at = widths.indexOf(widest);
-      const given = Math.min(excess, Math.max(1, widest - next));
-      widths[at] = widest - given;
-      excess -= given;
+    for (; excess > 0 && Math.max(...widths) > CELL_MIN; excess--) {
+      const widest = widths.lastIndexOf(Math.max(...widths));
+      widths[widest] = (widths[widest] as number) - 1;
     }
     // A table of stumps says less than one that leaves its last columns out.
     const isReadable = widths.every((width, i) => width >= Math.min(natural[i] as number, 8));

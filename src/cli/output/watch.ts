@@ -31,7 +31,9 @@ export async function showRows<Row extends object>(
   if (options.watch !== true) return printRows(await watched.load(), watched.shape, options, context);
   const format = formatOf(options);
   const redraws = context.screen !== undefined && (format === "table" || format === "wide");
-  const show = redraws ? redrawer(watched, options, context) : appender(watched, options, context);
+  const show: (rows: readonly Row[]) => void | Promise<void> = redraws
+    ? redrawer(watched, options, context)
+    : appender(watched, options, context);
   let isToldLost = false;
   const stream = session.client.events.stream(watched.events, {
     signal: context.signal,
@@ -42,7 +44,7 @@ export async function showRows<Row extends object>(
   });
   const look = oneAtATime(async () => {
     try {
-      show(await watched.load());
+      await show(await watched.load());
       isToldLost = false;
     } catch (error) {
       if (!isBerthError(error, "unavailable", "timeout", "rate_limited")) throw error;

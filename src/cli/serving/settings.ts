@@ -84,7 +84,7 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
   }
   const hosts = flags.allowedHost ?? listOf(file.allowed_host);
   return {
-    dataDir: dataDirectory(flags.dataDir ?? (env.BERTH_DATA_DIR || textOf(file.data_dir)), {}),
+    dataDir: dataDirectory(flags.dataDir ?? (env.BERTH_DATA_DIR || textOf(file.data_dir)), env),
     databaseUrl: pick("database_url", flags.databaseUrl),
     listen: listen || DEFAULT_LISTEN,
     ...(certFile !== undefined && keyFile !== undefined && { tls: { certFile, keyFile } }),
