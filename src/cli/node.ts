@@ -1,4 +1,4 @@
-// berth node create|list|show|drain|undrain|remove
+// berth node add|list|show|drain|undrain|remove
 
 import type { Command } from "commander";
 import { parseAmounts } from "./amounts.ts";
@@ -37,7 +37,7 @@ A pool without a capacity of its own has that of its nodes.
 
 Examples:
   berth pool create cluster
-  berth node create n1 --pool cluster --capacity gpu=8 --label zone=a
+  berth node add n1 --pool cluster --capacity gpu=8 --label zone=a
   berth node drain n1 --deadline 10m
   berth node list
 `;
@@ -45,17 +45,18 @@ Examples:
 export function define(command: Command, context: CliContext): void {
   command.addHelpText("after", HELP);
 
-  const create = command.command("create").description("register a node").argument("<name>", "its name");
-  create
+  const add = command.command("add").alias("create").description("register a node");
+  add
+    .argument("<name>", "its name")
     .requiredOption("--pool <pool>", "the pool it belongs to")
     .requiredOption("-c, --capacity <amounts>", "what it has, such as gpu=8")
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--topology <group>", "which nodes it is close to, such as a rack");
-  withIdempotencyKey(withOutput(withConnection(create))).addHelpText(
+  withIdempotencyKey(withOutput(withConnection(add))).addHelpText(
     "after",
-    "\nExamples:\n  berth node create n1 --pool cluster --capacity gpu=8 --topology rack1\n",
+    "\nExamples:\n  berth node add n1 --pool cluster --capacity gpu=8 --topology rack1\n",
   );
-  create.action(async (name: string, options: NodeOptions) => {
+  add.action(async (name: string, options: NodeOptions) => {
     const { client } = connect(options);
     const { name: pool } = await findPool(client, options.pool);
     const node = {

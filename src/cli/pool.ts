@@ -55,7 +55,7 @@ export function define(command: Command, context: CliContext): void {
     .addHelpText(
       "after",
       `
-Without --capacity the pool takes its capacity from nodes (berth node create).
+Without --capacity the pool takes its capacity from nodes (berth node add).
 
 Examples:
   berth pool create lab --capacity gpu=8

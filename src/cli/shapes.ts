@@ -173,7 +173,7 @@ export const POOL: Shape<WirePoolAnswer> = {
 };
 
 /** Such as `gpu 2 of 8, mcpu 0 of 64000`. */
-export function inUseText({ capacity, usage }: WirePoolAnswer): string {
+export function inUseText({ capacity, usage }: Pick<WirePoolAnswer, "capacity" | "usage">): string {
   return (
     Object.entries(capacity)
       .map(([key, amount]) => `${key} ${usage[key] ?? 0} of ${amount}`)
@@ -240,9 +240,22 @@ export const NODE: Shape<WireNodeAnswer> = {
       value: ({ state }) => state,
       paint: ({ state }, style) => statusPaint({ status: state }, style),
     },
-    { name: "capacity", value: ({ capacity }) => amountsText(capacity) },
+    { name: "in use", value: inUseText },
     { name: "topology", value: ({ topology }) => topology || "-" },
+    { name: "running", value: ({ requests }) => String(requests.length), alignsRight: true, isWide: true },
     { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
+  ],
+  detail: (node) => [
+    [`node ${node.name} of pool ${node.pool}`, ""],
+    ["state", node.state],
+    ...(node.drain_deadline === null ? [] : [["stops work at", node.drain_deadline] as const]),
+    ["in use", inUseText(node)],
+    ["topology", node.topology || "-"],
+    ["labels", labelsText(node.labels)],
+    ...node.requests.map(
+      ({ id, devices }) =>
+        ["running", devices.length === 0 ? id : `${id} on GPU ${devices.join(", ")}`] as const,
+    ),
   ],
 };
 

@@ -403,6 +403,11 @@ export const nodeAnswer = z
     labels,
     topology: z.string(),
     state: z.enum(["ready", "draining", "drained", "suspect", "down"]),
+    /** When what still runs on a draining node is stopped. */
+    drain_deadline: timestamp.nullable(),
+    usage: amounts,
+    /** What runs there, and on which GPUs. */
+    requests: z.array(z.object({ id: z.string(), devices: z.array(z.int()) })),
   })
   .meta({ id: "Node" });
 export type WireNodeAnswer = z.infer<typeof nodeAnswer>;

@@ -7,6 +7,7 @@ import type {
   GroupRecord,
   NodeChange,
   NodeRecord,
+  NodeView,
   PolicyChange,
   PolicyRecord,
   PoolRecord,
@@ -15,7 +16,7 @@ import type {
 import type { WireGroup, WireNodeUpdate, WirePolicy, WirePool, WirePoolUpdate } from "../protocol/index.ts";
 import { toComponentName, toGroupName, toNodeName, toPoolName } from "./names.ts";
 import { presentGroupSettings, presentPoolSettings, toGroupSettings, toPoolSettings } from "./settings.ts";
-import { given } from "./units.ts";
+import { given, toTimestamp } from "./units.ts";
 
 type CommandOf<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
 
@@ -133,6 +134,7 @@ export function presentPolicy(policy: PolicyRecord) {
   };
 }
 
+/** What people set of a node. */
 export function presentNode(node: NodeRecord) {
   return {
     name: node.name,
@@ -141,5 +143,12 @@ export function presentNode(node: NodeRecord) {
     labels: node.labels,
     topology: node.topology,
     state: node.state,
+    drain_deadline: node.drainDeadlineMs === null ? null : toTimestamp(node.drainDeadlineMs),
   };
+}
+
+/** The same with what is on it. */
+export function presentNodeView({ record, usage, runs }: NodeView) {
+  const requests = runs.map(({ requestId, devices }) => ({ id: requestId, devices: [...devices] }));
+  return { ...presentNode(record), usage, requests };
 }

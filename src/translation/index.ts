@@ -4,6 +4,7 @@
 export {
   presentGroup,
   presentNode,
+  presentNodeView,
   presentPolicy,
   presentPool,
   toCreatePool,

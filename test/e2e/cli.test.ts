@@ -336,7 +336,7 @@ test("nodes, groups and shares can be managed and seen", async () => {
   expect(await berth("pool", "create", "cluster", "--discipline", "fair_share")).toMatchObject({
     exitCode: 0,
   });
-  await berth("node", "create", "n1", "--pool", "cluster", "--capacity", "gpu=4", "--label", "zone=a");
+  await berth("node", "add", "n1", "--pool", "cluster", "--capacity", "gpu=4", "--label", "zone=a");
   expect((await berth("node", "drain", "n1", "--deadline", "10m", "-y")).stdout).toBe(
     "Node n1 takes no new work.\n",
   );

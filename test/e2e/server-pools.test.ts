@@ -207,11 +207,19 @@ test("nodes are registered, drained, and their units are those of the pool", asy
   });
   expect(run.placement).toEqual([{ node: "n2", devices: [0, 1, 2] }]);
 
-  expect((await admin("POST", "/v1/nodes/n2/drain")).body).toMatchObject({ state: "draining" });
+  const { body: busy, headers } = await admin("GET", "/v1/nodes/n2");
+  expect(busy).toMatchObject({ usage: { gpu: 3 }, requests: [{ id: run.id, devices: [0, 1, 2] }] });
+
+  const drained = await admin("POST", "/v1/nodes/n2/drain", { deadline_seconds: 600 });
+  expect(drained.body).toMatchObject({ state: "draining", drain_deadline: expect.stringMatching(/Z$/) });
+  expect(drained.headers.get("etag")).not.toBe(headers.get("etag"));
   const late = (await admin("POST", "/v1/resource-requests", { component: "racer", resources: { gpu: 1 } }))
     .body;
   expect(late.placement).toMatchObject([{ node: "n1" }]);
-  expect((await admin("POST", "/v1/nodes/n2/undrain")).body).toMatchObject({ state: "ready" });
+  expect((await admin("POST", "/v1/nodes/n2/undrain")).body).toMatchObject({
+    state: "ready",
+    drain_deadline: null,
+  });
   const names = async (path: string) =>
     (await admin("GET", path)).body.items.map(({ name }: { name: string }) => name);
   expect(await names("/v1/nodes?pool=rack")).toEqual(["n1", "n2"]);

@@ -1,8 +1,8 @@
 // Nodes (12).
 
-import { nodesOf } from "../../engine/index.ts";
+import { nodesOf, nodeViewsOf } from "../../engine/index.ts";
 import type { WireNode, WireNodeUpdate } from "../../protocol/index.ts";
-import { presentNode, toMs, toNodeChange, toNodeName } from "../../translation/index.ts";
+import { presentNodeView, toMs, toNodeChange, toNodeName } from "../../translation/index.ts";
 import { agreed, alter, pageOf, reachedPool, showNode } from "../administration.ts";
 import { type Call, type Handler, ok, type Reply, type Services } from "../call.ts";
 import { reachesPool } from "../identity.ts";
@@ -20,11 +20,13 @@ async function listed(
   query: { limit?: number | undefined; cursor?: string | undefined },
   pool: string | undefined,
 ): Promise<Reply> {
-  const nodes = await leader.read((view) => nodesOf(view.state).map(presentNode));
-  const reached = nodes.filter(
-    (node) => reachesPool(identity, node.pool) && (pool === undefined || node.pool === pool),
-  );
-  return pageOf(reached, ({ name }) => name, query);
+  const nodes = await leader.read(({ state }) => {
+    const names = nodesOf(state)
+      .filter((node) => reachesPool(identity, node.pool) && (pool === undefined || node.pool === pool))
+      .map(({ name }) => name);
+    return nodeViewsOf(state, names).map(presentNodeView);
+  });
+  return pageOf(nodes, ({ name }) => name, query);
 }
 
 export const getNode: Handler<"getNode"> = async (call, services) => {
