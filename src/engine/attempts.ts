@@ -1,6 +1,6 @@
 // The end of an attempt, with all that follows from it for its request, its pool and its nodes.
 
-import { rejectUnadmitted, removeWhatClosed } from "./administration.ts";
+import { rejectUnadmitted, removeWhatClosed } from "./administration/effects.ts";
 import { emit, type Transaction } from "./scheduling/transaction.ts";
 import type { Node, Request } from "./state.ts";
 import { endAttempt } from "./stopping.ts";

@@ -141,3 +141,5 @@ export type Command =
   | { readonly kind: "loseHolder"; readonly requestId: RequestId; readonly token?: number }
   /** Time itself: all timers up to now fire; ends known at this instant come first. */
   | { readonly kind: "tick"; readonly ends?: readonly EndReport[] };
+
+export type CommandOf<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;

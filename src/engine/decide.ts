@@ -1,23 +1,14 @@
 // What a command means for the current state. Nothing here waits or looks at a clock: the caller brings the
 // time, and gets back the events that happened, or a refusal to show and a state left as it was.
 
-import {
-  attachPolicy,
-  checkAmounts,
-  createGroup,
-  createPool,
-  deleteGroup,
-  deletePool,
-  detachPolicy,
-  rejectUnadmitted,
-  settleAdministration,
-  updateGroup,
-  updatePolicy,
-  updatePool,
-} from "./administration.ts";
+import { checkAmounts } from "./administration/checks.ts";
+import { rejectUnadmitted, settleAdministration } from "./administration/effects.ts";
+import { createGroup, deleteGroup, updateGroup } from "./administration/groups.ts";
+import { attachPolicy, detachPolicy, updatePolicy } from "./administration/policies.ts";
+import { createPool, deletePool, updatePool } from "./administration/pools.ts";
 import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
-import type { Command } from "./commands.ts";
+import type { Command, CommandOf } from "./commands.ts";
 import type { Event } from "./events.ts";
 import { rewake } from "./indexes/timers.ts";
 import { decideNode, fireDrainDeadlines } from "./nodes.ts";
@@ -124,8 +115,6 @@ function carryOut(transaction: Transaction, command: Command): void {
       return assertNever(command);
   }
 }
-
-type CommandOf<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
 
 /** Every change of pools, groups, policies and nodes is followed by a new judgement of those who wait (P9). */
 function administer(transaction: Transaction, change: () => void): void {

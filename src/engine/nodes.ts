@@ -1,9 +1,10 @@
 // Nodes (12): what is asked of them, and what an event about a node means for its pool.
 
-import { checkAmounts, poolNamed, stopByAdministration } from "./administration.ts";
+import { checkAmounts, poolNamed } from "./administration/checks.ts";
+import { stopByAdministration } from "./administration/effects.ts";
 import { assertNever } from "./assert.ts";
 import { endDraining, finishAttempt } from "./attempts.ts";
-import type { Command, NodeChange } from "./commands.ts";
+import type { CommandOf, NodeChange } from "./commands.ts";
 import type { Event } from "./events.ts";
 import { rebuildPool, refreshPool } from "./indexes/pools.ts";
 import { forgetShares } from "./indexes/shares.ts";
@@ -14,7 +15,6 @@ import { emit, type Transaction } from "./scheduling/transaction.ts";
 import { type EngineState, type Node, type Run, requirePool } from "./state.ts";
 
 type NodeEvent = Extract<Event, { kind: "nodeSet" | "nodeStateChanged" | "nodeRemoved" }>;
-type CommandOf<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
 type NodeCommand = CommandOf<
   "putNode" | "drainNode" | "undrainNode" | "suspectNode" | "loseNode" | "removeNode"
 >;

@@ -15,7 +15,7 @@ import {
   type RequestId,
   type RequestSpec,
   snapshotOf,
-} from "./index.ts";
+} from "../index.ts";
 
 const POOL = "p" as PoolName;
 const TEAM = "team" as ComponentName;

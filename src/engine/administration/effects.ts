@@ -1,0 +1,124 @@
+// What a change of pools, groups and policies does to those who wait and run (A3, P8, P9).
+
+import { admittingPools } from "../lines.ts";
+import { refuse } from "../refusals.ts";
+import { compareIds } from "../resources.ts";
+import { emit, type Transaction } from "../scheduling/transaction.ts";
+import type { EngineState, Line, Policy, Pool, Request, Run } from "../state.ts";
+import { firstStop } from "../stopping.ts";
+
+export function checkUnused(
+  what: string,
+  queued: readonly Request[],
+  runs: readonly Run[],
+  force: boolean,
+): void {
+  if (queued.length + runs.length === 0 || force) return;
+  refuse(
+    "in_use",
+    `${what} has ${queued.length} queued and ${runs.length} allocated requests.`,
+    "Wait for them, cancel them, or pass force to stop them.",
+  );
+}
+
+/** Cancels what waits here and nowhere else, and stops what runs, NP work included (P8). */
+export function clear(
+  transaction: Transaction,
+  pool: Pool,
+  queued: readonly Request[],
+  runs: readonly Run[],
+): void {
+  const { nowMs } = transaction;
+  for (const { spec, progress, line } of queued) {
+    if (admittingPools(line).length === 1) {
+      emit(transaction, { kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
+    } else if (progress.hold?.pool === pool.record.name) {
+      emit(transaction, {
+        kind: "holdEnded",
+        requestId: spec.id,
+        why: "not_admitted",
+        by: null,
+        atMs: nowMs,
+      });
+    }
+  }
+  stopByAdministration(transaction, pool, runs);
+}
+
+/** Stops what runs, NP work included; nobody in particular gets the units (P8, N4). */
+export function stopByAdministration(transaction: Transaction, pool: Pool, runs: readonly Run[]): void {
+  const { nowMs } = transaction;
+  const stopped = runs.filter((run) => !run.isStopping);
+  if (stopped.length === 0) return;
+  emit(transaction, {
+    kind: "preemptionDecided",
+    pool: pool.record.name,
+    waiter: null,
+    shortage: {},
+    victims: stopped.map(({ request }) => ({
+      requestId: request.spec.id,
+      reason: "administration",
+      stop: firstStop(request, pool, { reason: "administration", forRequest: null, nowMs }),
+      shielded: request.progress.shielded,
+    })),
+    considered: [],
+    placement: [],
+    atMs: nowMs,
+  });
+}
+
+/** Requests of a component that wait in the policy's pool. */
+export function waitingOf(state: EngineState, policy: Policy): Request[] {
+  const waiting: Request[] = [];
+  const { name } = policy.pool.record;
+  for (const line of state.components.get(policy.record.component)?.lines ?? []) {
+    if (line.pools.get(name)?.verdict !== null) continue;
+    waiting.push(...waitersOf(line));
+  }
+  return waiting;
+}
+
+/** All that wait in a line, holders included, delayed ones not. */
+function waitersOf(line: Line): Request[] {
+  const holders = [...line.pools.values()].flatMap(({ pool }) =>
+    [...pool.holders].filter((request) => request.line === line),
+  );
+  return [...line.members, ...holders];
+}
+
+/** After a change: those whom no pool admits any more are rejected (P9), and what was closing may have gone. */
+export function settleAdministration(transaction: Transaction): void {
+  const { state } = transaction;
+  const isUnadmitted = ({ pools }: Line) => [...pools.values()].every(({ verdict }) => verdict !== null);
+  const lines = [...state.lines.values()].filter(isUnadmitted);
+  // In an order that does not depend on what was tried and taken back before.
+  for (const line of lines.sort((a, b) => compareIds(a.key, b.key))) rejectUnadmitted(transaction, line);
+}
+
+/** Rejects everything in a line that no pool admits (A3, P9). */
+export function rejectUnadmitted(transaction: Transaction, line: Line): void {
+  const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
+  if (verdicts.some((verdict) => verdict === null)) return;
+  const reasons = verdicts.filter((verdict) => verdict !== null && verdict.code !== "no_policy");
+  const noPolicy = { pool: null, code: "no_policy", key: null, asked: 0, allowed: 0 } as const;
+  for (const request of waitersOf(line)) {
+    emit(transaction, {
+      kind: "requestRejected",
+      requestId: request.spec.id,
+      reasons: reasons.length === 0 ? [noPolicy] : reasons.map((reason) => reason ?? noPolicy),
+      atMs: transaction.nowMs,
+    });
+  }
+}
+
+/** A pool or policy that was removed by force goes with its last run (P8). */
+export function removeWhatClosed(transaction: Transaction, pool: Pool): void {
+  if (pool.record.closing) {
+    if (pool.runCount === 0) emit(transaction, { kind: "poolDeleted", name: pool.record.name });
+    return;
+  }
+  for (const { record, runs } of [...pool.policies.values()]) {
+    if (!record.closing || runs.size > 0) continue;
+    emit(transaction, { kind: "policyDetached", pool: record.pool, component: record.component });
+  }
+}
