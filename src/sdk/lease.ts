@@ -6,7 +6,7 @@
 //   2. The server keeps the timers of the stopping sequence (11): nothing here ends work on its own account.
 //   3. An answer that the token is old is final.
 
-import type { WireRenewal, WireRenewalAnswer } from "../protocol/index.ts";
+import type { WireEvent, WireRenewal, WireRenewalAnswer } from "../protocol/index.ts";
 import { type BerthError, isBerthError } from "./errors.ts";
 import { monotonicMs, sleep } from "./timing.ts";
 import type { Transport } from "./transport.ts";
@@ -93,14 +93,23 @@ export function keepLease(
       isSilent = false;
       handlers.onContact();
     }
-    const instruction = toInstruction(answer);
+    follow(instructionOfAnswer(answer));
+  }
+
+  function follow(instruction: Instruction): void {
     isStopping = instruction.do !== "carry_on";
     const isPast = instruction.leftMs <= 0;
     deadlineAtMs = isStopping && !isPast ? monotonicMs() + instruction.leftMs : Number.POSITIVE_INFINITY;
-    const news = `${instruction.do} ${instruction.reason} ${answer.instruction.deadline} ${isPast}`;
+    const news = `${instruction.do} ${instruction.reason} ${instruction.deadlineMs} ${isPast}`;
     if (news === told || (told === "" && !isStopping)) return;
     told = news;
     handlers.onInstruction(instruction);
+  }
+
+  /** A preemption is told with all that its victim must know (11.1); of anything else the next renewal tells. */
+  function hear(event?: WireEvent): void {
+    if (event?.event === "request.preempting") follow(instructionOfEvent(event));
+    renew();
   }
 
   async function renewOnce(): Promise<void> {
@@ -115,7 +124,7 @@ export function keepLease(
     await pause(QUIET_START_MS);
     if (signal.aborted) return;
     const until = () => (isStopping ? ("change" as const) : ("preempting" as const));
-    void watchRequest(transport, id, { signal, onChange: renew, until });
+    void watchRequest(transport, id, { signal, onChange: hear, until });
     while (!signal.aborted) {
       isAsked = false;
       let pauseMs = renewalMs * (0.8 + 0.4 * transport.random());
@@ -169,10 +178,24 @@ function firstLeaseMs({ lease_expires_at, started_at }: GrantedRequest): number 
 }
 
 /** Both times are of the server: their difference holds whatever our own clock says. */
-function toInstruction({ instruction, lease_expires_at, lease_seconds }: WireRenewalAnswer): Instruction {
+function instructionOfAnswer({
+  instruction,
+  lease_expires_at,
+  lease_seconds,
+}: WireRenewalAnswer): Instruction {
   const serverNowMs = Date.parse(lease_expires_at) - lease_seconds * 1000;
   const { reason = "", deadline } = instruction;
   const deadlineMs = deadline === undefined ? undefined : Date.parse(deadline);
   const leftMs = Math.max(0, (deadlineMs ?? serverNowMs) - serverNowMs);
   return { do: instruction.do, reason, leftMs, deadlineMs };
+}
+
+function instructionOfEvent({ at, reason, phase, deadline }: WireEvent): Instruction {
+  const deadlineMs = Date.parse(deadline as string);
+  return {
+    do: phase === "checkpoint" ? "checkpoint" : "stop",
+    reason: String(reason),
+    leftMs: Math.max(0, deadlineMs - Date.parse(at as string)),
+    deadlineMs,
+  };
 }

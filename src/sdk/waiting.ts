@@ -18,6 +18,7 @@ export interface WaitOptions {
 /** A request that holds units, with the token of its grant. */
 export type GrantedRequest = WireRequest & { readonly token: string };
 
+const QUIET_START_MS = 100;
 const PROGRESS_MS = 3_000;
 const RETRY_KEEP_ALIVE_MS = 2_000;
 
@@ -46,7 +47,7 @@ export async function waitForGrant(
       }, reject);
       const tellProgress = progressTeller(transport, options, signal);
 
-      void watchRequest(transport, given.id, { signal, onChange: look, until: () => "settled" });
+      void watchRequest(transport, given.id, { signal, onChange: () => look(), until: () => "settled" });
       void keepAlive(transport, given.id, signal, look);
       if (options.onProgress !== undefined) void repeatedly(PROGRESS_MS, signal, look);
     });
@@ -72,6 +73,7 @@ async function keepAlive(
   signal: AbortSignal,
   look: () => void,
 ): Promise<void> {
+  await sleep(QUIET_START_MS, signal); // The request itself has just been heard of.
   while (!signal.aborted) {
     let pauseMs = RETRY_KEEP_ALIVE_MS;
     try {

@@ -1,6 +1,6 @@
 // Notices that something has happened to one request: by the event stream, or by long polls where there is none.
 
-import type { WireRequest } from "../protocol/index.ts";
+import type { WireEvent, WireRequest } from "../protocol/index.ts";
 import { BerthError } from "./errors.ts";
 import { streamEvents } from "./events.ts";
 import { fullJitter, sleep } from "./timing.ts";
@@ -8,8 +8,8 @@ import type { QueryOf, Transport } from "./transport.ts";
 
 export interface Watch {
   readonly signal: AbortSignal;
-  /** Something may have changed: look. Called once at the beginning, after the ears are open. */
-  readonly onChange: () => void;
+  /** Something may have changed: look. Called once at the beginning, after the ears are open; with what was heard. */
+  readonly onChange: (event?: WireEvent) => void;
   /** What a long poll waits for now. */
   readonly until: () => NonNullable<QueryOf<"getRequest">["until"]>;
 }
@@ -23,7 +23,7 @@ const RETRY_MS_MAX = 5_000;
 export async function watchRequest(transport: Transport, id: string, watch: Watch): Promise<void> {
   const { signal, onChange } = watch;
   try {
-    for await (const _ of streamEvents(transport, { request: id }, { signal })) onChange();
+    for await (const event of streamEvents(transport, { request: id }, { signal })) onChange(event);
   } catch {
     // A token has a few streams only, and may not be allowed any: then we ask again and again.
     await pollRequest(transport, id, watch);
