@@ -83,6 +83,20 @@ test("candidates are named by kind, with the rule that forbids them", () => {
   expect(of(state, "y")?.considered).toMatchObject([{ component: "a", count: 1, permitted: 0, rule: "8.2" }]);
 });
 
+test("in a pool of discipline class, candidates are named with class and cost beside the value of the waiter (10.5)", () => {
+  const state = worldWith(
+    { kind: "createPool", name: POOL, capacity: { gpu: 2 }, discipline: "class" },
+    policy("a"),
+    submit("dear", "a", 2, { preemptionClass: 2, checkpoint: "manual" }),
+    submit("cheap", "a", 1, { preemptionClass: 8, walltimeMs: 60_000 }),
+  );
+  expect(of(state, "cheap")).toMatchObject({
+    value: 800, // Class 8 × 1 GPU × 1 minute.
+    considered: [{ preemptionClass: 2, cost: 1000, permitted: 1, rule: "10.2" }],
+    blockedBy: { rule: "units" },
+  });
+});
+
 test("a request over its own limit is told so, and holds up nobody (G3)", () => {
   const state = worldWith(
     pool(4),

@@ -4,6 +4,7 @@ import { disciplineOf } from "./disciplines/discipline.ts";
 import { explainShare, type ShareExplanation } from "./disciplines/fair_share/explain.ts";
 import type { ConsideredKind } from "./events.ts";
 import { byPreference } from "./lines.ts";
+import { explainNodes, type NodesExplanation } from "./placement/verdicts.ts";
 import type {
   ComponentName,
   GroupName,
@@ -60,6 +61,10 @@ export interface PoolExplanation {
   readonly preemptionNeeds: Resources | null;
   /** When it could start if every run ends at its walltime; null: walltimes do not tell (G4). */
   readonly couldStartAtMs: number | null;
+  /** What it would be worth to start it, in hundredths of a minute; null where nothing is weighed (10.5). */
+  readonly value: number | null;
+  /** Why too few nodes serve it; null in a pool without nodes, or where enough of them do. */
+  readonly nodes: NodesExplanation | null;
   /** How its operation stands in a fair-share pool; null in the others. */
   readonly share: ShareExplanation | null;
 }
@@ -155,6 +160,8 @@ function explainInPool(
     considered: self.hold === null ? disciplineOf(pool).consider(search) : [],
     preemptionNeeds: head?.request === request ? positiveOf(shortage, pool) : null,
     couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
+    value: disciplineOf(pool).worth?.(self.poolLine, request) ?? null,
+    nodes: nodesFor(walk, self),
     share: null,
   };
   if (pool.record.discipline !== "fair_share") return explained;
@@ -184,6 +191,12 @@ function blockerOf(walk: QueueWalk, self: Waiter, head: Waiter | undefined): Blo
   const short = walk.shortOf(self);
   if (short.length === 0) return { rule: "behind_head", head: (head ?? self).request.spec.id };
   return { rule: "units", short, head: (head ?? self).request.spec.id };
+}
+
+function nodesFor(walk: QueueWalk, { request, poolLine }: Waiter): NodesExplanation | null {
+  if (poolLine.ask === null) return null;
+  const explained = explainNodes(walk.pool, poolLine.ask, walk.roomsFor(request).now);
+  return explained.fitting < explained.asked ? explained : null;
 }
 
 /** Victims that stop for this request, or where others will serve it, whatever is stopping in the pool. */

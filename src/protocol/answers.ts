@@ -275,6 +275,18 @@ const shareExplanation = z.object({
 });
 export type WireShareExplanation = z.infer<typeof shareExplanation>;
 
+/** What keeps a node from serving a request: the first of these. */
+const nodeObstacle = z.enum([
+  "labels",
+  "too_small",
+  "draining",
+  "drained",
+  "suspect",
+  "down",
+  "taken",
+  "promised",
+]);
+
 export const poolExplanation = z.object({
   pool: z.string(),
   /** Place in the queue, from 1. */
@@ -293,10 +305,23 @@ export const poolExplanation = z.object({
       count: z.int(),
       permitted: z.int(),
       rule: z.string(),
+      /** What it would cost to stop the latest of them; in pools of discipline class. */
+      cost_minutes: z.number().nullable(),
     }),
   ),
   preemption_needs: amounts.nullable(),
   could_start_at: timestamp.nullable(),
+  /** What it would be worth to start it; what is taken by class costs less. In pools of discipline class. */
+  value_minutes: z.number().nullable(),
+  /** In pools with nodes, where fewer serve the request than it asks for: how many there are, and what keeps the others. */
+  nodes: z
+    .object({
+      asked: z.int(),
+      fitting: z.int(),
+      total: z.int(),
+      obstacles: z.partialRecord(nodeObstacle, z.int()),
+    })
+    .nullable(),
   /** In fair-share pools only. */
   share: shareExplanation.nullable(),
 });

@@ -100,6 +100,8 @@ function presentPoolExplanation(
     considered: pool.considered.map((kind) => presentConsidered(kind, who)),
     preemption_needs: pool.preemptionNeeds,
     could_start_at: pool.couldStartAtMs === null ? null : toTimestamp(pool.couldStartAtMs),
+    value_minutes: pool.value === null ? null : pool.value / 100,
+    nodes: pool.nodes && { ...pool.nodes, obstacles: { ...pool.nodes.obstacles } },
   };
 }
 
@@ -139,7 +141,7 @@ function presentConsidered(
   kind: ConsideredKind,
   who: Acquaintances,
 ): WirePoolExplanation["considered"][number] {
-  const { component, priority, preemptionClass, resources, count, permitted, rule } = kind;
+  const { component, priority, preemptionClass, resources, count, permitted, rule, cost } = kind;
   return {
     component: who.componentOrNull(component),
     priority,
@@ -148,5 +150,6 @@ function presentConsidered(
     count,
     permitted,
     rule,
+    cost_minutes: cost === undefined ? null : cost / 100,
   };
 }

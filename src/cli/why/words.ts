@@ -39,6 +39,8 @@ type Shortage = Extract<Blocker, { rule: "units" }>["short"][number];
 type Quota = Extract<Blocker, { allowed: number }>;
 
 const NAMED_MAX = 3;
+/** Of discipline class, where the pool says nothing else. */
+const VICTIMS_MAX = 3;
 
 export function tellWaiting(situation: Situation): Told {
   const { request, facts, pool } = situation;
@@ -79,6 +81,7 @@ export function tellWaiting(situation: Situation): Told {
         sentence: `${title} waits for ${listed(blocker.short.map(({ key, asked }) => `${asked} ${key}`))} ${where}${place}.`,
         lines: [
           ...blocker.short.map((shortage): Line => ["in use", inUseText(shortage, situation)]),
+          ...nodeLines(facts),
           ...turnLines(situation),
           ...preemptionLines(situation),
           ["starts", startsText(situation)],
@@ -105,6 +108,32 @@ function inUseText({ key, free, promised, coming_free: coming }: Shortage, situa
   ];
   const by = shown.length === 0 ? "" : ` by ${shown.join(", ")}${more}`;
   return `${total - free} of ${total} ${key}${by}${notes.join("")}`;
+}
+
+type Nodes = NonNullable<WirePoolExplanation["nodes"]>;
+
+const OBSTACLES: Readonly<Record<keyof Nodes["obstacles"], string>> = {
+  labels: "without the labels",
+  too_small: "too small even when empty",
+  draining: "draining",
+  drained: "drained",
+  suspect: "suspect",
+  down: "down",
+  taken: "taken by others",
+  promised: "promised to others",
+};
+
+/** Why no node will do, or not enough of them. */
+function nodeLines({ nodes }: WirePoolExplanation): Line[] {
+  if (nodes === null) return [];
+  const { asked, fitting, total, obstacles } = nodes;
+  const rest = Object.entries(OBSTACLES).flatMap(([obstacle, words]) => {
+    const count = obstacles[obstacle as keyof Nodes["obstacles"]] ?? 0;
+    return count === 0 ? [] : [`${count} ${words}`];
+  });
+  const room = fitting === 0 ? "none" : String(fitting);
+  const wanted = asked === 1 ? "" : ` of the ${asked} that it asks for`;
+  return [["nodes", `${room} of ${total} has room${wanted}: ${rest.join(", ")}`]];
 }
 
 function holderText(holder: Holder, { request }: Situation): string {
@@ -161,9 +190,20 @@ function preemptionLines({ facts, pool }: Situation): Line[] {
   if (facts.considered.length > NAMED_MAX)
     shown.push(counted(facts.considered.length - NAMED_MAX, "further kind"));
   const permitted = facts.considered.some((kind) => kind.permitted > 0);
-  const needs = facts.preemption_needs === null ? "" : ` (it needs ${amountsText(facts.preemption_needs)})`;
+  const needs = facts.preemption_needs === null ? "" : ` (${needsText(facts, pool)})`;
   const when = facts.share?.may_preempt === "no" ? "nobody before it starves" : `nobody yet${needs}`;
   return [["preempts", `${permitted ? when : "nobody"}: ${shown.join("; ")}`]];
+}
+
+/** By class, what is taken must cost less than it is worth, and be few (10.5). */
+function needsText({ preemption_needs, value_minutes }: WirePoolExplanation, pool: WirePoolAnswer): string {
+  const needs = `it needs ${amountsText(preemption_needs ?? {})}`;
+  if (value_minutes === null) return needs;
+  return `${needs}, from at most ${counted(pool.settings.max_victims ?? VICTIMS_MAX, "run")} that cost less than its value, ${minutesText(value_minutes)}`;
+}
+
+function minutesText(minutes: number): string {
+  return `${Math.round(minutes * 10) / 10} min`;
 }
 
 const FORBIDDEN_BY: Readonly<Record<string, string>> = {
@@ -193,11 +233,18 @@ function consideredText({
   count,
   permitted,
   rule,
+  cost_minutes: cost,
 }: Considered): string {
-  const who = `${counted(count, "run")} of ${component ?? "others"} (priority ${priority}, class ${preemption_class})`;
+  const about =
+    cost === null ? `priority ${priority}, class ${preemption_class}` : costText(preemption_class, cost);
+  const who = `${counted(count, "run")} of ${component ?? "others"} (${about})`;
   if (permitted > 0)
     return `${permitted} of ${who} could be taken ${PERMITTED_BY[rule] ?? `by rule ${rule}`}`;
   return `${who}: ${FORBIDDEN_BY[rule] ?? `rule ${rule}`}`;
+}
+
+function costText(preemptionClass: number, cost: number): string {
+  return `class ${preemptionClass}, cost ${minutesText(cost)}`;
 }
 
 function startsText(situation: Situation): string {

@@ -18,6 +18,8 @@ export interface Discipline {
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
   /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
   chooseVictims(search: VictimSearch): VictimChoice | null;
+  /** What it is worth to start a request, in hundredths of a minute; left out where nothing is weighed (10.5). */
+  worth?(poolLine: PoolLine, request: Request): number;
   /** The kinds of running work that such a search looks at, permitted or not (V7, 14). */
   consider(search: VictimSearch): readonly ConsideredKind[];
 }

@@ -2,7 +2,7 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import { hasDisplaced, isMature, shortKeys, spareRedundant } from "../../scheduling/victims.ts";
-import type { Run, RunKind } from "../../state.ts";
+import type { PoolLine, Request, Run, RunKind } from "../../state.ts";
 import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
 import { countFrom, judgeOf, kindsConcerned, type Permission, permitOf, ruleOf } from "./candidates.ts";
 import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.ts";
@@ -10,7 +10,14 @@ import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
 import { type Chosen, chooseOnNodes } from "./on-nodes.ts";
 import { compareIn, orderHoldsUntil, scoreOf } from "./score.ts";
 
-export const classDiscipline: Discipline = { compareIn, scoreOf, orderHoldsUntil, chooseVictims, consider };
+export const classDiscipline: Discipline = {
+  compareIn,
+  scoreOf,
+  orderHoldsUntil,
+  chooseVictims,
+  worth,
+  consider,
+};
 
 const VICTIMS_MAX = 3;
 
@@ -40,9 +47,13 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   return {
     victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
     considered: consider(search),
-    value: shown(product(bounds.value)),
+    value: worth(head.poolLine, head.request),
     nodes: chosen.nodes,
   };
+}
+
+function worth(poolLine: PoolLine, request: Request): number {
+  return shown(product(worthOf(poolLine, request)));
 }
 
 function chooseBySum(field: Field): Chosen | null {
