@@ -7,6 +7,7 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildBerth, openWorld, type World } from "./run-support.ts";
 import { temporaryDirectory } from "./runner-support.ts";
+import { openTerminal } from "./terminal-support.ts";
 
 let world: World;
 const bin = temporaryDirectory();
@@ -20,17 +21,19 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
+const environment = () => ({
+  PATH: `${bin}:${process.env.PATH}`,
+  HOME: bin,
+  LANG: "C.UTF-8",
+  BERTH_URL: world.url,
+  BERTH_API_TOKEN: world.token,
+});
+
 /** Not synchronously: the server is in this process, and must be able to answer. */
 async function inShell(shell: string, script: string): Promise<string> {
   const child = spawn(shell, ["-c", script], {
     stdio: ["ignore", "pipe", "pipe"],
-    env: {
-      PATH: `${bin}:${process.env.PATH}`,
-      HOME: bin,
-      LANG: "C.UTF-8",
-      BERTH_URL: world.url,
-      BERTH_API_TOKEN: world.token,
-    },
+    env: environment(),
   });
   const [stdout, stderr, status] = await Promise.all([
     text(child.stdout),
@@ -51,7 +54,7 @@ const shells: Record<string, (words: readonly string[]) => string> = {
     source <(berth completion zsh)
     words=(${words.map((word) => `'${word}'`).join(" ")}); CURRENT=${words.length}; _berth`,
   fish: (words) =>
-    `berth completion fish | source; complete --do-complete '${words.join(" ")}' | string split -f1 \\t`,
+    `berth completion fish | source; complete --do-complete '${words.join(" ")}' | string replace -r '\\t.*' ''; true`,
 };
 const installed = Object.keys(shells).filter((shell) => spawnSync(shell, ["-c", "true"]).status === 0);
 
@@ -76,6 +79,29 @@ describe.each(installed)("%s completes", (shell) => {
       expect(found.trim().split("\n").toSorted()).toEqual(finds);
     });
   }
+});
+
+/** How each shell is started without anybody's settings, and made to complete. */
+const interactive: Record<string, { start: string; prepare: string }> = {
+  bash: { start: "bash --norc --noprofile -i", prepare: "source <(berth completion bash)" },
+  zsh: {
+    start: "zsh -f -i",
+    prepare: "autoload -U compinit; compinit -u -D; source <(berth completion zsh)",
+  },
+  fish: { start: "fish --no-config -i", prepare: "berth completion fish | source" },
+};
+
+test.each(installed)("%s completes what is typed at its prompt when Tab is pressed", async (shell) => {
+  const { start, prepare } = interactive[shell] as { start: string; prepare: string };
+  const terminal = openTerminal(`exec ${start}`, { cwd: bin, env: environment() });
+  terminal.type(`${prepare}; echo 'it is' ready\n`);
+  await terminal.shows(/it is ready/);
+  terminal.type("berth doc\t");
+  await terminal.shows(/berth doctor/);
+  terminal.type("\u0015berth pool show l\t"); // Ctrl-U clears the line.
+  await terminal.shows(/berth pool show lab/);
+  terminal.type("\u0015exit\n");
+  await terminal.exited;
 });
 
 test.each(Object.keys(shells))("the script for %s is printed", async (shell) => {

@@ -1,86 +1,43 @@
-// The first five minutes in real terminals: `script`, which every Debian has, brings them.
+// The first five minutes in real terminals.
 
-import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { statSync } from "node:fs";
 import { join } from "node:path";
-import type { Readable, Writable } from "node:stream";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { buildBerth } from "./run-support.ts";
-import { temporaryDirectory, until } from "./runner-support.ts";
+import { temporaryDirectory } from "./runner-support.ts";
+import { openTerminal, type Terminal } from "./terminal-support.ts";
 
 let berth = "";
 const home = temporaryDirectory();
-const terminals: Terminal[] = [];
 
 beforeAll(async () => {
   berth = await buildBerth();
 });
-afterAll(async () => {
-  for (const { child, exited } of terminals.toReversed()) {
-    if (child.exitCode === null) child.kill("SIGTERM");
-    await exited;
-  }
-});
 
-interface Terminal {
-  readonly child: ChildProcessByStdio<Writable, Readable, null>;
-  readonly exited: Promise<number | null>;
-  /** All that has appeared, without the escapes that move the cursor. */
-  readonly screen: () => string;
-  readonly raw: () => string;
-  type(keys: string): void;
+interface Around {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly columns?: number;
 }
 
-const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[A-Za-z]`, "g");
-
-function openTerminal(line: string, env: Record<string, string> = {}): Terminal {
+function begin(line: string, { env = {}, ...around }: Around = {}): Terminal {
   const words = line.replaceAll("berth ", `'${process.execPath}' '${berth}' `);
   // A shell that waits for one command only steps aside, so that keys and exit codes are the command's own.
-  const command = `stty cols ${env.COLUMNS_WANTED ?? 120} rows 40; ${/[|;]/.test(line) ? words : `exec ${words}`}`;
-  const child = spawn("script", ["--quiet", "--return", "--flush", "--command", command, "/dev/null"], {
-    stdio: ["pipe", "pipe", "ignore"],
+  return openTerminal(/[|;]/.test(line) ? words : `exec ${words}`, {
     cwd: home,
-    env: {
-      PATH: process.env.PATH,
-      HOME: home,
-      USER: "alice",
-      SHELL: "/bin/sh",
-      TERM: "xterm",
-      LANG: "C.UTF-8",
-      BERTH_LISTEN: "127.0.0.1:0",
-      ...env,
-    },
+    env: { HOME: home, USER: "alice", BERTH_LISTEN: "127.0.0.1:0", ...env },
+    ...around,
   });
-  let output = "";
-  child.stdout.on("data", (chunk: Buffer) => {
-    output += chunk;
-  });
-  const terminal: Terminal = {
-    child,
-    exited: new Promise((resolve) => child.once("close", resolve)),
-    screen: () => output.replaceAll(ESCAPES, "").replaceAll("\r\n", "\n"),
-    raw: () => output,
-    type: (keys) => void child.stdin.write(keys),
-  };
-  terminals.push(terminal);
-  return terminal;
 }
 
-async function typed(line: string, env?: Record<string, string>) {
-  const terminal = openTerminal(line, env);
+async function typed(line: string, around?: Around) {
+  const terminal = begin(line, around);
   const exitCode = await terminal.exited;
   return { exitCode, screen: terminal.screen() };
 }
 
-const shows = (terminal: Terminal, pattern: RegExp) =>
-  until(
-    `the terminal shows ${pattern}: ${terminal.screen()}`,
-    () => pattern.exec(terminal.screen()) ?? undefined,
-  );
-
 test("the first five minutes happen as they are printed", { timeout: 240_000 }, async () => {
-  const up = openTerminal("berth up --capacity gpu=2");
-  const [, port] = await shows(up, /127\.0\.0\.1:(\d+)[\s\S]*Next:/);
+  const up = begin("berth up --capacity gpu=2");
+  const [, port] = await up.shows(/127\.0\.0\.1:(\d+)[\s\S]*Next:/);
   const url = `http://127.0.0.1:${port}`;
   expect(up.screen()).toBe(`✓ store      ~/.local/share/berth/berth.db
 ✓ pool       local   gpu 2
@@ -108,11 +65,11 @@ Next:  berth run --gpu 1 -- echo hello
   });
 
   // The first aha: the second one waits, says why and for whom, and then starts.
-  const train = openTerminal("berth run --gpu 2 --name train -- sleep 600");
-  await shows(train, /^granted {2}#2 train · gpu 2 · waited \d+ s\n/);
-  const evaluation = openTerminal("berth run --gpu 1 -- echo evaluated");
-  await shows(evaluation, /waiting {2}#3 · needs gpu 1, free 0 · held by #2 train \(you\) · first in line/);
-  const why = await typed("berth why 3", { COLUMNS_WANTED: "200" });
+  const train = begin("berth run --gpu 2 --name train -- sleep 600");
+  await train.shows(/^granted {2}#2 train · gpu 2 · waited \d+ s\n/);
+  const evaluation = begin("berth run --gpu 1 -- echo evaluated");
+  await evaluation.shows(/waiting {2}#3 · needs gpu 1, free 0 · held by #2 train \(you\) · first in line/);
+  const why = await typed("berth why 3", { columns: 200 });
   expect(why.screen).toMatch(
     /^#3 waits for 1 gpu in pool local\.\n {2}in use +2 of 2 gpu by #2 train \(preemptible, [^)]+\)\n {2}preempts +nobody: .*\n {2}starts +when #2 ends, or now if .*\n$/,
   );
@@ -121,47 +78,46 @@ Next:  berth run --gpu 1 -- echo hello
   const urgent = await typed("berth run --component urgent --gpu 2 -- echo now");
   expect(urgent.exitCode).toBe(0);
   expect(urgent.screen).toMatch(/granted {2}#4 · gpu 2 · waited \d+ s\nnow\n$/);
-  await shows(train, /granted {2}#2 train · gpu 2 · waited \d+ s · attempt 2/);
+  await train.shows(/granted {2}#2 train · gpu 2 · waited \d+ s · attempt 2/);
 
   // Ctrl-C is forwarded to what runs; then the one that waited starts.
   train.type("\u0003");
   expect(await train.exited).toBe(130);
-  await shows(evaluation, /granted {2}#3 · gpu 1 · waited \d+ s\nevaluated\n/);
+  await evaluation.shows(/granted {2}#3 · gpu 1 · waited \d+ s\nevaluated\n/);
   expect(await evaluation.exited).toBe(0);
 
   // Lists fit, also on a narrow terminal, and are coloured unless somebody does not want that.
-  const coloured = openTerminal("berth ps --all");
+  const coloured = begin("berth ps --all");
   await coloured.exited;
   expect(coloured.raw()).toContain("\u001b[32mreleased\u001b[39m");
-  const plain = openTerminal("berth ps --all", { NO_COLOR: "1" });
+  const plain = begin("berth ps --all", { env: { NO_COLOR: "1" } });
   await plain.exited;
   expect(plain.raw()).not.toContain("\u001b[");
-  const narrow = await typed("berth ps --all -o wide", { COLUMNS_WANTED: "40" });
+  const narrow = await typed("berth ps --all -o wide", { columns: 40 });
   for (const line of narrow.screen.split("\n")) expect([...line].length).toBeLessThanOrEqual(40);
-  const ascii = await typed("berth why 2", { LANG: "C", LC_ALL: "C" });
+  const ascii = await typed("berth why 2", { env: { LANG: "C", LC_ALL: "C" } });
   expect(ascii.screen).toMatch(/^[\x20-\x7e\n]+$/);
 
   // Questions are asked at a terminal, and Ctrl-C says no.
-  const held = openTerminal("berth run --gpu 2 --name held -- sleep 600");
-  await shows(held, /granted/);
+  const held = begin("berth run --gpu 2 --name held -- sleep 600");
+  await held.shows(/granted/);
   for (const keys of ["n\n", "\u0003"]) {
-    const question = openTerminal("berth cancel held");
-    await shows(
-      question,
+    const question = begin("berth cancel held");
+    await question.shows(
       /Cancel #5 held\?\n {2}#5 held is told to stop; gpu 2 of pool local come free when it has\nGo on\? \[y\/N\]/,
     );
     question.type(keys);
     expect(await question.exited).toBe(71);
   }
-  const yes = openTerminal("berth cancel held");
-  await shows(yes, /Go on\?/);
+  const yes = begin("berth cancel held");
+  await yes.shows(/Go on\?/);
   yes.type("y\n");
   expect(await yes.exited).toBe(0);
   expect(await held.exited).toBe(71);
 
   // Watching redraws, until Ctrl-C.
-  const watch = openTerminal("berth ps --all --watch");
-  await shows(watch, /held/);
+  const watch = begin("berth ps --all --watch");
+  await watch.shows(/held/);
   watch.type("\u0003");
   expect(await watch.exited).not.toBe(0);
 
@@ -187,13 +143,12 @@ test("in the background it serves until it is told to stop, and finds its data a
 });
 
 test("a team's server makes nothing but its first token", async () => {
-  const serve = openTerminal("berth serve --data-dir team 2>/dev/null");
-  const [, url = "", secret = ""] = await shows(
-    serve,
+  const serve = begin("berth serve --data-dir team 2>/dev/null");
+  const [, url = "", secret = ""] = await serve.shows(
     /listening {2}(\S+)\n✓ token {6}(berth_\S+)[\s\S]*Next: {2}berth login/,
   );
-  const login = openTerminal(`berth login ${url} --name team`);
-  await shows(login, /Token \(not shown\): /);
+  const login = begin(`berth login ${url} --name team`);
+  await login.shows(/Token \(not shown\): /);
   login.type(`${secret}\n`);
   expect(await login.exited).toBe(0);
   expect(login.screen()).not.toContain(secret);
