@@ -62,4 +62,5 @@ export {
   shareViewOf,
   teamSharesOf,
   usageOf,
+  waitingCountOf,
 } from "./views.ts";

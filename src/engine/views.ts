@@ -9,6 +9,7 @@ export {
 
 import { sharedQueueOf } from "./disciplines/fair_share/view.ts";
 import type {
+  ComponentName,
   GroupRecord,
   NodeName,
   NodeRecord,
@@ -83,6 +84,16 @@ function viewOfNode({ record, usage, runs, pool }: Node): NodeView {
       devices: progress.allocation?.placement.find(({ node }) => node === record.name)?.devices ?? [],
     })),
   };
+}
+
+/** How many requests of a component wait; nobody counts further than `max`. */
+export function waitingCountOf(state: EngineState, component: ComponentName, max: number): number {
+  let count = 0;
+  for (const { members } of state.components.get(component)?.lines ?? []) {
+    count += members.size;
+    if (count >= max) return max;
+  }
+  return count;
 }
 
 /** Everything that waits in a pool, in the order of section 6. */
