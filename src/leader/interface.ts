@@ -226,6 +226,8 @@ export type LeaderErrorCode =
   | "unavailable"
   /** Too much waits already; nothing was done. */
   | "overloaded"
+  /** Too many requests of the component wait already; nothing was done. */
+  | "queue_full"
   /** The leader has stopped, or is about to. */
   | "stopped";
 
@@ -268,6 +270,7 @@ export interface LeaderSettings {
   readonly pruneEveryMs: number;
   readonly batchCommandsMax: number;
   readonly waitingCommandsMax: number;
+  readonly waitingRequestsPerComponentMax: number;
 }
 
 /** Told how long things took, for the metrics. */

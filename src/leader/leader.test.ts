@@ -617,6 +617,18 @@ describe("when something breaks", () => {
     expect(rig.leader.status()).toMatchObject({ condition: "leading", trouble: null });
   });
 
+  test("a component that fills the queue waits until there is room; its key is not used up, and others go on", async () => {
+    const rig = await createRig({ settings: { waitingRequestsPerComponentMax: 2 } });
+    await createPool(rig, { gpu: 1, components: ["team", "calm"] });
+    const key = { idempotency: { scope: "ann", key: "k", bodyHash: "h" } };
+    for (const id of ["a", "b", "c"]) await rig.do(submit(id));
+
+    await expect(rig.do(submit("d"), key)).rejects.toMatchObject({ code: "queue_full" });
+    expect(await rig.do(submit("e", { component: "calm" as never }))).toMatchObject({ outcome: "accepted" });
+    await rig.do({ kind: "cancelRequest", requestId: request("b") });
+    expect(await rig.do(submit("d"), key)).toMatchObject({ outcome: "accepted", replayed: false });
+  });
+
   test("a database that was away is asked what it has before anything goes on", async () => {
     const { store, failures } = await createWatchedStore();
     let isLanding = false;

@@ -11,7 +11,14 @@
 //   4. Time given to the engine never runs backwards.
 
 import { hostname } from "node:os";
-import { nextWakeMs, preview, type RequestId, requestIds } from "../engine/index.ts";
+import {
+  type ComponentName,
+  nextWakeMs,
+  preview,
+  type RequestId,
+  requestIds,
+  waitingCountOf,
+} from "../engine/index.ts";
 import { type AuditEntry, type Head, isStoreError } from "../store/index.ts";
 import {
   type Batch,
@@ -63,6 +70,7 @@ export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
   pruneEveryMs: 3_600_000,
   batchCommandsMax: 1_000,
   waitingCommandsMax: 20_000,
+  waitingRequestsPerComponentMax: 100_000,
 };
 
 /** The loop turns at least this often, and so it notices when it did not. */
@@ -79,6 +87,7 @@ const TOLD: Readonly<Record<LeaderErrorCode, string>> = {
   disk_full: "The disk is full: nothing can be written now.",
   unavailable: "The store does not answer.",
   overloaded: "Too many commands wait already.",
+  queue_full: "Too many requests of this component wait already.",
   stopped: "The leader has stopped.",
 };
 const SHORT_OF_ROOM =
@@ -516,12 +525,26 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     }
   }
 
+  /** Why new requests cannot be taken now, though other commands can. */
+  function objectionToNew(calls: readonly Call[]): LeaderError | undefined {
+    const { requests } = memory.state;
+    const max = settings.waitingRequestsPerComponentMax;
+    const hasRoom = store.hasRoom();
+    if (hasRoom && requests.size < max) return undefined;
+    const components = new Set<ComponentName>();
+    for (const { command } of calls)
+      if (command.kind === "submitRequest") components.add(command.spec.component);
+    if (components.size === 0) return undefined;
+    if (!hasRoom) return new LeaderError("disk_full", SHORT_OF_ROOM);
+    const isFull = [...components].some((component) => waitingCountOf(memory.state, component, max) >= max);
+    return isFull ? errorOf("queue_full") : undefined;
+  }
+
   function enqueue(calls: readonly Call[]): Promise<readonly Answer[]> {
     if (condition === "stopped" || isClosing) return Promise.reject(errorOf("stopped"));
     if (trouble !== null) return Promise.reject(errorOf(trouble.code));
-    if (!store.hasRoom() && calls.some(({ command }) => command.kind === "submitRequest")) {
-      return Promise.reject(new LeaderError("disk_full", SHORT_OF_ROOM));
-    }
+    const objection = objectionToNew(calls);
+    if (objection !== undefined) return Promise.reject(objection);
     if (waiting.length + calls.length > settings.waitingCommandsMax) {
       return Promise.reject(errorOf("overloaded"));
     }

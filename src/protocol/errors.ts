@@ -100,6 +100,7 @@ export const ERRORS = {
   unauthenticated: info(401, EXIT.notAllowed, "The token is missing, unknown, expired or revoked."),
   forbidden: info(403, EXIT.notAllowed, "The token does not give the right to do this."),
   rate_limited: info(429, EXIT.berthFailed, "Too many calls; the answer says when to try again."),
+  queue_full: info(429, EXIT.berthFailed, "Too many requests of the component wait already."),
   cursor_expired: info(410, EXIT.usage, "The history behind this cursor is gone; start again."),
   unavailable: info(503, EXIT.berthFailed, "No leader can take the call now; try again."),
   disk_full: info(

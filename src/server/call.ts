@@ -18,6 +18,7 @@ import type { Grants } from "./grants.ts";
 import type { Identity } from "./identity.ts";
 import type { Metrics } from "./metrics.ts";
 import { ProblemError, refusalProblem } from "./problems.ts";
+import type { RateLimits } from "./rates.ts";
 import type { Streams } from "./streams.ts";
 import type { TokenBook } from "./tokens.ts";
 import type { Waiting } from "./waiting.ts";
@@ -31,6 +32,7 @@ export interface Services {
   readonly waiting: Waiting;
   readonly streams: Streams;
   readonly metrics: Metrics;
+  readonly rates: RateLimits;
   readonly log: Log;
   readonly version: string;
 }

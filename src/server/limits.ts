@@ -43,6 +43,9 @@ export const DEFAULT_RATES: Rates = {
   failedLoginsPerMinute: 5,
 };
 
+/** All who ask for one component may do so as often as this many tokens may call. */
+export const TOKENS_PER_COMPONENT = 4;
+
 /** Tokens that say nothing about their end. */
 export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;
 export const TOKENS_MAX = 10_000;

@@ -1,6 +1,6 @@
 // Store, leader and server, started in this order and ended in the other one.
 
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Leader, type LeaderSettings, startLeader } from "../leader/index.ts";
 import {
@@ -107,5 +107,12 @@ function readCertificates({ certFile, keyFile }: { certFile: string; keyFile: st
       });
     }
   };
-  return { cert: read(certFile), key: read(keyFile) };
+  const key = read(keyFile);
+  if ((statSync(keyFile).mode & 0o077) !== 0) {
+    throw new ServerError(
+      `The key ${keyFile} can be read by others than its owner.`,
+      `Close it to them: chmod 600 ${keyFile}`,
+    );
+  }
+  return { cert: read(certFile), key };
 }

@@ -23,14 +23,12 @@ import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
 import { URL_LENGTH_MAX } from "./limits.ts";
 import { forbidden, ProblemError, problemError, schemaProblem } from "./problems.ts";
-import type { RateLimits } from "./rates.ts";
 
 type Env = { Bindings: HttpBindings };
 
 export interface Pipeline {
   readonly services: Services;
   readonly handlers: Handlers;
-  readonly rates: RateLimits;
   readonly checkHost: HostCheck;
   readonly extraHeaders: Readonly<Record<string, string>>;
 }
@@ -107,10 +105,11 @@ const ANYBODY: Identity = {
 };
 
 async function identify(
-  { services, rates }: Pipeline,
+  { services }: Pipeline,
   permission: Permission | "public",
   { authorization, address }: { authorization: string | undefined; address: string },
 ): Promise<Identity> {
+  const { rates } = services;
   if (permission === "public") {
     await rates.checkStranger(address);
     return ANYBODY;
@@ -261,6 +260,8 @@ function leaderProblem({ code, message }: LeaderError): ProblemError {
         headers,
         hint: "Send it again with the same Idempotency-Key: the answer tells whether it took effect.",
       });
+    case "queue_full":
+      return problemError(code, message, { headers, hint: "Cancel some, or wait until some have started." });
     case "overloaded":
     case "stopped":
       return problemError("unavailable", message, { headers, hint: "Nothing was changed; try again soon." });

@@ -1,12 +1,14 @@
 // How often somebody may call: token buckets per token and per address, and a brake on guessing.
 
 import { BurstyRateLimiter, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
-import type { Rate, Rates } from "./limits.ts";
+import { type Rate, type Rates, TOKENS_PER_COMPONENT } from "./limits.ts";
 import { problemError } from "./problems.ts";
 
 export interface RateLimits {
   /** Throws `rate_limited` when it is too much. */
   checkToken(tokenId: string): Promise<void>;
+  /** New requests of one component, whoever asks for it. */
+  checkComponent(component: string): Promise<void>;
   checkStranger(address: string): Promise<void>;
   /** Before a token is looked at. */
   checkGuesses(address: string): Promise<void>;
@@ -15,6 +17,7 @@ export interface RateLimits {
 
 export function createRateLimits({ perToken, perStranger, failedLoginsPerMinute }: Rates): RateLimits {
   const tokens = bucket("token", perToken);
+  const components = bucket("component", { perSecond: TOKENS_PER_COMPONENT * perToken.perSecond, burst: 0 });
   const strangers = bucket("stranger", perStranger);
   const guesses = new RateLimiterMemory({
     keyPrefix: "guess",
@@ -24,6 +27,7 @@ export function createRateLimits({ perToken, perStranger, failedLoginsPerMinute 
   });
   return {
     checkToken: (tokenId) => consume(tokens, tokenId),
+    checkComponent: (component) => consume(components, component),
     checkStranger: (address) => consume(strangers, address),
     async checkGuesses(address) {
       const seen = await guesses.get(address);

@@ -86,11 +86,22 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const waiting = createWaiting(leader);
   const streams = createStreams({ leader, store, tokens, grants, log });
   const stopMetrics = metrics.follow(leader, streams);
-  const services: Services = { leader, store, tokens, grants, waiting, streams, metrics, log, version };
+  const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
+  const services: Services = {
+    leader,
+    store,
+    tokens,
+    grants,
+    waiting,
+    streams,
+    metrics,
+    rates,
+    log,
+    version,
+  };
   const app = createApp({
     services,
     handlers: HANDLERS,
-    rates: createRateLimits({ ...DEFAULT_RATES, ...options.rates }),
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });

@@ -1,12 +1,16 @@
 // The edge: hosts, headers, limits, errors, health, documents, and a safe first start.
 
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { chmod, copyFile, readdir, readFile, stat } from "node:fs/promises";
+import { get } from "node:https";
 import { connect } from "node:net";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { ERRORS, ROUTES } from "../../src/protocol/index.ts";
 import { openServer } from "../../src/server/index.ts";
 import { openTestServer, smallWorld, type TestServer, temporaryDirectory } from "./server-support.ts";
+
+const CERTIFICATES = fileURLToPath(new URL("../support/tls/", import.meta.url));
 
 let server: TestServer;
 beforeAll(async () => {
@@ -210,11 +214,26 @@ test("the metrics of section 16 are there", async () => {
 });
 
 test("a caller that is too fast is told when to come back", async () => {
-  const slow = await openTestServer("memory", { rates: { perToken: { perSecond: 3, burst: 3 } } });
-  const answers = await Promise.all(Array.from({ length: 8 }, () => slow.admin("GET", "/v1/whoami")));
+  const slow = await openTestServer("memory", { rates: { perToken: { perSecond: 1, burst: 1 } } });
+  const answers = await Promise.all(Array.from({ length: 30 }, () => slow.admin("GET", "/v1/whoami")));
   const refused = answers.filter(({ status }) => status === 429);
   expect(refused.length).toBeGreaterThan(0);
   expect(Number(refused[0]?.headers.get("retry-after"))).toBeGreaterThan(0);
+  await slow.close();
+});
+
+test("a component is not asked for too fast, not even by many tokens", async () => {
+  const slow = await openTestServer("memory", { rates: { perToken: { perSecond: 1, burst: 1_000 } } });
+  const ask = (component: string) =>
+    slow.admin("POST", "/v1/resource-requests", { component, resources: { gpu: 1 } });
+  const bulk = () =>
+    slow.admin("POST", "/v1/resource-requests/bulk", {
+      items: [{ component: "eager", resources: { gpu: 1 } }, null, { component: 7 }],
+    });
+  const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => (i % 2 ? ask("eager") : bulk())));
+  const statuses = new Set(answers.map(({ status }) => status));
+  expect(statuses).toEqual(new Set([200, 201, 429]));
+  expect((await ask("calm")).status).toBe(201);
   await slow.close();
 });
 
@@ -262,12 +281,36 @@ describe("a safe first start", () => {
     await expect(openServer({ data: "memory", listen: host, onFatal })).rejects.toThrow(/EADDRINUSE/);
   });
 
-  test("the data of the store can be read by its owner only", async () => {
+  test("the data of the store can be read by its owner only, and does not contain the token", async () => {
     const directory = await temporaryDirectory();
-    const first = await openTestServer({ directory: `${directory.path}/data` });
-    const bytes = await readFile(`${directory.path}/data/berth.db`, "latin1");
-    expect(bytes).not.toContain(first.adminSecret);
+    const data = `${directory.path}/data`;
+    const first = await openTestServer({ directory: data });
+    const files = await readdir(data);
+    expect(files).toContain("berth.db");
+    for (const file of [".", ...files]) expect((await stat(`${data}/${file}`)).mode & 0o077, file).toBe(0);
+    for (const file of files)
+      expect(await readFile(`${data}/${file}`, "latin1")).not.toContain(first.adminSecret);
     await first.close();
+    await directory.remove();
+  });
+
+  test("with TLS it speaks nothing else, and refuses a key that others can read", async () => {
+    const directory = await temporaryDirectory();
+    const tls = { certFile: `${CERTIFICATES}cert.pem`, keyFile: `${directory.path}/key.pem` };
+    await copyFile(`${CERTIFICATES}key.pem`, tls.keyFile);
+    await chmod(tls.keyFile, 0o640);
+    await expect(openServer({ data: "memory", listen: "127.0.0.1:0", tls, onFatal })).rejects.toThrow(
+      /can be read by others/,
+    );
+    await chmod(tls.keyFile, 0o600);
+    const secure = await openServer({ data: "memory", listen: "127.0.0.1:0", tls, onFatal });
+    // Whom the certificate convinces, and since when, is not the question here.
+    const [answer] = await once(get(`${secure.url}/livez`, { rejectUnauthorized: false }), "response");
+    expect(answer.statusCode).toBe(200);
+    expect(answer.headers["strict-transport-security"]).toMatch(/^max-age=\d+/);
+    await expect(fetch(`${secure.url.replace("https", "http")}/livez`)).rejects.toThrow();
+    answer.destroy();
+    await secure.close();
     await directory.remove();
   });
 });

@@ -49,6 +49,7 @@ import {
 // --- Submitting
 
 export const submitRequest: Handler<"submitRequest"> = async (call, services) => {
+  await services.rates.checkComponent(call.body.component);
   const answer = await perform(call, services, submission(call, services, call.body));
   const shown = answer.body as WireRequest;
   const headers = { location: `/v1/resource-requests/${shown.id}` };
@@ -94,6 +95,7 @@ function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
 }
 
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
+  for (const component of componentsOf(call.body.items)) await services.rates.checkComponent(component);
   const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
     const change = briefly(call, services, submission(call, services, wanted));
@@ -103,6 +105,12 @@ export const submitRequests: Handler<"submitRequests"> = async (call, services) 
   });
   return ok({ results });
 };
+
+/** A bulk call counts once for each of them. */
+function componentsOf(items: readonly unknown[]): ReadonlySet<string> {
+  const named = items.map((item) => (item as { component?: unknown } | null)?.component);
+  return new Set(named.filter((component) => typeof component === "string"));
+}
 
 export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {
   // Small numbers and tokens that are not ours are looked into first; the rest is judged where it is decided.

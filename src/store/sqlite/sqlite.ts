@@ -68,9 +68,10 @@ function prepareFile(path: string): void {
       },
     );
   }
-  if (existsSync(path)) return;
-  closeSync(openSync(path, "a", 0o600)); // Before SQLite does, so that nobody else can read it.
-  syncDirectory(directory);
+  // Before SQLite does, so that nobody else can read them, nor keep them locked.
+  const missing = [path, `${path}-lock`].filter((file) => !existsSync(file));
+  for (const file of missing) closeSync(openSync(file, "a", 0o600));
+  if (missing.length > 0) syncDirectory(directory);
 }
 
 export function syncDirectory(directory: string): void {
