@@ -114,6 +114,7 @@ function createMeters(registry: Registry) {
       "Since when a group or policy starves; none if it does not.",
       SHARE_LABELS,
     ),
+    nodes: newGauge("berth_nodes", "Registered nodes.", ["pool", "state"]),
     expiryPaused: newGauge(
       "berth_expiry_paused",
       "1 where too many holders fell silent at once, so that nobody is taken for lost.",
@@ -176,7 +177,9 @@ function countEvent(view: View, meters: Meters, stops: Stops, { event, atMs }: C
     case "attemptEnded": {
       const stop = stops.get(event.requestId);
       stops.delete(event.requestId);
-      if (stop?.isAskedToSave && !stop.hasSaved) meters.failedCheckpoints.inc({ pool: stop.pool });
+      // Whoever ended well before it had saved its work had nothing left to save (11.4).
+      const hasFailed = stop?.isAskedToSave && !stop.hasSaved && event.outcome !== "succeeded";
+      if (hasFailed) meters.failedCheckpoints.inc({ pool: stop.pool });
       if (event.outcome === "preempted" && event.status === "queued") {
         meters.requeues.inc({ pool: stop?.pool ?? "" });
       }
@@ -194,15 +197,17 @@ function countLostWork(view: View, meters: Meters, id: RequestId, atMs: number):
   const savedAtMs = Math.max(attempt.startedAtMs, progress.lastCheckpointAtMs ?? 0);
   const seconds = Math.max(0, atMs - savedAtMs) / 1000;
   for (const [key, amount] of Object.entries(spec.resources)) {
-    meters.lostWork.inc({ pool: attempt.pool ?? "", key }, seconds * amount * spec.nodes);
+    const units = key === "step_run" ? amount : amount * spec.nodes;
+    meters.lostWork.inc({ pool: attempt.pool ?? "", key }, seconds * units);
   }
 }
 
 // --- Gauges
 
 function gauge(view: View, meters: Meters): void {
-  const { requests, capacity, usage } = meters;
-  for (const meter of [requests, capacity, usage]) meter.reset();
+  const { requests, capacity, usage, nodes } = meters;
+  for (const meter of [requests, capacity, usage, nodes]) meter.reset();
+  for (const { record } of view.state.nodes.values()) nodes.inc({ pool: record.pool, state: record.state });
   gaugeShares(view, meters);
   for (const { progress } of view.state.requests.values()) {
     if (progress.status === "queued") continue; // Waiting is counted by pool below.

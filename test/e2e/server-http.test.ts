@@ -213,6 +213,39 @@ test("the metrics of section 16 are there", async () => {
   expect(text).toMatch(/berth_grants_total\{pool="gpus"\} [1-9]/);
 });
 
+test("preemptions by reason, how their checkpoints went, and nodes by state are counted", async () => {
+  const { admin } = server;
+  await admin("POST", "/v1/pools", { name: "ward", capacity: { gpu: 2 }, discipline: "class" });
+  await admin("POST", "/v1/pools/ward/policies", { component: "ward", reserved: { gpu: 1 } });
+  await admin("POST", "/v1/pools", { name: "rack" });
+  await admin("POST", "/v1/nodes", { name: "r1", pool: "rack", capacity: { gpu: 1 } });
+  await admin("POST", "/v1/nodes", { name: "r2", pool: "rack", capacity: { gpu: 1 } });
+  await admin("POST", "/v1/nodes/r2/drain");
+  const ask = async (request: object) =>
+    (await admin("POST", "/v1/resource-requests", { component: "ward", ...request })).body;
+  const low = { resources: { gpu: 1 }, preemption_class: 2, checkpoint: "auto", requeue: "on_preemption" };
+  const saves = await ask(low);
+  const fails = await ask(low);
+  await ask({ resources: { gpu: 2 }, preemption_class: 8 });
+  const report = (path: string, { id, token }: { id: string; token: string }, body: object) =>
+    admin("POST", `/v1/resource-requests/${id}/${path}`, { token, ...body });
+  await report("checkpoint", saves, { report: "done" });
+  await report("release", saves, { outcome: "stopped" });
+  await report("release", fails, { outcome: "stopped" });
+  const text = (await admin("GET", "/metrics")).body as string;
+  for (const line of [
+    'berth_preemptions_total{pool="ward",reason="class"} 2',
+    'berth_preemption_checkpoint_duration_seconds_count{pool="ward"} 1',
+    'berth_preemption_failed_checkpoint_total{pool="ward"} 1',
+    'berth_preemption_victim_requeue_total{pool="ward"} 2',
+    'berth_nodes{pool="rack",state="ready"} 1',
+    'berth_nodes{pool="rack",state="drained"} 1',
+  ]) {
+    expect(text).toContain(line);
+  }
+  expect(text).toMatch(/berth_lost_work_unit_seconds_total\{pool="ward",key="gpu"\} \d/);
+});
+
 test("a caller that is too fast is told when to come back", async () => {
   const slow = await openTestServer("memory", { rates: { perToken: { perSecond: 1, burst: 1 } } });
   const answers = await Promise.all(Array.from({ length: 30 }, () => slow.admin("GET", "/v1/whoami")));
