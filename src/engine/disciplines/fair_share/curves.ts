@@ -200,6 +200,15 @@ export interface Place {
   readonly isBelow: boolean;
 }
 
+/** Whether rounding alone tells them apart. */
+export function isSamePlace(a: Place, b: Place): boolean {
+  return (
+    a.isBelow === b.isBelow && Math.abs(a.position - b.position) <= PLACE_ROUNDING * Math.abs(a.position)
+  );
+}
+
+const PLACE_ROUNDING = 1e-14;
+
 export function endOf(curve: Curve): Place {
   const { numbers } = curve.paper;
   const last = offsetOf(curve, curve.pointCount - 1);
@@ -276,28 +285,19 @@ export interface Member {
   readonly weight: number;
 }
 
-/** The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. */
-export function highestPlace(members: readonly Member[], limit: readonly number[]): Place {
-  // Per member: how many of its points lie at or below a position that fits, and how many may still do.
+/**
+ * The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. A position that was
+ * the highest lately mostly lies between the same two points as the one that is now.
+ */
+export function highestPlace(members: readonly Member[], limit: readonly number[], lately?: Place): Place {
   const rising = members.filter(({ weight }) => weight > 0);
-  const low = rising.map(() => 0);
-  const high = rising.map(({ curve }) => curve.pointCount);
-  let fitting = 0;
-  let exceeding = Number.POSITIVE_INFINITY;
-  for (;;) {
-    const position = middlePosition(rising, low, high);
-    if (position === undefined) break;
-    const fits = isWithin(sumAt(members, position, false, limit.length), limit);
-    if (fits) fitting = Math.max(fitting, position);
-    else exceeding = Math.min(exceeding, position);
-    for (let index = 0; index < rising.length; index++) {
-      if (low[index] === high[index]) continue;
-      const member = rising[index]!;
-      const level = member.weight * position;
-      if (fits) low[index] = Math.max(low[index]!, countBelow(member.curve, level + SAME_LEVEL));
-      else high[index] = Math.min(high[index]!, countBelow(member.curve, level - SAME_LEVEL));
-    }
-  }
+  const fits = (position: number) => isWithin(sumAt(members, position, false, limit.length), limit);
+  const known = lately && stretchAround(rising, lately);
+  const isRight =
+    known !== undefined &&
+    fits(known.fitting) &&
+    (known.exceeding === Number.POSITIVE_INFINITY || !fits(known.exceeding));
+  const { fitting, exceeding } = isRight ? known : findStretch(rising, fits);
   if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
 
   const from = sumAt(members, fitting, false, limit.length);
@@ -309,6 +309,48 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
     part = Math.min(part, Math.max(0, (limit[key]! - from[key]!) / (to[key]! - from[key]!)));
   }
   return { position: fitting + part * (exceeding - fitting), isBelow: false };
+}
+
+/** Two positions with no member's point between them. */
+interface Stretch {
+  readonly fitting: number;
+  readonly exceeding: number;
+}
+
+function stretchAround(members: readonly Member[], { position, isBelow }: Place): Stretch {
+  let fitting = 0;
+  let exceeding = Number.POSITIVE_INFINITY;
+  for (const { curve, weight } of members) {
+    const { numbers } = curve.paper;
+    const level = weight * position;
+    const count = countBelow(curve, isBelow ? level - SAME_LEVEL : level + SAME_LEVEL);
+    if (count > 0) fitting = Math.max(fitting, numbers[offsetOf(curve, count - 1)]! / weight);
+    if (count < curve.pointCount) exceeding = Math.min(exceeding, numbers[offsetOf(curve, count)]! / weight);
+  }
+  return { fitting, exceeding };
+}
+
+/** By halving, all members at once. */
+function findStretch(members: readonly Member[], fits: (position: number) => boolean): Stretch {
+  // Per member: how many of its points lie at or below a position that fits, and how many may still do.
+  const low = members.map(() => 0);
+  const high = members.map(({ curve }) => curve.pointCount);
+  let fitting = 0;
+  let exceeding = Number.POSITIVE_INFINITY;
+  for (;;) {
+    const position = middlePosition(members, low, high);
+    if (position === undefined) return { fitting, exceeding };
+    const isFitting = fits(position);
+    if (isFitting) fitting = Math.max(fitting, position);
+    else exceeding = Math.min(exceeding, position);
+    for (let index = 0; index < members.length; index++) {
+      if (low[index] === high[index]) continue;
+      const member = members[index]!;
+      const level = member.weight * position;
+      if (isFitting) low[index] = Math.max(low[index]!, countBelow(member.curve, level + SAME_LEVEL));
+      else high[index] = Math.min(high[index]!, countBelow(member.curve, level - SAME_LEVEL));
+    }
+  }
 }
 
 /** The median of the members' middle points, each counting as often as it has points left to decide on. */

@@ -8,93 +8,79 @@ import type { InnerNode, Operation, OperationKind, ShareNode, ShareTree } from "
 /** Ratios that differ by less are equal: rounding must not decide whose turn it is. */
 const STEPS = 1e9;
 
-export function satisfactionOf({ usageShare, demandShare, fairShare }: ShareNode): number {
-  return satisfaction({ usage: usageShare, demand: demandShare, fairShare });
-}
-
-interface InnerPlace {
-  readonly node: InnerNode;
-  readonly satisfaction: number;
-  /** An element is as old as its oldest operation with something waiting (9.11). */
-  age: number;
-  readonly children: Place[];
+export function satisfactionOf(node: ShareNode): number {
+  if (Number.isNaN(node.satisfaction)) {
+    const { usageShare: usage, demandShare: demand, fairShare } = node;
+    node.satisfaction = satisfaction({ usage, demand, fairShare });
+  }
+  return node.satisfaction;
 }
 
 /** Operations of one kind come one by one: others that are as satisfied may stand between them. */
-interface KindPlace {
-  readonly node: OperationKind;
+interface Place {
+  readonly node: ShareNode;
   readonly satisfaction: number;
   age: number;
-  readonly rest: Iterator<Operation>;
-  next: Operation;
+  /** The operations of a kind that follow; null for those that have operations below them. */
+  readonly rest: Iterator<Operation> | null;
+  next: Operation | null;
 }
 
-type Place = InnerPlace | KindPlace;
-
 /** Operations with something waiting in their order, of the kinds that are asked for as long as they are. */
-export function* inOrder(
+export function inOrder(
   tree: ShareTree,
   isAskedFor: (kind: OperationKind) => boolean = () => true,
 ): Generator<Operation> {
-  const places = new Map<InnerNode, InnerPlace>();
-  const placeOf = (node: InnerNode): InnerPlace => {
-    let place = places.get(node);
-    if (place === undefined) {
-      place = { node, satisfaction: stepOf(node), age: Number.POSITIVE_INFINITY, children: [] };
-      places.set(node, place);
-      if (node.parent !== null) placeOf(node.parent).children.push(place);
-    }
-    return place;
-  };
-  for (const kind of tree.kinds) {
-    if (kind.waitingCount === 0 || !isAskedFor(kind)) continue;
-    const rest = kind.operations[Symbol.iterator]();
-    const next = rest.next().value as Operation;
-    placeOf(parentIn(kind)).children.push({
-      node: kind,
-      satisfaction: stepOf(kind),
-      age: next.order,
-      rest,
-      next,
-    });
-  }
-  // Who is not asked for still makes those above it older.
-  for (const kind of tree.kinds) {
-    if (kind.waitingCount === 0) continue;
-    const { order } = kind.operations.first() as Operation;
-    for (let node: InnerNode | null = kind.parent; node !== null; node = node.parent) {
-      const place = places.get(node);
-      if (place !== undefined) place.age = Math.min(place.age, order);
-    }
-  }
-  const root = places.get(tree.root);
-  if (root !== undefined) yield* operationsBelow(root, isAskedFor);
+  return operationsBelow(tree.root, isAskedFor);
 }
 
 function* operationsBelow(
-  { children }: InnerPlace,
+  node: InnerNode,
   isAskedFor: (kind: OperationKind) => boolean,
 ): Generator<Operation> {
-  const heap = new Heap(comesBefore, children);
+  const heap = new Heap(comesBefore, placesBelow(node, isAskedFor));
   for (let place = heap.pop(); place !== undefined; place = heap.pop()) {
-    if ("children" in place) {
-      yield* operationsBelow(place, isAskedFor);
+    const { node: below, rest } = place;
+    if (below.kind !== "operations") {
+      yield* operationsBelow(below, isAskedFor);
       continue;
     }
-    yield place.next;
-    const following = place.rest.next();
-    if (following.done || !isAskedFor(place.node)) continue;
+    yield place.next as Operation;
+    const following = rest?.next() as IteratorResult<Operation>;
+    if (following.done || !isAskedFor(below)) continue;
     place.next = following.value;
     place.age = following.value.order;
     heap.push(place);
   }
 }
 
-/** Below a FIFO group operations follow directly (9.11). */
-function parentIn({ parent }: OperationKind): InnerNode {
-  let node = parent;
-  if (parent.isFifo) while (node.kind !== "group") node = node.parent as InnerNode;
-  return node;
+function placesBelow({ children, isFifo }: InnerNode, isAskedFor: (kind: OperationKind) => boolean): Place[] {
+  const places: Place[] = [];
+  for (const node of children.values()) {
+    if (node.waitingCount === 0) continue;
+    if (node.kind === "operations") {
+      if (!isAskedFor(node)) continue;
+      const rest = node.operations[Symbol.iterator]();
+      const next = rest.next().value as Operation;
+      places.push({ node, satisfaction: stepOf(node), age: next.order, rest, next });
+    } else if (isFifo) {
+      places.push(...placesBelow(node, isAskedFor)); // Below a FIFO group operations follow directly (9.11).
+    } else places.push({ node, satisfaction: stepOf(node), age: ageOf(node), rest: null, next: null });
+  }
+  return places;
+}
+
+/** An element is as old as its oldest operation with something waiting (9.11). */
+export function ageOf(node: InnerNode): number {
+  if (!Number.isNaN(node.age)) return node.age;
+  let age = Number.POSITIVE_INFINITY;
+  for (const child of node.children.values()) {
+    if (child.waitingCount === 0) continue;
+    const order = child.kind === "operations" ? child.operations.first()?.order : ageOf(child);
+    age = Math.min(age, order ?? age);
+  }
+  node.age = age;
+  return age;
 }
 
 /** Those who are compared with others for it, from below the root down to itself. */
@@ -102,6 +88,13 @@ export function wayTo(operation: Operation): (InnerNode | Operation)[] {
   const way: (InnerNode | Operation)[] = [operation];
   for (let node = parentIn(operation.kind); node.parent !== null; node = node.parent) way.unshift(node);
   return way;
+}
+
+/** Below a FIFO group operations follow directly (9.11). */
+function parentIn({ parent }: OperationKind): InnerNode {
+  let node = parent;
+  if (parent.isFifo) while (node.kind !== "group") node = node.parent as InnerNode;
+  return node;
 }
 
 function stepOf(node: ShareNode): number {

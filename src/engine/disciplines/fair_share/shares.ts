@@ -9,6 +9,7 @@ import {
   type Curve,
   endOf,
   highestPlace,
+  isSamePlace,
   isSatisfiedAt,
   newPaper,
   type Paper,
@@ -65,6 +66,8 @@ export interface ElementShare {
 
 export interface FairShares {
   readonly shares: ReadonlyMap<ShareElement, ElementShare>;
+  /** Those that are not as they were the last time. */
+  readonly changed: readonly ShareElement[];
   /** Groups whose members are promised more than there is, so that all were scaled down: an alert. */
   readonly overcommitted: readonly ShareGroup[];
 }
@@ -77,6 +80,7 @@ export interface FairShares {
 export interface ShareCache {
   pool: Pool | undefined;
   nodes: Map<ShareElement, Node>;
+  shares: Map<ShareElement, ElementShare>;
   /** What was drawn without a gang that had to give up. */
   lacking: Node[];
   /** How much had been drawn when everything was new. */
@@ -84,7 +88,7 @@ export interface ShareCache {
 }
 
 export function newShareCache(): ShareCache {
-  return { pool: undefined, nodes: new Map(), lacking: [], usedAtFirst: 0 };
+  return { pool: undefined, nodes: new Map(), shares: new Map(), lacking: [], usedAtFirst: 0 };
 }
 
 /** An object may stand in a tree only once. */
@@ -95,12 +99,14 @@ export function computeFairShares({ total, mainKey, root }: ShareInput, cache?: 
   for (const claimant of tree.claimants) drawStale(claimant, pool);
   if (tree.hasGangs) settleGangs(tree, pool, cache);
 
-  const shares = new Map<ShareElement, ElementShare>();
-  assignShares(tree, placeOfRoot(tree, pool), { nothing: pool.nothing, shares });
+  const shares = cache?.shares ?? new Map<ShareElement, ElementShare>();
+  const changed: ShareElement[] = [];
+  const update = ++pool.updates;
+  assignShares(tree, placeOfRoot(tree, pool), { nothing: pool.nothing, update, shares, changed });
   if (cache?.usedAtFirst === 0) cache.usedAtFirst = pool.paper.used;
   const overcommitted: ShareGroup[] = [];
   collectOvercommitted(tree, overcommitted);
-  return { shares, overcommitted };
+  return { shares, changed, overcommitted };
 }
 
 /** What all elements of a pool have in common. */
@@ -109,14 +115,18 @@ interface Pool {
   readonly nothing: readonly number[];
   readonly everything: readonly number[];
   readonly paper: Paper;
-  /** How many curves have been drawn so far. */
+  /** How many curves have been drawn so far, and how often shares were computed. */
   drawings: number;
+  updates: number;
+  /** Where the root stood the last time. */
+  rootPlace: Place | undefined;
 }
 
 function newPool(total: Units): Pool {
   const nothing = total.map(() => 0);
   const everything = total.map(() => 1);
-  return { total: [...total], nothing, everything, paper: newPaper(total.length), drawings: 0 };
+  const paper = newPaper(total.length);
+  return { total: [...total], nothing, everything, paper, drawings: 0, updates: 0, rootPlace: undefined };
 }
 
 /** Every gang that gave up may try again; all is forgotten if the pool has changed, or most of it is waste. */
@@ -129,6 +139,7 @@ function prepareCache(cache: ShareCache, total: Units): Pool {
   }
   cache.pool = newPool(total);
   cache.nodes.clear();
+  cache.shares.clear();
   cache.usedAtFirst = 0;
   return cache.pool;
 }
@@ -166,6 +177,8 @@ interface Node {
   isStale: boolean;
   drawing: number;
   drawnGuarantee: readonly number[];
+  /** Where it stood when shares were last handed down to it, on which drawing, and in which update. */
+  assigned: { readonly place: Place; readonly drawing: number; readonly update: number } | undefined;
 }
 
 interface Leaf {
@@ -200,6 +213,7 @@ function buildTree(element: ShareElement, pool: Pool, cache: ShareCache | undefi
     isStale: true,
     drawing: 0,
     drawnGuarantee: pool.nothing,
+    assigned: undefined,
   };
   cache?.nodes.set(element, node);
   // Nothing but itself can change the curve of an operation without a guarantee.
@@ -288,7 +302,10 @@ function draw(node: Node, pool: Pool): void {
 
 /** The root may fill the whole pool; no level of its own decides where it stands. */
 function placeOfRoot(root: Node, pool: Pool): Place {
-  if (root.line === undefined) return highestPlace(root.members, root.limit);
+  if (root.line === undefined) {
+    pool.rootPlace = highestPlace(root.members, root.limit, pool.rootPlace);
+    return pool.rootPlace;
+  }
   draw(root, pool);
   return endOf(root.curve);
 }
@@ -352,54 +369,66 @@ function givesUpBefore(leaf: Leaf, part: number, other: PartialGang): boolean {
 
 interface Assigned {
   readonly nothing: readonly number[];
+  readonly update: number;
   readonly shares: Map<ShareElement, ElementShare>;
+  readonly changed: ShareElement[];
 }
 
-/** Hands the level down and sums the shares up. */
+function assign(element: ShareElement, share: ElementShare, { shares, changed }: Assigned): void {
+  shares.set(element, share);
+  changed.push(element);
+}
+
+/** Hands the level down and sums the shares up. Whoever stands where it stood, on the same curve, has what it had. */
 function assignShares(node: Node, place: Place, assigned: Assigned): readonly number[] {
-  const { element, members, line, guarantee } = node;
-  const { nothing, shares } = assigned;
-  if (line !== undefined) {
-    for (let index = 0; index < line.length && index < place.position; index++) {
-      const { operation, path } = line[index]!;
-      const part = Math.min(1, place.position - index);
-      shares.set(operation, {
-        fairShare: pathAt(path, operation.isGang ? Math.round(part) : part),
-        guarantee: operation === element ? guarantee : nothing,
-      });
-    }
-    return assignBelowLine(element, guarantee, assigned);
-  }
-  const fairShare = [...nothing];
+  const { element, members, line, guarantee, drawing, assigned: last } = node;
+  const { update, shares } = assigned;
+  const isAsBefore =
+    last !== undefined &&
+    drawing > 0 &&
+    last.drawing === drawing &&
+    last.update === update - 1 && // Else somebody else may have handed something to those below it.
+    isSamePlace(last.place, place);
+  node.assigned = { place: isAsBefore ? last.place : place, drawing, update };
+  if (isAsBefore) return shares.get(element)!.fairShare;
+  if (line !== undefined) return assignLine(node, place, assigned);
+  const fairShare = [...assigned.nothing];
   for (const member of members) {
     const below = placeAt(member.curve, member.weight * place.position, place.isBelow);
     const share = assignShares(member, below, assigned);
     for (let key = 0; key < share.length; key++) fairShare[key]! += share[key]!;
   }
-  shares.set(element, { fairShare, guarantee });
+  assign(element, { fairShare, guarantee }, assigned);
   return fairShare;
 }
 
 /** In a line, operations that were not reached have nothing, and policies the sum of their operations. */
-function assignBelowLine(
-  element: ShareElement,
-  guarantee: readonly number[],
+function assignLine(
+  { element, line, guarantee }: Node,
+  { position }: Place,
   assigned: Assigned,
 ): readonly number[] {
-  const { nothing, shares } = assigned;
-  const known = shares.get(element);
-  if (known !== undefined) return known.fairShare;
-  let fairShare = nothing;
-  if (element.kind === "group") {
-    const sum = [...nothing];
-    for (const member of element.members) {
-      const share = assignBelowLine(member, nothing, assigned);
-      for (let key = 0; key < share.length; key++) sum[key]! += share[key]!;
-    }
-    fairShare = sum;
+  const { nothing } = assigned;
+  const reached = new Map<ShareElement, readonly number[]>();
+  for (let index = 0; index < line!.length && index < position; index++) {
+    const { operation, path } = line![index]!;
+    const part = Math.min(1, position - index);
+    reached.set(operation, pathAt(path, operation.isGang ? Math.round(part) : part));
   }
-  shares.set(element, { fairShare, guarantee });
-  return fairShare;
+  const assignBelow = (each: ShareElement): readonly number[] => {
+    let fairShare = reached.get(each) ?? nothing;
+    if (each.kind === "group") {
+      const sum = [...nothing];
+      for (const member of each.members) {
+        const share = assignBelow(member);
+        for (let key = 0; key < share.length; key++) sum[key]! += share[key]!;
+      }
+      fairShare = sum;
+    }
+    assign(each, { fairShare, guarantee: each === element ? guarantee : nothing }, assigned);
+    return fairShare;
+  };
+  return assignBelow(element);
 }
 
 function collectOvercommitted(node: Node, groups: ShareGroup[]): void {

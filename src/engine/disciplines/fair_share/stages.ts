@@ -106,16 +106,15 @@ class Stages {
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
   #regular(): Waiter | undefined {
-    const fitting = new Set<OperationKind>();
-    for (const kind of this.#tree.kinds) {
-      const first = kind.operations.first() as Operation;
-      if (kind.waitingCount > 0 && this.#firstThatFits(first) !== undefined) fitting.add(kind);
-    }
-    if (fitting.size === 0) return undefined;
+    const fits = memoised(
+      (kind: OperationKind) =>
+        kind.waitingCount > 0 && this.#firstThatFits(kind.operations.first() as Operation) !== undefined,
+    );
+    if (!some(this.#tree.kinds, fits)) return undefined;
     const matters = (kind: OperationKind) =>
-      fitting.has(kind) || this.#mayHope("preemptive", kind) || this.#mayHope("aggressive", kind);
+      fits(kind) || this.#mayHope("preemptive", kind) || this.#mayHope("aggressive", kind);
     for (const operation of inOrder(this.#tree, matters)) {
-      if (fitting.has(operation.kind)) {
+      if (fits(operation.kind)) {
         const waiter = this.#firstThatFits(operation) as Waiter;
         return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
       }
@@ -183,6 +182,7 @@ class Stages {
   /** The aggressive stage when the preemptive one has nothing to do. */
   findService(): Service | undefined {
     for (const stage of ["preemptive", "aggressive"] as const) {
+      if (!some(this.#tree.kinds, (kind) => this.#mayHope(stage, kind))) continue;
       for (const operation of inOrder(this.#tree, (kind) => this.#mayHope(stage, kind))) {
         const service = this.#serviceOf(operation, stage);
         if (service !== undefined) return service;
@@ -311,10 +311,10 @@ class Stages {
   }
 
   #isAnyStarving(): boolean {
-    for (const kind of this.#tree.kinds) {
-      if (kind.waitingCount > 0 && (kind.starvingCount > 0 || this.#inheritedBy(kind) > 0)) return true;
-    }
-    return false;
+    return some(
+      this.#tree.kinds,
+      (kind) => kind.waitingCount > 0 && (kind.starvingCount > 0 || this.#inheritedBy(kind) > 0),
+    );
   }
 
   /** When somebody who starves may try again; infinite if nobody waits for that. */
@@ -324,6 +324,23 @@ class Stages {
     const ends = [...preemptiveStartAtMs.values()].map((startedAtMs) => this.#backoffEndMs(startedAtMs));
     return Math.min(...ends.filter((endMs) => endMs > this.#transaction.nowMs), Number.POSITIVE_INFINITY);
   }
+}
+
+function some<Item>(items: Iterable<Item>, isWanted: (item: Item) => boolean): boolean {
+  for (const item of items) if (isWanted(item)) return true;
+  return false;
+}
+
+function memoised<Item>(claim: (item: Item) => boolean): (item: Item) => boolean {
+  const known = new Map<Item, boolean>();
+  return (item) => {
+    let isTrue = known.get(item);
+    if (isTrue === undefined) {
+      isTrue = claim(item);
+      known.set(item, isTrue);
+    }
+    return isTrue;
+  };
 }
 
 const RIGHT_FOR: Readonly<Record<Stage, Right>> = { preemptive: 1, aggressive: 2 };

@@ -1,6 +1,7 @@
 // Who is below its fair share, since when, and what that entitles it to (9.3, 9.4).
 
 import type { StarvationChange } from "../../events.ts";
+import { compareIds } from "../../resources.ts";
 import { emit, type Transaction } from "../../scheduling/transaction.ts";
 import type { Pool } from "../../state.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
@@ -41,55 +42,60 @@ export function evaluate(transaction: Transaction, pool: Pool, tree: ShareTree):
     return now;
   };
 
-  let untilMs = Number.POSITIVE_INFINITY;
-  for (const node of tree.inner) {
-    if (node.kind === "root") continue; // The root never starves.
-    const change = note(node.key, node.settings, isBelow(node));
-    if (change !== undefined) untilMs = Math.min(untilMs, nextChange(node.settings, change, nowMs));
-  }
-  for (const operation of toLookAt(tree, nowMs)) {
-    const { settings, isBelow: isKindBelow } = operation.kind;
-    const change = note(operation.key, settings, isKindBelow);
-    setRight(operation, rightOf(change?.status ?? "normal"));
+  for (const element of toLookAt(tree, nowMs)) {
+    const isOperation = "lines" in element;
+    const { settings } = isOperation ? element.kind : element;
+    const change = note(element.key, settings, isOperation ? element.kind.isBelow : isBelow(element));
+    if (isOperation) setRight(element, rightOf(change?.status ?? "normal"));
     if (change === undefined) continue;
     const atMs = nextChange(settings, change, nowMs);
     const sinceMs = change.belowSinceMs as number;
-    if (atMs < Number.POSITIVE_INFINITY) tree.wakes.push({ atMs, operation, sinceMs });
+    if (atMs < Number.POSITIVE_INFINITY) tree.wakes.push({ atMs, element, sinceMs });
   }
   for (const key of tree.gone) if (!tree.operations.has(key)) note(key, tree.root.settings, false);
   tree.moved.clear();
   tree.gone.clear();
+  tree.touched.clear();
   const isFirstLook = !tree.isLookedAt;
   tree.isLookedAt = true;
   if (isFirstLook) changes.push(...leftOver(pool, tree));
   if (changes.length > 0) {
+    changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
     emit(transaction, { kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
   }
-  return Math.min(untilMs, nextWake(pool, tree));
+  return nextWake(pool, tree);
 }
 
-/** Operations whose status may be another one than at the last look. */
-function toLookAt(tree: ShareTree, nowMs: number): Set<Operation> {
-  const operations = new Set(tree.moved);
-  for (const kind of tree.kinds) {
-    const isKindBelow = isBelow(kind);
-    if (isKindBelow === kind.isBelow) continue;
-    kind.isBelow = isKindBelow;
-    for (const operation of kind.operations) operations.add(operation);
+/** Elements whose status may be another one than at the last look. The root never starves. */
+function toLookAt(tree: ShareTree, nowMs: number): Set<InnerNode | Operation> {
+  const found = new Set<InnerNode | Operation>(tree.moved);
+  for (const node of tree.touched) {
+    if (node.kind === "root") continue;
+    if (node.kind !== "operations") {
+      found.add(node);
+      continue;
+    }
+    const isKindBelow = isBelow(node);
+    if (isKindBelow === node.isBelow) continue;
+    node.isBelow = isKindBelow;
+    for (const operation of node.operations) found.add(operation);
   }
   for (let wake = tree.wakes.first(); wake !== undefined && wake.atMs <= nowMs; wake = tree.wakes.first()) {
     tree.wakes.pop();
-    if (tree.operations.get(wake.operation.key) === wake.operation) operations.add(wake.operation);
+    if (isPresent(tree, wake.element)) found.add(wake.element);
   }
-  return operations;
+  return found;
+}
+
+function isPresent({ operations }: ShareTree, element: InnerNode | Operation): boolean {
+  return !("lines" in element) || operations.get(element.key) === element;
 }
 
 /** Wakes of those who are no longer below, or anew, are forgotten. */
 function nextWake({ starvation }: Pool, tree: ShareTree): number {
   for (let wake = tree.wakes.first(); wake !== undefined; wake = tree.wakes.first()) {
-    const { key } = wake.operation;
-    const isDue = starvation.get(key)?.belowSinceMs === wake.sinceMs;
-    if (isDue && tree.operations.get(key) === wake.operation) return wake.atMs;
+    const { element, sinceMs, atMs } = wake;
+    if (starvation.get(element.key)?.belowSinceMs === sinceMs && isPresent(tree, element)) return atMs;
     tree.wakes.pop();
   }
   return Number.POSITIVE_INFINITY;
@@ -139,12 +145,19 @@ function rightOf(status: StarvationStatus): Right {
   return status === "aggressively_starving" ? 2 : status === "starving" ? 1 : 0;
 }
 
-/** Operations that the tree takes for something else than what is recorded of them; for checks. */
-export function rightViolations(pool: Pool, { operations, isLookedAt }: ShareTree): string[] {
+/** Whom the tree takes for something else than what is recorded of them, or what they are; for checks. */
+export function rightViolations(pool: Pool, tree: ShareTree): string[] {
+  const { operations, inner, kinds, isLookedAt, touched } = tree;
   if (!isLookedAt) return [];
-  return [...operations.values()]
+  const wrongRights = [...operations.values()]
     .filter(({ key, right }) => right !== rightOf(statusOf(pool, { key })))
     .map(({ key, right }) => `${key} has right ${right} but is ${statusOf(pool, { key })}`);
+  const wrongKinds = [...kinds].filter((kind) => kind.isBelow !== isBelow(kind));
+  const wrongNodes = inner.filter(
+    (node) => node.kind !== "root" && isBelow(node) !== pool.starvation.has(node.key),
+  );
+  const overlooked = [...wrongKinds, ...wrongNodes].filter((node) => !touched.has(node));
+  return [...wrongRights, ...overlooked.map(({ key }) => `${key} was not looked at again`)];
 }
 
 /** What a starving group or policy passes on to those below it (9.4). */

@@ -17,8 +17,10 @@ import {
 } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
 import { Heap } from "./heap.ts";
+import { ageOf, satisfactionOf } from "./order.ts";
 import {
   computeFairShares,
+  type ElementShare,
   newShareCache,
   type ShareCache,
   type ShareElement,
@@ -49,6 +51,8 @@ interface Standing {
   waitingCount: number;
   /** As the shares see it; null: to be made anew. */
   element: ShareElement | null;
+  /** Usage ÷ fair share (9.6); NaN: to be computed when asked for. */
+  satisfaction: number;
 }
 
 /** The root, a group or a policy. */
@@ -65,6 +69,8 @@ export interface InnerNode extends Standing {
   readonly children: Map<string, ShareNode>;
   /** Given or inferred, and fitted to what there is. */
   guarantee: readonly number[];
+  /** Of its oldest operation with something waiting (9.11); NaN: to be computed when asked for. */
+  age: number;
 }
 
 /** Operations that no rule tells apart, except by their age. The standing is that of each one of them. */
@@ -116,10 +122,14 @@ export interface ShareTree {
   readonly operations: Map<string, Operation>;
   readonly kinds: Set<OperationKind>;
   readonly cache: ShareCache;
-  /** Operations that are new or stand otherwise than at the last look, and those that are gone. */
+  /** Whose share an element is. */
+  readonly owners: Map<ShareElement, ShareNode>;
+  /** Whoever stands otherwise than at the last look. */
+  readonly touched: Set<ShareNode>;
+  /** Operations that are new or of another kind than at the last look, and those that are gone. */
   readonly moved: Set<Operation>;
   readonly gone: Set<string>;
-  /** When operations that are below their fair share become more than that. */
+  /** When those that are below their fair share become more than that. */
   readonly wakes: Heap<Wake>;
   /** Whether somebody has looked at statuses since it was built. */
   isLookedAt: boolean;
@@ -133,7 +143,7 @@ const NO_KIND = { kind: "operations", demand: [], usage: [], waitingCount: 0 } a
 /** When a status changes by time alone, if the element has been below its fair share since then. */
 export interface Wake {
   readonly atMs: number;
-  readonly operation: Operation;
+  readonly element: InnerNode | Operation;
   readonly sinceMs: number;
 }
 
@@ -171,9 +181,11 @@ export function treeViolations(state: EngineState, pool: Pool): string[] {
   pool.shareTree = kept;
   const describe = ({ operations, inner }: ShareTree) => {
     const rounded = (shares: readonly number[]) => shares.map((share) => Math.round(share * 1e7));
-    const standing = ({ demand, usage, fairShare, waitingCount }: Standing) =>
-      JSON.stringify([demand, usage, rounded(fairShare), waitingCount]);
-    const found = new Map(inner.map((node) => [node.key, standing(node)]));
+    const standing = (node: ShareNode) => {
+      const { demand, usage, fairShare, waitingCount } = node;
+      return JSON.stringify([demand, usage, rounded([...fairShare, satisfactionOf(node)]), waitingCount]);
+    };
+    const found = new Map(inner.map((node) => [node.key, `${ageOf(node)}, ${standing(node)}`]));
     for (const { key, kind, order } of operations.values()) {
       found.set(key, `${kind.key} of ${kind.operations.size}, ${order}, ${standing(kind)}`);
     }
@@ -212,6 +224,7 @@ function newTree(pool: Pool): ShareTree {
       settings,
       children: new Map(),
       guarantee: zeros,
+      age: Number.NaN,
       ...emptyStanding(zeros),
     };
     fields.parent?.children.set(node.key, node);
@@ -275,6 +288,8 @@ function newTree(pool: Pool): ShareTree {
     operations: new Map(),
     kinds: new Set(),
     cache: newShareCache(),
+    owners: new Map(),
+    touched: new Set(),
     moved: new Set(),
     gone: new Set(),
     wakes: new Heap<Wake>((a, b) => a.atMs < b.atMs),
@@ -297,6 +312,7 @@ function emptyStanding(zeros: readonly number[]): Standing {
     fairShare: zeros,
     waitingCount: 0,
     element: null,
+    satisfaction: Number.NaN,
   };
 }
 
@@ -334,6 +350,7 @@ function refresh(state: EngineState, tree: ShareTree, operation: Operation, pool
       usage: moved(above.usage, before.usage, after.usage),
       waitingCount: above.waitingCount - before.waitingCount + after.waitingCount,
     });
+    above.age = Number.NaN;
   }
   if (operation.lines.size === 0) {
     tree.operations.delete(operation.key);
@@ -417,7 +434,7 @@ function joinKind(tree: ShareTree, operation: Operation, described: Described): 
   }
   operation.kind = kind;
   kind.operations.insert(operation);
-  kind.element = null;
+  forgetElement(tree, kind);
   countRight(operation, 1);
 }
 
@@ -426,10 +443,11 @@ function leaveKind(tree: ShareTree, operation: Operation): void {
   if (kind === NO_KIND) return;
   countRight(operation, -1);
   kind.operations.remove(operation);
-  kind.element = null;
+  forgetElement(tree, kind);
   if (kind.operations.size > 0) return;
   kind.parent.children.delete(kind.key);
   tree.kinds.delete(kind);
+  tree.touched.delete(kind);
 }
 
 /** What an operation may do because it starves itself. */
@@ -471,17 +489,26 @@ function moved(sum: readonly number[], from: readonly number[], to: readonly num
   return sum.map((units, key) => units - (from[key] ?? 0) + to[key]!);
 }
 
+/** The next shares are computed with a new one. */
+function forgetElement({ owners }: ShareTree, node: ShareNode): void {
+  if (node.element !== null) owners.delete(node.element);
+  node.element = null;
+}
+
 function setStanding(
-  { total }: ShareTree,
+  tree: ShareTree,
   node: ShareNode,
   { demand, usage, waitingCount }: Pick<Standing, "demand" | "usage" | "waitingCount">,
 ): void {
+  const { total } = tree;
   node.demand = demand;
   node.usage = usage;
   node.demandShare = demand.map((units, key) => fraction(units, total[key]!));
   node.usageShare = usage.map((units, key) => fraction(units, total[key]!));
   node.waitingCount = waitingCount;
-  node.element = null;
+  node.satisfaction = Number.NaN;
+  tree.touched.add(node);
+  forgetElement(tree, node);
 }
 
 /** A pool without units of a key has no fractions of it. */
@@ -489,23 +516,25 @@ function fraction(units: number, total: number): number {
   return total > 0 ? units / total : 0;
 }
 
-/** Fair shares for everybody (9.1, 9.2). */
+/** Fair shares for everybody (9.1, 9.2); only those that have changed are taken over. */
 function share(tree: ShareTree): void {
   const root = elementOf(tree, tree.root) as ShareGroup;
-  const { shares, overcommitted } = computeFairShares(
+  const { shares, changed, overcommitted } = computeFairShares(
     { total: tree.total, mainKey: tree.mainKey, root },
     tree.cache,
   );
-  const shareOf = (node: ShareNode) => shares.get(node.element as ShareElement)!;
-  for (const node of tree.inner) {
-    const { fairShare, guarantee } = shareOf(node);
-    node.fairShare = fairShare;
-    node.guarantee = guarantee;
-  }
-  for (const kind of tree.kinds) {
-    const { size } = kind.operations;
-    const { fairShare } = shareOf(kind);
-    kind.fairShare = size === 1 ? fairShare : fairShare.map((fraction) => fraction / size);
+  for (const element of changed) {
+    const node = tree.owners.get(element) as ShareNode;
+    const { fairShare, guarantee } = shares.get(element) as ElementShare;
+    if (node.kind !== "operations") {
+      node.fairShare = fairShare;
+      node.guarantee = guarantee;
+    } else {
+      const { size } = node.operations;
+      node.fairShare = size === 1 ? fairShare : fairShare.map((fraction) => fraction / size);
+    }
+    node.satisfaction = Number.NaN;
+    tree.touched.add(node);
   }
   tree.overcommitted = overcommitted.map(({ name }) => name);
 }
@@ -520,6 +549,7 @@ function elementOf(tree: ShareTree, node: ShareNode): ShareElement {
     const { order } = operations.first() as Operation;
     const kind = "operation";
     node.element = { kind, name: key, isGang, demand: times(demand), usage: times(usage), order, weight };
+    tree.owners.set(node.element, node);
     return node.element;
   }
   const record = node.kind === "root" ? undefined : (node.policy ?? node.group)?.record;
@@ -534,6 +564,7 @@ function elementOf(tree: ShareTree, node: ShareNode): ShareElement {
     ...(reserved === undefined ? {} : { reserved }),
     ...(limit === undefined ? {} : { limit }),
   };
+  tree.owners.set(node.element, node);
   return node.element;
 }
 
