@@ -36,13 +36,14 @@ export interface Batch {
   readonly tokens: TokenRecord[];
   readonly deletedTokenIds: string[];
   readonly deletedRequestIds: Set<string>;
+  /** The state as the batch has made it so far. */
+  readonly view: View;
   engineErrors: number;
 }
 
 /** What a batch is decided with. */
 export interface Surroundings {
   readonly memory: Memory;
-  readonly view: (nowMs: number) => View;
   readonly log: Log;
   readonly observer: Observer;
   readonly measureMs: () => number;
@@ -56,9 +57,10 @@ export interface Lookups {
   readonly records: ReadonlyMap<string, RequestRecord>;
 }
 
-export function openBatch(nowMs: number): Batch {
+export function openBatch(view: View): Batch {
   return {
-    nowMs,
+    nowMs: view.nowMs,
+    view,
     events: [],
     touched: new Set(),
     decisions: [],
@@ -138,7 +140,7 @@ export function decideOwn(
 export const LEADER = "berth";
 
 function decideAnew(batch: Batch, around: Surroundings, lookups: Lookups, call: Call): Answer {
-  const objection = call.context.precondition?.(around.view(batch.nowMs));
+  const objection = call.context.precondition?.(batch.view);
   const answer = objection === undefined ? carryOut(batch, around, lookups, call) : refused(objection);
   record(batch, call, answer);
   return answer;
@@ -201,13 +203,13 @@ function include(batch: Batch, memory: Memory, events: readonly Event[]): void {
 
 function accepted(
   batch: Batch,
-  { memory, view, log }: Surroundings,
+  { memory, log }: Surroundings,
   { present }: CallContext,
   events: readonly Event[],
 ): Answer {
   let body: unknown = null;
   try {
-    body = present?.(view(batch.nowMs), events) ?? null;
+    body = present?.(batch.view, events) ?? null;
   } catch (error) {
     // The command stands, whatever became of the words about it.
     log.error({ err: error }, "an answer could not be presented");

@@ -867,7 +867,7 @@ describe("leases", () => {
   });
 
   test("when many holders fall silent at once expiry pauses, with an alert (L3)", async () => {
-    const rig = await createRig();
+    const rig = await createRig({ settings: { endedInMemoryMs: 60_000 } });
     await createPool(rig, { gpu: 10, settings });
     for (let i = 0; i < 10; i++) await rig.do(submit(`r${i}`, { requeue: "never" }));
     const tokens = await Promise.all(Array.from({ length: 10 }, (_, i) => tokenOf(rig, `r${i}`)));

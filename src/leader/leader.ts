@@ -64,7 +64,7 @@ export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
     idempotencyMs: DAY_MS,
     auditMs: 365 * DAY_MS,
   },
-  endedInMemoryMs: 30_000,
+  endedInMemoryMs: 2_000,
   snapshotEveryEvents: 50_000,
   snapshotEveryMs: 10 * 60_000,
   pruneEveryMs: 3_600_000,
@@ -79,7 +79,8 @@ const TURN_MS_MAX = 5_000;
 const ABSENCE_MS = 15_000;
 /** After an engine error in a timer the same timer is not tried again at once. */
 const TICK_RETRY_MS = 60_000;
-const FORGET_EVERY_MS = 5_000;
+/** Often, so that it is never many at once: whoever calls meanwhile waits for it. */
+const FORGET_EVERY_MS = 500;
 const PROBE_MS = 1_000;
 const WAITING_AUDIT_MAX = 10_000;
 /** What callers are told. Where the store is, and what exactly it says, is for the log. */
@@ -95,9 +96,18 @@ const SHORT_OF_ROOM =
 
 const silentLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
-interface WaitingCall extends Call {
-  answer(answer: Answer): void;
-  fail(error: LeaderError): void;
+/** Calls that were made together are answered together, though they may be decided in several batches. */
+interface WaitingCalls {
+  readonly answers: Answer[];
+  open: number;
+  resolve(answers: readonly Answer[]): void;
+  reject(error: LeaderError): void;
+}
+
+interface WaitingCall {
+  readonly call: Call;
+  readonly index: number;
+  readonly together: WaitingCalls;
 }
 
 interface WaitingEntry {
@@ -151,7 +161,6 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     get memory() {
       return memory;
     },
-    view,
     log,
     observer,
     measureMs: () => clock.monotonicMs(),
@@ -205,8 +214,8 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   }
 
   async function runBatch(): Promise<void> {
-    const calls = waiting.splice(0, settings.batchCommandsMax);
-    deciding = calls;
+    deciding = waiting.splice(0, settings.batchCommandsMax);
+    const calls = deciding.map(({ call }) => call);
     let lookups: Lookups;
     try {
       lookups = await lookUp(calls);
@@ -214,7 +223,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
       return survive(error);
     }
 
-    const batch = openBatch(nowMs());
+    const batch = openBatch(view(nowMs()));
     if (batch.nowMs - lastTurnMs > ABSENCE_MS) leases.amnesty();
     lastTurnMs = batch.nowMs;
     const entries = waitingAudit.splice(0);
@@ -225,7 +234,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     engineErrors += batch.engineErrors;
 
     if (!isEmpty(batch)) {
-      const hasCommitted = await commit(batch, calls);
+      const hasCommitted = await commit(batch, calls.length);
       settleAudit(entries);
       if (!hasCommitted) {
         waitingAudit.unshift(...entries);
@@ -236,17 +245,18 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     for (const id of hasNewTerms ? requestIds(memory.state) : batch.touched) {
       leases.keep(id, leaseOf(memory.state, id));
     }
-    for (const [index, call] of calls.entries()) {
+    deciding.forEach(({ call, index, together }, at) => {
       noteSignOfLife(call);
-      call.answer(answers[index] as Answer);
-    }
+      together.answers[index] = answers[at] as Answer;
+      if (--together.open === 0) together.resolve(together.answers);
+    });
     deciding = [];
     if (batch.events.length > 0) stream.publish({ events: batch.events, requestIds: batch.touched });
     serveReads();
   }
 
   /** False if nothing was written: memory is as the store has it, and the calls were told. */
-  async function commit(batch: Batch, calls: readonly WaitingCall[]): Promise<boolean> {
+  async function commit(batch: Batch, commands: number): Promise<boolean> {
     const beganMs = clock.monotonicMs();
     isAhead = true;
     try {
@@ -258,7 +268,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     isAhead = false;
     commits++;
     const ms = clock.monotonicMs() - beganMs;
-    observer.committed?.({ ms, commands: calls.length, events: batch.events.length });
+    observer.committed?.({ ms, commands, events: batch.events.length });
     return true;
   }
 
@@ -330,7 +340,9 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     return {
       state,
       nowMs: atMs,
-      seq: state.seq,
+      get seq() {
+        return state.seq;
+      },
       numberOf: (id) => numbers.get(id),
       idOf: (number) => ids.get(number),
       attemptsOf: (id) => attempts.get(id) ?? [],
@@ -464,7 +476,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   }
 
   function failCalls(calls: readonly WaitingCall[], code: LeaderErrorCode): void {
-    for (const call of calls) call.fail(errorOf(code));
+    for (const { together } of calls) together.reject(errorOf(code));
   }
 
   function errorOf(code: LeaderErrorCode): LeaderError {
@@ -548,14 +560,12 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     if (waiting.length + calls.length > settings.waitingCommandsMax) {
       return Promise.reject(errorOf("overloaded"));
     }
-    const answers = calls.map(
-      (call) =>
-        new Promise<Answer>((resolve, reject) => {
-          waiting.push({ ...call, answer: resolve, fail: reject });
-        }),
-    );
-    planTurn();
-    return Promise.all(answers);
+    if (calls.length === 0) return Promise.resolve([]);
+    return new Promise((resolve, reject) => {
+      const together: WaitingCalls = { answers: [], open: calls.length, resolve, reject };
+      calls.forEach((call, index) => void waiting.push({ call, index, together }));
+      planTurn();
+    });
   }
 
   return {
