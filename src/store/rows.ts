@@ -149,6 +149,14 @@ export const columns = {
 
 export type Table = keyof typeof columns;
 
+const columnNames = new Map(
+  Object.entries(columns).map(([table, kinds]) => [table as Table, Object.keys(kinds)]),
+);
+
+function namesOf(table: Table): readonly string[] {
+  return columnNames.get(table)!;
+}
+
 /** What a row that is written again is recognised by. Journal and audit rows are written once. */
 export const replaceableBy = {
   requests: ["number"],
@@ -157,10 +165,15 @@ export const replaceableBy = {
   tokens: ["id"],
 } as const satisfies Partial<Record<Table, readonly string[]>>;
 
+/** What stays as it was first written: an index over these need not be touched again. */
+export const lasting: Partial<Record<Table, readonly string[]>> = {
+  requests: ["id", "component", "operation", "submitted_at_ms", "labels"],
+};
+
 /** The values of a row in the order of its columns. */
 export function valuesOf(table: Table, row: object): Value[] {
   const values = row as Readonly<Record<string, Value>>;
-  return Object.keys(columns[table]).map((column) => values[column] as Value);
+  return namesOf(table).map((column) => values[column] as Value);
 }
 
 /** What one commit writes, ready for either database. */
@@ -346,5 +359,9 @@ type SealedTable = keyof typeof replaceableBy;
 function sealOf(table: SealedTable, row: object): number {
   // The checksum is the last column of each of these tables. A column that is not there is not the same as
   // an empty one: the names of columns are bytes on the disk, too.
-  return crc32(valuesOf(table, row).slice(0, -1).map(String).join("\u001f"));
+  const names = namesOf(table);
+  const values = row as Readonly<Record<string, Value>>;
+  let text = String(values[names[0] as string]);
+  for (let index = 1; index < names.length - 1; index++) text += `\u001f${values[names[index] as string]}`;
+  return crc32(text);
 }

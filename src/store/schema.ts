@@ -1,7 +1,7 @@
 // The tables, as a list of migrations: a store is as old as the number of them that it has seen.
 // Both databases have the same tables; only the words for types differ.
 
-import { columns, replaceableBy, type Table } from "./rows.ts";
+import { columns, lasting, replaceableBy, type Table } from "./rows.ts";
 
 export type SchemaWords = {
   readonly integer: string;
@@ -64,7 +64,8 @@ export function insertInto(table: Table, source: string): string {
   const insert = `insert into @${table} (${names.join(", ")}) ${source}`;
   if (!isReplaceable(table)) return insert;
   const key: readonly string[] = replaceableBy[table];
-  const changes = names.filter((name) => !key.includes(name)).map((name) => `${name} = excluded.${name}`);
+  const kept = [...key, ...(lasting[table] ?? [])];
+  const changes = names.filter((name) => !kept.includes(name)).map((name) => `${name} = excluded.${name}`);
   return `${insert} on conflict (${key.join(", ")}) do update set ${changes.join(", ")}`;
 }
 

@@ -47,7 +47,7 @@ export type Commit = {
   readonly events?: readonly StoredEvent[];
   readonly audit?: readonly AuditEntry[];
   readonly idempotency?: readonly IdempotencyRecord[];
-  /** Written or replaced, whole. */
+  /** Written or replaced, whole; what was submitted stays as it was, so only the rest is written again. */
   readonly requests?: readonly RequestRecord[];
   readonly decisions?: readonly DecisionRecord[];
   /** Written or replaced, whole: revoking a token is writing it with `revokedAtMs`. */
