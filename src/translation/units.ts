@@ -16,16 +16,19 @@ export function toSecondsOrNull(ms: number | null): number | null {
   return ms === null ? null : toSeconds(ms);
 }
 
-let lastAtMs = Number.NaN;
-let lastTimestamp = "";
+/** Of the times that were written lately, each in a place of its own. */
+const TIMES_KEPT = 64;
+const keptAtMs = new Float64Array(TIMES_KEPT).fill(Number.NaN);
+const keptTimestamps = new Array<string>(TIMES_KEPT).fill("");
 
 /** RFC 3339 in UTC. Objects are full of equal times, and writing one costs more than comparing two. */
 export function toTimestamp(atMs: number): string {
-  if (atMs !== lastAtMs) {
-    lastTimestamp = new Date(atMs).toISOString();
-    lastAtMs = atMs;
+  const place = atMs & (TIMES_KEPT - 1);
+  if (keptAtMs[place] !== atMs) {
+    keptTimestamps[place] = new Date(atMs).toISOString();
+    keptAtMs[place] = atMs;
   }
-  return lastTimestamp;
+  return keptTimestamps[place] as string;
 }
 
 export type Given<Fields> = {
