@@ -3,7 +3,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { startLeader } from "../../src/leader/index.ts";
-import { makeFirstToken, startServer } from "../../src/server/index.ts";
+import { startServer } from "../../src/server/index.ts";
 import { openPostgresStore, openSqliteStore, RESERVE_BYTES, type Store } from "../../src/store/index.ts";
 import { type Canary, POOLS } from "./operations.ts";
 
@@ -25,16 +25,16 @@ const leader = await startLeader({
   },
 });
 for (const [name, slots] of Object.entries(POOLS)) await ensurePool(name, slots);
-const token = await makeFirstToken(leader, store);
-const { url } = await startServer({
+const server = await startServer({
   leader,
   store,
   listen: "127.0.0.1:0",
   rates: { perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 } },
 });
+const token = await server.makeFirstToken();
 isSpoiling = true;
 process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
-process.send?.({ url, token: token?.secret });
+process.send?.({ url: server.url, token: token?.secret });
 
 async function ensurePool(name: string, slots: number): Promise<void> {
   const pool = name as never;

@@ -10,4 +10,4 @@ export {
   type ServerOptions,
   startServer,
 } from "./server.ts";
-export { type MadeToken, makeFirstToken } from "./tokens.ts";
+export type { MadeToken } from "./tokens.ts";

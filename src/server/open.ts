@@ -11,8 +11,8 @@ import {
   type Store,
 } from "../store/index.ts";
 import { createMetrics } from "./metrics.ts";
-import { type RunningServer, ServerError, type ServerOptions, startServer } from "./server.ts";
-import { type MadeToken, makeFirstToken } from "./tokens.ts";
+import { addressOf, type RunningServer, ServerError, type ServerOptions, startServer } from "./server.ts";
+import type { MadeToken } from "./tokens.ts";
 
 export interface OpenServerOptions
   extends Pick<ServerOptions, "listen" | "insecureBind" | "allowedHosts" | "rates" | "log" | "version"> {
@@ -44,9 +44,16 @@ export const STORE_FILE = "berth.db";
 export async function openServer(options: OpenServerOptions): Promise<OpenedServer> {
   const { data, tls, leaderSettings, log, onFatal, firstTokenName, ...rest } = options;
   const certificates = tls && readCertificates(tls);
+  const addressed = { ...rest, ...(certificates && { tls: certificates }) };
+  addressOf(addressed); // Before anything is made on the disk.
   const metrics = createMetrics();
-  const { store, storeName } = await openStore(data);
+  const opened: { close(): Promise<void> }[] = [];
+  const close = async () => {
+    for (const part of opened.toReversed()) await part.close();
+  };
   try {
+    const { store, storeName } = await openStore(data);
+    opened.push(store);
     const leader = await startLeader({
       store,
       onFatal,
@@ -54,34 +61,14 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
       ...(log && { log }),
       ...(leaderSettings && { settings: leaderSettings }),
     });
-    try {
-      const firstToken = await makeFirstToken(leader, store, firstTokenName);
-      const server = await startServer({
-        ...rest,
-        leader,
-        store,
-        metrics,
-        ...(log && { log }),
-        ...(certificates && { tls: certificates }),
-      });
-      return {
-        ...server,
-        leader,
-        store,
-        storeName,
-        firstToken,
-        async close() {
-          await server.close();
-          await leader.close();
-          await store.close();
-        },
-      };
-    } catch (error) {
-      await leader.close();
-      throw error;
-    }
+    opened.push(leader);
+    const server = await startServer({ ...addressed, leader, store, metrics, ...(log && { log }) });
+    opened.push(server);
+    // Last: a start that fails must not make a token that nobody is told.
+    const firstToken = await server.makeFirstToken(firstTokenName);
+    return { ...server, leader, store, storeName, firstToken, close };
   } catch (error) {
-    await store.close();
+    await close();
     throw error;
   }
 }

@@ -50,6 +50,8 @@ export interface ServerOptions {
 
 export interface RunningServer {
   readonly url: string;
+  /** The first start makes an administrator; undefined when there is a token already. */
+  makeFirstToken(name?: string): Promise<MadeToken | undefined>;
   /** For whoever has the data and has lost the token. */
   makeAdminToken(name: string): Promise<MadeToken>;
   /** Ends streams and waiting calls, finishes the others. Leaves leader and store open. */
@@ -72,14 +74,7 @@ export class ServerError extends Error {
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { leader, store, tls, log = silentLog, version = "0.1.0" } = options;
-  const { host, port } = parseListen(options.listen ?? DEFAULT_LISTEN);
-  if (!isLoopback(host) && tls === undefined && options.insecureBind !== true) {
-    throw new ServerError(
-      `Listening on ${host} without TLS would send tokens in the clear.`,
-      "Give a certificate and a key, listen on 127.0.0.1, or say insecure-bind if you accept that.",
-    );
-  }
-
+  const { host, port } = addressOf(options);
   const tokens = await loadTokenBook(store);
   const metrics = options.metrics ?? createMetrics();
   const grants = createGrants(leader.grantSecret);
@@ -114,13 +109,15 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const url = `${tls === undefined ? "http" : "https"}://${shownHost}:${address.port}`;
   log.info({ url }, "listening");
 
+  const makeAdmin = async (name: string): Promise<MadeToken> => {
+    const { record, secret } = await makeAdminToken(leader, name);
+    tokens.put(record);
+    return { id: record.id, name, secret };
+  };
   return {
     url,
-    async makeAdminToken(name) {
-      const { record, secret } = await makeAdminToken(leader, name);
-      tokens.put(record);
-      return { id: record.id, name, secret };
-    },
+    makeFirstToken: async (name = "admin") => (tokens.list().length > 0 ? undefined : makeAdmin(name)),
+    makeAdminToken: makeAdmin,
     async close() {
       stopMetrics();
       streams.close();
@@ -129,6 +126,19 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       log.info({ url }, "closed");
     },
   };
+}
+
+/** Where to listen, if that is safe. */
+export function addressOf(options: Pick<ServerOptions, "listen" | "tls" | "insecureBind">): {
+  host: string;
+  port: number;
+} {
+  const { host, port } = parseListen(options.listen ?? DEFAULT_LISTEN);
+  if (isLoopback(host) || options.tls !== undefined || options.insecureBind === true) return { host, port };
+  throw new ServerError(
+    `Listening on ${host} without TLS would send tokens in the clear.`,
+    "Give a certificate and a key, listen on 127.0.0.1, or say insecure-bind if you accept that.",
+  );
 }
 
 type Fetch = Parameters<typeof getRequestListener>[0];

@@ -109,17 +109,6 @@ export interface MadeToken {
   readonly secret: string;
 }
 
-/** The first start makes an administrator; undefined when there is a token already. */
-export async function makeFirstToken(
-  leader: Leader,
-  store: Store,
-  name = "admin",
-): Promise<MadeToken | undefined> {
-  if ((await store.listTokens()).length > 0) return undefined;
-  const { record, secret } = await makeAdminToken(leader, name);
-  return { id: record.id, name, secret };
-}
-
 export async function makeAdminToken(
   leader: Leader,
   name: string,

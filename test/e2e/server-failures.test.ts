@@ -2,7 +2,7 @@
 
 import { expect, onTestFinished, test, vi } from "vitest";
 import { startLeader } from "../../src/leader/index.ts";
-import { makeFirstToken, startServer } from "../../src/server/index.ts";
+import { startServer } from "../../src/server/index.ts";
 import { openMemoryStore, type Store, StoreError } from "../../src/store/index.ts";
 import { type Caller, callerOf, UNLIMITED } from "./server-support.ts";
 
@@ -17,8 +17,8 @@ interface Open {
 async function open(spoil: (store: Store) => Store = (store) => store): Promise<Open> {
   const store = spoil(await openMemoryStore());
   const leader = await startLeader({ store, onFatal: () => undefined });
-  const secret = (await makeFirstToken(leader, store))?.secret as string;
   const server = await startServer({ leader, store, listen: "127.0.0.1:0", rates: UNLIMITED });
+  const { secret } = await server.makeAdminToken("admin");
   onTestFinished(async () => {
     await server.close();
     await leader.close().catch(() => undefined);

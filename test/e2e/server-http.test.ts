@@ -301,7 +301,11 @@ describe("a safe first start", () => {
   };
 
   test("other addresses are refused without TLS, unless that is spelled out", async () => {
-    await expect(openServer({ data: "memory", listen: "0.0.0.0:0", onFatal })).rejects.toThrow(/without TLS/);
+    const directory = await temporaryDirectory();
+    const data = { directory: `${directory.path}/data` };
+    await expect(openServer({ data, listen: "0.0.0.0:0", onFatal })).rejects.toThrow(/without TLS/);
+    expect(await readdir(directory.path)).toEqual([]);
+    await directory.remove();
     await expect(openServer({ data: "memory", listen: "nonsense", onFatal })).rejects.toThrow(
       /not an address/,
     );
@@ -309,9 +313,15 @@ describe("a safe first start", () => {
     await open.close();
   });
 
-  test("a busy port is named", async () => {
+  test("a busy port is named, and the first token is made by the start that succeeds", async () => {
+    const directory = await temporaryDirectory();
+    const data = { directory: directory.path };
     const { host } = new URL(server.url);
-    await expect(openServer({ data: "memory", listen: host, onFatal })).rejects.toThrow(/EADDRINUSE/);
+    await expect(openServer({ data, listen: host, onFatal })).rejects.toThrow(/EADDRINUSE/);
+    const next = await openServer({ data, listen: "127.0.0.1:0", onFatal });
+    expect(next.firstToken).toMatchObject({ name: "admin" });
+    await next.close();
+    await directory.remove();
   });
 
   test("the data of the store can be read by its owner only, and does not contain the token", async () => {
