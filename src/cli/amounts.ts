@@ -11,6 +11,13 @@ export async function parseAmounts(text: string): Promise<Amounts> {
   return amounts;
 }
 
+/** The same amounts as JSON, without what comes after a decimal point: 4.9 is 4 in ZenML. */
+export async function withoutFractions(text: string): Promise<string> {
+  const entries = await entriesOf(text);
+  const whole = (value: unknown) => String(value).replace(/^\s*(-?\d+)\.\d+\s*$/, "$1");
+  return JSON.stringify(Object.fromEntries(entries.map(([key, value]) => [key, whole(value)])));
+}
+
 async function entriesOf(text: string): Promise<[string, unknown][]> {
   const trimmed = text.trim();
   if (!/^[[{]/.test(trimmed) && trimmed.includes("=")) return trimmed.split(",").map(keyAndValue);

@@ -2,7 +2,7 @@
 
 import type { Command } from "commander";
 import type { WirePolicyAnswer, WireRequest } from "../protocol/index.ts";
-import { parseAmounts } from "./amounts.ts";
+import { parseAmounts, withoutFractions } from "./amounts.ts";
 import type { CliContext } from "./context.ts";
 import { given, oneOf, withConnection } from "./options.ts";
 import { type OutputOptions, printOne, type Shape } from "./output/print.ts";
@@ -57,7 +57,9 @@ function definePools(command: Command, context: CliContext): void {
       "after",
       `\nExamples:\n  berth resource-pool create training-gpus --capacity '{"gpu": 8}'\n`,
     );
-  create.action((name: string, options: Options) => createPool(name, options, context));
+  create.action(async (name: string, { capacity = "", ...options }: Options) =>
+    createPool(name, { ...options, capacity: await withoutFractions(capacity) }, context),
+  );
 
   const update = command.command("update").description("change capacity or description");
   withConnection(update.argument("<pool>", "its name"))
@@ -71,7 +73,7 @@ function definePools(command: Command, context: CliContext): void {
     if (capacity === undefined && description === undefined) return context.tell("No updates specified.\n");
     const { client } = connect(options);
     const { name } = await findPool(client, text);
-    const amounts = capacity === undefined ? undefined : await parseAmounts(capacity);
+    const amounts = capacity === undefined ? undefined : await parseAmounts(await withoutFractions(capacity));
     await client.pools.update(name, given({ capacity: amounts, description }), {});
     context.write(`Pool ${name} is changed.\n`);
   });
@@ -94,6 +96,10 @@ function definePools(command: Command, context: CliContext): void {
     );
   list.action((options: Options & ListFilters) => {
     const session = connect(options);
+    const { created, updated, user } = options;
+    if (created !== undefined || updated !== undefined || user !== undefined) {
+      context.tell("berth: pools are shown whenever and by whomever they were made.\n");
+    }
     const load = async () => filterRows(await gather(session.client.pools.all()), options, ["name", "id"]);
     const columns = options.columns ?? "id,name,capacity,occupied_resources";
     return showRows(session, { load, shape: POOL }, { ...options, columns }, context);
@@ -116,6 +122,7 @@ const ZEN_POLICY: Shape<WirePolicyAnswer> = {
     { name: "priority", value: ({ priority }) => String(priority) },
     { name: "reserved", value: ({ reserved }) => JSON.stringify(reserved) },
     { name: "limit", value: ({ limit }) => JSON.stringify(limit) },
+    { name: "created", value: () => "-" }, // Not kept; the column is where scripts expect it.
     { name: "component_type", value: ({ component_type }) => component_type, isWide: true },
   ],
 };
@@ -132,9 +139,13 @@ function definePolicies(command: Command, context: CliContext): void {
       "after",
       `\nExamples:\n  berth resource-pool attach-policy training-gpus my-orchestrator --priority 10 --reserved '{"gpu": 2}' --limit '{"gpu": 4}'\n`,
     );
-  attach.action((pool: string, component: string, options: PolicyOptions) =>
-    attachPolicy(pool, component, options, context),
-  );
+  attach.action(async (pool: string, component: string, { reserved, limit, ...options }: PolicyOptions) => {
+    const amounts = given({
+      reserved: reserved && (await withoutFractions(reserved)),
+      limit: limit && (await withoutFractions(limit)),
+    });
+    await attachPolicy(pool, component, { ...options, ...amounts }, context);
+  });
 
   const detach = withPair(command.command("detach-policy").description("take a policy away"));
   withConnection(detach)

@@ -75,15 +75,20 @@ export function define(command: Command, context: CliContext): void {
 }
 
 function select(requests: readonly WireRequest[], filters: RequestFilters): WireRequest[] {
-  const status = filters.status === "pending" ? "queued" : filters.status;
   const fields = {
-    status,
+    status: filters.status === "pending" ? "queued" : filters.status,
     preemptible: filters.preemptible?.toLowerCase(),
     component: filters.component_id,
     name: filters.step_run_id,
     operation: filters.pipeline_run_id,
   };
-  const chosen = filterRows(requests, { ...filters, ...fields }, Object.keys({ id: 0, ...fields }));
   const by = filters.preemption_initiated_by_id;
-  return by === undefined ? chosen : chosen.filter(({ stop }) => stop?.for_request === by);
+  const chosen = by === undefined ? requests : requests.filter(({ stop }) => stop?.for_request === by);
+  return filterRows(chosen, { ...filters, ...fields }, [
+    ...Object.keys(fields),
+    "id",
+    "created",
+    "updated",
+    "user",
+  ]);
 }

@@ -51,14 +51,14 @@ export const ZEN_REQUEST: Shape<WireRequest> = {
 
 type Row = Readonly<Record<string, unknown>>;
 
-/** Filters, sorts and cuts out one page, as ZenML's server would. */
+/** Filters by these fields, sorts and cuts out one page, as ZenML's server would. */
 export function filterRows<Thing extends object>(
   things: readonly Thing[],
   filters: object,
   fields: readonly string[],
 ): Thing[] {
   const { logical_operator, sort_by, size: sizeText, page: pageText } = filters as ListFilters;
-  const wanted = [...fields, "created", "user"].flatMap((field) => {
+  const wanted = fields.flatMap((field) => {
     const filter = (filters as Row)[field];
     return typeof filter === "string" ? [{ field, matches: matcher(filter) }] : [];
   });
@@ -85,7 +85,9 @@ function orderOf(text: string): [1 | -1, string] {
 function fieldOf(row: Row, field: string): string {
   switch (field) {
     case "created":
-      return String(row.submitted_at ?? row.name ?? "");
+      return String(row.submitted_at ?? "");
+    case "updated":
+      return String(row.ended_at ?? row.started_at ?? row.submitted_at ?? "");
     case "user":
       return String(row.submitted_by ?? "");
     case "id":
