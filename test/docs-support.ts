@@ -58,6 +58,7 @@ export function normalise(text: string): string {
     .replaceAll(/\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?/g, "TIME")
     .replaceAll(/\b\d+[dhms](\d+[hms])?\b/g, "AGE")
     .replaceAll(/\b\d+ s\b/g, "AGE")
+    .replaceAll(/\bcost [\d.]+ min\b/g, "cost COST") // Of lost work, which grows.
     .replaceAll(/\b\d+ (kB|MB)\b/g, "SIZE")
     .replaceAll(/berth_[A-Za-z0-9_-]{43}/g, "SECRET")
     .replaceAll(/[ \t]+/g, " ")

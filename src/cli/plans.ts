@@ -12,8 +12,9 @@ type Affected = WirePlan["cancelled"][number];
 
 /** In words; empty if nobody is touched. */
 export function planLines(plan: WirePlan): string[] {
-  const { granted, preempted, rejected, cancelled, stopped } = plan;
+  const { granted, preempted, rejected, cancelled, stopped, lost } = plan;
   return [
+    ...about(lost, "loses its node", "lose their nodes"),
     ...about(preempted, "is preempted", "are preempted", ({ reason }) => ` (${reason})`),
     ...about(stopped, "is stopped", "are stopped"),
     ...about(cancelled, "is cancelled", "are cancelled"),
@@ -28,8 +29,8 @@ export function planLines(plan: WirePlan): string[] {
 }
 
 /** Whether anybody loses something by it. */
-export function isHarmful({ preempted, rejected, cancelled, stopped }: WirePlan): boolean {
-  return preempted.length + rejected.length + cancelled.length + stopped.length > 0;
+export function isHarmful({ preempted, rejected, cancelled, stopped, lost }: WirePlan): boolean {
+  return preempted.length + rejected.length + cancelled.length + stopped.length + lost.length > 0;
 }
 
 function about<Item extends Affected>(

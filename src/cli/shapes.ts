@@ -240,7 +240,7 @@ export const NODE: Shape<WireNodeAnswer> = {
       value: ({ state }) => state,
       paint: ({ state }, style) => statusPaint({ status: state }, style),
     },
-    { name: "in use", value: inUseText },
+    { name: "in_use", value: inUseText },
     { name: "topology", value: ({ topology }) => topology || "-" },
     { name: "running", value: ({ requests }) => String(requests.length), alignsRight: true, isWide: true },
     { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
@@ -253,8 +253,8 @@ export const NODE: Shape<WireNodeAnswer> = {
     ["topology", node.topology || "-"],
     ["labels", labelsText(node.labels)],
     ...node.requests.map(
-      ({ id, devices }) =>
-        ["running", devices.length === 0 ? id : `${id} on GPU ${devices.join(", ")}`] as const,
+      ({ number, devices }) =>
+        ["running", `#${number}${devices.length === 0 ? "" : ` on GPU ${devices.join(", ")}`}`] as const,
     ),
   ],
 };

@@ -432,7 +432,7 @@ export const nodeAnswer = z
     drain_deadline: timestamp.nullable(),
     usage: amounts,
     /** What runs there, and on which GPUs. */
-    requests: z.array(z.object({ id: z.string(), devices: z.array(z.int()) })),
+    requests: z.array(z.object({ id: z.string(), number: z.int(), devices: z.array(z.int()) })),
   })
   .meta({ id: "Node" });
 export type WireNodeAnswer = z.infer<typeof nodeAnswer>;
@@ -482,6 +482,8 @@ export const plan = z
     rejected: z.array(affected.extend({ reasons: z.array(rejectionReason) })),
     cancelled: z.array(affected),
     stopped: z.array(affected),
+    /** Whose attempt ends with its node. */
+    lost: z.array(affected),
   })
   .meta({ id: "Plan" });
 export type WirePlan = z.infer<typeof plan>;

@@ -65,7 +65,7 @@ export function showGroup(view: View, pool: string, name: string): Shown | undef
 
 export function showNode(view: View, name: string): Shown | undefined {
   const [node] = nodeViewsOf(view.state, [toNodeName(name)]);
-  return node && { body: presentNodeView(node), etag: etagOf(presentNode(node.record)) };
+  return node && { body: presentNodeView(node, view.numberOf), etag: etagOf(presentNode(node.record)) };
 }
 
 export function shown(body: object): Shown {

@@ -40,6 +40,7 @@ function toPlan(events: readonly Event[], affected: (id: RequestId) => Affected)
     rejected: [],
     cancelled: [],
     stopped: [],
+    lost: [],
   };
   for (const event of events) {
     switch (event.kind) {
@@ -61,6 +62,9 @@ function toPlan(events: readonly Event[], affected: (id: RequestId) => Affected)
         break;
       case "requestCancelled":
         plan.cancelled.push(affected(event.requestId));
+        break;
+      case "attemptEnded":
+        if (event.outcome === "lost") plan.lost.push(affected(event.requestId));
         break;
       case "stopChanged":
         plan.stopped.push(affected(event.requestId));

@@ -11,6 +11,7 @@ import type {
   PolicyChange,
   PolicyRecord,
   PoolRecord,
+  RequestId,
   Resources,
 } from "../engine/index.ts";
 import type { WireGroup, WireNodeUpdate, WirePolicy, WirePool, WirePoolUpdate } from "../protocol/index.ts";
@@ -148,7 +149,14 @@ export function presentNode(node: NodeRecord) {
 }
 
 /** The same with what is on it. */
-export function presentNodeView({ record, usage, runs }: NodeView) {
-  const requests = runs.map(({ requestId, devices }) => ({ id: requestId, devices: [...devices] }));
+export function presentNodeView(
+  { record, usage, runs }: NodeView,
+  numberOf: (id: RequestId) => number | undefined,
+) {
+  const requests = runs.map(({ requestId: id, devices }) => ({
+    id,
+    number: numberOf(id) ?? 0,
+    devices: [...devices],
+  }));
   return { ...presentNode(record), usage, requests };
 }

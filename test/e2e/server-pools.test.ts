@@ -208,7 +208,10 @@ test("nodes are registered, drained, and their units are those of the pool", asy
   expect(run.placement).toEqual([{ node: "n2", devices: [0, 1, 2] }]);
 
   const { body: busy, headers } = await admin("GET", "/v1/nodes/n2");
-  expect(busy).toMatchObject({ usage: { gpu: 3 }, requests: [{ id: run.id, devices: [0, 1, 2] }] });
+  expect(busy).toMatchObject({
+    usage: { gpu: 3 },
+    requests: [{ id: run.id, number: run.number, devices: [0, 1, 2] }],
+  });
 
   const drained = await admin("POST", "/v1/nodes/n2/drain", { deadline_seconds: 600 });
   expect(drained.body).toMatchObject({ state: "draining", drain_deadline: expect.stringMatching(/Z$/) });
@@ -226,6 +229,6 @@ test("nodes are registered, drained, and their units are those of the pool", asy
   expect(await names("/v1/pools/rack/nodes")).toEqual(["n1", "n2"]);
   expect((await admin("DELETE", "/v1/nodes/n2")).body.code).toBe("in_use");
   const plan = await admin("DELETE", "/v1/nodes/n2?force=true&dry_run=true");
-  expect(plan.body).toMatchObject({ dry_run: true });
+  expect(plan.body).toMatchObject({ dry_run: true, lost: [{ id: run.id }] });
   expect((await admin("GET", "/v1/nodes/nowhere")).status).toBe(404);
 });

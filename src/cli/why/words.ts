@@ -99,6 +99,8 @@ function quotaText({ component }: WireRequest, { rule, key, asked, used, allowed
 function inUseText({ key, free, promised, coming_free: coming }: Shortage, situation: Situation): string {
   const { pool, facts } = situation;
   const total = pool.capacity[key] ?? 0;
+  // On nodes, what is free is told of those that may serve the request.
+  const used = pool.node_backed ? (pool.usage[key] ?? 0) : total - free;
   const holders = facts.holders.filter(({ units }) => (units[key] ?? 0) > 0);
   const shown = holders.slice(0, NAMED_MAX).map((holder) => holderText(holder, situation));
   const more = facts.holder_count > shown.length ? ` and ${facts.holder_count - shown.length} more` : "";
@@ -107,7 +109,7 @@ function inUseText({ key, free, promised, coming_free: coming }: Shortage, situa
     ...(coming > 0 ? [`; ${coming} coming free`] : []),
   ];
   const by = shown.length === 0 ? "" : ` by ${shown.join(", ")}${more}`;
-  return `${total - free} of ${total} ${key}${by}${notes.join("")}`;
+  return `${used} of ${total} ${key}${by}${notes.join("")}`;
 }
 
 type Nodes = NonNullable<WirePoolExplanation["nodes"]>;
@@ -159,13 +161,15 @@ function turnText({ share }: WirePoolExplanation): string {
 function turnLines(situation: Situation): Line[] {
   const { facts, request, pool } = situation;
   if (facts.share !== null) return shareLines(facts.share, request, pool);
-  return facts.position > 1 ? [["first", firstText(situation)]] : [];
+  // Those before it may all have their promises, so that it is the first that has none.
+  const isFirst = facts.position === 1 || situation.head?.id === request.id;
+  return isFirst ? [] : [["first", firstText(situation)]];
 }
 
 /** Who is first, and the rule that puts them before this one. */
 function firstText(situation: Situation): string {
-  const { head, request, pool } = situation;
-  if (head === undefined || head.id === request.id) return "somebody else";
+  const { head, pool } = situation;
+  if (head === undefined) return "somebody else";
   return `${titleOf(head)} of ${head.component}: ${orderRule(situation, head)} (discipline ${pool.discipline})`;
 }
 

@@ -20,11 +20,11 @@ async function listed(
   query: { limit?: number | undefined; cursor?: string | undefined },
   pool: string | undefined,
 ): Promise<Reply> {
-  const nodes = await leader.read(({ state }) => {
+  const nodes = await leader.read(({ state, numberOf }) => {
     const names = nodesOf(state)
       .filter((node) => reachesPool(identity, node.pool) && (pool === undefined || node.pool === pool))
       .map(({ name }) => name);
-    return nodeViewsOf(state, names).map(presentNodeView);
+    return nodeViewsOf(state, names).map((node) => presentNodeView(node, numberOf));
   });
   return pageOf(nodes, ({ name }) => name, query);
 }
