@@ -517,9 +517,9 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
 
   /** Called between batches only, when memory is what the disk has. */
   async function saveSnapshot(): Promise<void> {
-    const snapshot = encodeSnapshot(memory, head.atMs);
     snapshotAtMs = nowMs();
-    snapshotSeq = snapshot.seq;
+    snapshotSeq = memory.state.seq;
+    const snapshot = await encodeSnapshot(memory, head.atMs);
     await store.saveSnapshot(snapshot);
     log.info({ seq: snapshot.seq, bytes: snapshot.body.length }, "snapshot saved");
   }

@@ -1,7 +1,10 @@
 // From the store to memory and back: the newest snapshot and the rest of the journal give the state; the
 // state gives the next snapshot. Every stored form carries a version, so that an old one can still be read.
 
-import { hash } from "node:crypto";
+import { createHash } from "node:crypto";
+import { buffer } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
+import { constants, createGzip, gunzipSync } from "node:zlib";
 import { type EngineState, type Event, restoreState, snapshotOf } from "../engine/index.ts";
 import { type Head, type Snapshot, type Store, type StoredEvent, StoreError } from "../store/index.ts";
 import type { EndedAttempt } from "./interface.ts";
@@ -66,29 +69,53 @@ export function fromStored(stored: StoredEvent): Event {
 
 /** Equal states have equal hashes: live, replayed, from a snapshot, on every store. */
 export function stateHash(state: EngineState): string {
-  return hash("sha256", JSON.stringify(snapshotOf(state)));
+  const hash = createHash("sha256");
+  for (const piece of textOf(snapshotOf(state))) hash.update(piece);
+  return hash.digest("hex");
 }
 
-export function encodeSnapshot(memory: Memory, atMs: number): Snapshot {
+/**
+ * The state as it is at the moment of the call. Its text is written and compressed in pieces, between which others
+ * have their turn: the whole of a large state would hold everybody up, and fill the memory.
+ */
+export async function encodeSnapshot(memory: Memory, atMs: number): Promise<Snapshot> {
+  const { seq } = memory.state;
   const engine = snapshotOf(memory.state);
-  const engineText = JSON.stringify(engine);
   const rest: Omit<SnapshotBody, "engine"> = {
     v: SNAPSHOT_VERSION,
     submitted: memory.submitted,
     numbers: engine.requests.map(({ spec }) => memory.numbers.get(spec.id) as number),
     attempts: [...memory.attempts],
   };
-  return {
-    seq: memory.state.seq,
-    atMs,
-    stateHash: hash("sha256", engineText),
-    // The engine's part is by far the longest: its text is made once, for the hash and for the body.
-    body: Buffer.from(`${JSON.stringify(rest).slice(0, -1)},"engine":${engineText}}`),
-  };
+  const hash = createHash("sha256");
+  async function* pieces() {
+    yield `${JSON.stringify(rest).slice(0, -1)},"engine":`;
+    for (const piece of textOf(engine)) {
+      hash.update(piece);
+      yield piece;
+    }
+    yield "}";
+  }
+  const body = await pipeline(pieces, createGzip({ level: constants.Z_BEST_SPEED }), buffer);
+  return { seq, atMs, stateHash: hash.digest("hex"), body };
+}
+
+const REQUESTS_PER_PIECE = 200;
+
+/** JSON of the engine's snapshot, in pieces. */
+function* textOf(engine: SnapshotBody["engine"]): Generator<string> {
+  const { requests } = engine;
+  const [before, after] = JSON.stringify({ ...engine, requests: [] }).split('"requests":[]');
+  yield `${before}"requests":[`;
+  for (let from = 0; from < requests.length; from += REQUESTS_PER_PIECE) {
+    const text = JSON.stringify(requests.slice(from, from + REQUESTS_PER_PIECE)).slice(1, -1);
+    yield from === 0 ? text : `,${text}`;
+  }
+  yield `]${after}`;
 }
 
 export function decodeSnapshot({ body, seq }: Snapshot): Memory {
-  const stored = JSON.parse(Buffer.from(body).toString()) as SnapshotBody;
+  const stored = JSON.parse(gunzipSync(body).toString()) as SnapshotBody;
   if (stored.v !== SNAPSHOT_VERSION) {
     throw new StoreError(
       "newer_version",

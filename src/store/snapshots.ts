@@ -1,8 +1,6 @@
-// Snapshots bound the time that recovery takes. Compressed, because they repeat the same words a lot.
+// Snapshots bound the time that recovery takes. What is in them is the leader's business.
 
 import { hash as digest } from "node:crypto";
-import { promisify } from "node:util";
-import { constants, gunzip, gzip } from "node:zlib";
 import type { Driver } from "./driver.ts";
 import { isStoreError, StoreError } from "./errors.ts";
 import { readFloor, readHead } from "./journal.ts";
@@ -10,26 +8,16 @@ import type { Snapshot } from "./store.ts";
 
 type SnapshotRow = { seq: number; at_ms: number; state_hash: string; body: Uint8Array; checksum: string };
 
-const compress = promisify(gzip);
-const decompress = promisify(gunzip);
-
 export async function saveSnapshot(driver: Driver, { seq, atMs, stateHash, body }: Snapshot): Promise<void> {
   const head = await readHead(driver);
   if (seq > head.seq)
     throw new RangeError(`A snapshot at event ${seq} is ahead of the journal at ${head.seq}.`);
-  const packed = await compress(body, { level: constants.Z_BEST_SPEED });
   await driver.transaction([
     { sql: "delete from @snapshots where seq = ?", rows: [[seq]] },
     {
       sql: "insert into @snapshots (seq, at_ms, state_hash, body, checksum) values (?, ?, ?, ?, ?)",
       rows: [
-        [
-          seq,
-          atMs,
-          stateHash,
-          packed,
-          snapshotChecksum({ seq, at_ms: atMs, state_hash: stateHash, body: packed }),
-        ],
+        [seq, atMs, stateHash, body, snapshotChecksum({ seq, at_ms: atMs, state_hash: stateHash, body })],
       ],
     },
   ]);
@@ -55,7 +43,7 @@ export async function readSnapshot(driver: Driver, seq: number): Promise<Snapsho
   try {
     const [row] = await driver.query<SnapshotRow>("select * from @snapshots where seq = ?", [seq]);
     if (row === undefined || row.checksum !== snapshotChecksum(row)) return undefined;
-    return { seq: row.seq, atMs: row.at_ms, stateHash: row.state_hash, body: await decompress(row.body) };
+    return { seq: row.seq, atMs: row.at_ms, stateHash: row.state_hash, body: row.body };
   } catch (error) {
     if (isStoreError(error, "corrupt")) return undefined;
     throw error;
