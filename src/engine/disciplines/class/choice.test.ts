@@ -166,6 +166,27 @@ describe("the search finds what trying all sets finds", () => {
   });
 });
 
+describe("among 64 candidates of different kinds nothing is overlooked", () => {
+  const seeds = Array.from({ length: 12 }, (_, index) => index + 1);
+  test.each(seeds)("seed %i", (seed) => {
+    const int = diceOf(1000 + seed);
+    // No two hold the same, so that none can stand for another, and no branch can be left early for want of units.
+    const specs = Array.from(
+      { length: 64 },
+      (_, index): Spec => ({
+        token: index + 1,
+        held: [3 + (index % 8), 3 + Math.floor(index / 8)],
+        preemptionClass: int(0, 2),
+        checkpointMinutes: int(1, 5),
+        ranMinutes: int(0, 6),
+        ...(int(0, 1) === 1 && { walltimeMinutes: [7, 9, 12, 18, 60][int(0, 4)] as number }),
+      }),
+    );
+    const bounds = { lacking: [int(10, 26), int(10, 26)], victimsMax: 3, ...minutes(int(20, 5000)) };
+    expect(choose(specs, bounds)).toEqual(tryAllSets(specs, bounds));
+  });
+});
+
 /** The same question, answered slowly. Costs are whole once they are multiplied by what all walltimes divide. */
 function tryAllSets(
   specs: Spec[],
@@ -192,14 +213,22 @@ function tryAllSets(
     ...set.map(({ token }) => -token).sort((a, b) => a - b),
   ];
   let best: Spec[] | null = null;
-  for (let bits = 1; bits < 1 << specs.length; bits++) {
-    const set = specs.filter((_, index) => bits & (1 << index));
+  for (const set of setsOf(specs, bounds.victimsMax)) {
     const isMinimal = covers(set) && set.every((one) => !covers(set.filter((other) => other !== one)));
-    if (set.length > bounds.victimsMax || !isMinimal) continue;
+    if (!isMinimal || set.length === 0) continue;
     if (!set.every(({ isUnbounded }) => isUnbounded) && sum(set, costOfSpec) >= worth) continue;
     if (best === null || isBefore(rank(set), rank(best))) best = set;
   }
   return best === null ? null : best.map(({ token }) => token).sort((a, b) => a - b);
+}
+
+/** All sets of at most so many, from one place on. */
+function* setsOf(specs: readonly Spec[], sizeMax: number, from = 0): Generator<Spec[]> {
+  yield [];
+  if (sizeMax === 0) return;
+  for (let i = from; i < specs.length; i++) {
+    for (const rest of setsOf(specs, sizeMax - 1, i + 1)) yield [specs[i] as Spec, ...rest];
+  }
 }
 
 function isBefore(a: number[], b: number[]): boolean {
