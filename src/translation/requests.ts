@@ -11,6 +11,9 @@ import { parseSettings, type WireRequestSubmission } from "../protocol/index.ts"
 import { toComponentName, toRequestId } from "./names.ts";
 import { toMs, toMsOrNull, toSeconds, toSecondsOrNull, toTimestamp } from "./units.ts";
 
+/** One for all requests that have none, because many of them wait. */
+const NO_LABELS = Object.freeze({});
+
 export type SpecResult =
   | { readonly outcome: "accepted"; readonly spec: RequestSpec }
   | { readonly outcome: "refused"; readonly refusal: Refusal };
@@ -37,14 +40,14 @@ export function toRequestSpec(
       operation: wire.operation ?? null,
       gang: wire.gang ?? false,
       nodes: wire.nodes ?? 1,
-      constraints: wire.constraints ?? {},
+      constraints: wire.constraints ?? NO_LABELS,
       retriesMax: wire.retries?.max ?? null,
       retryDelayMs: toMs(wire.retries?.delay ?? 0),
       requeue: wire.requeue ?? (wire.retries?.max === undefined ? "on_preemption" : "on_failure"),
       waitTimeoutMs: toMsOrNull(wire.wait_timeout_seconds),
       attended: wire.attended ?? false,
       name: wire.name ?? "",
-      labels: wire.labels ?? {},
+      labels: wire.labels ?? NO_LABELS,
       note: wire.note ?? "",
       submittedBy,
     },
