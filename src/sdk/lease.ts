@@ -49,6 +49,7 @@ const RENEWAL_MS_DEFAULT = 20_000;
 /** After a deadline of the stopping sequence the server has decided what comes next. */
 const AFTER_DEADLINE_MS = 20;
 const RETRY_MS = 1_000;
+const EARS_MS_MAX = 1_000;
 
 export function keepLease(
   transport: Transport,
@@ -125,6 +126,7 @@ export function keepLease(
     if (signal.aborted) return;
     const until = () => (isStopping ? ("change" as const) : ("preempting" as const));
     void watchRequest(transport, id, { signal, onChange: hear, until });
+    await pause(Math.min(renewalMs, EARS_MS_MAX)); // Until the ears are open, which ask at once.
     while (!signal.aborted) {
       isAsked = false;
       let pauseMs = renewalMs * (0.8 + 0.4 * transport.random());
