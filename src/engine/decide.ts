@@ -29,12 +29,24 @@ export function decide(state: EngineState, command: Command, nowMs: number): Dec
   return attempt(state, command, nowMs, "keep");
 }
 
-/** What would happen (P10): the same decision, taken back. */
-export function preview(state: EngineState, command: Command, nowMs: number): Decision {
+/** What nobody can command, but somebody may wonder about: that one who waits had asked for something else (14). */
+export interface AskInstead {
+  readonly kind: "askInstead";
+  /** With the id of the one who waits. */
+  readonly spec: RequestSpec;
+}
+
+/** What would happen (P10, 14): the same decision, taken back. */
+export function preview(state: EngineState, command: Command | AskInstead, nowMs: number): Decision {
   return attempt(state, command, nowMs, "take back");
 }
 
-function attempt(state: EngineState, command: Command, nowMs: number, then: "keep" | "take back"): Decision {
+function attempt(
+  state: EngineState,
+  command: Command | AskInstead,
+  nowMs: number,
+  then: "keep" | "take back",
+): Decision {
   if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
   const { clockMs } = state;
   const unsettled = [...state.unsettled];
@@ -48,7 +60,8 @@ function attempt(state: EngineState, command: Command, nowMs: number, then: "kee
   };
   try {
     state.clockMs = nowMs;
-    carryOut(transaction, command);
+    if (command.kind === "askInstead") askInstead(transaction, command.spec);
+    else carryOut(transaction, command);
     schedule(transaction); // Time has passed, whatever the command was about.
   } catch (error) {
     takeBack();
@@ -146,6 +159,21 @@ function submit(transaction: Transaction, spec: RequestSpec): void {
     });
   }
   rejectUnadmitted(transaction, line);
+  schedule(transaction);
+}
+
+/** Takes the place of the one who waits: those behind it must not be served before it. */
+function askInstead(transaction: Transaction, spec: RequestSpec): void {
+  const { state, nowMs } = transaction;
+  checkSpec(state, spec);
+  const { progress } = requestNamed(state, spec.id);
+  emit(transaction, { kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
+  emit(transaction, { kind: "requestDeleted", requestId: spec.id });
+  const { seq } = state;
+  state.undo.set(state, "seq", progress.seq - 1); // The place in the order is the number of the event.
+  emit(transaction, { kind: "requestSubmitted", spec, atMs: progress.submittedAtMs });
+  state.undo.set(state, "seq", seq);
+  rejectUnadmitted(transaction, requestNamed(state, spec.id).line);
   schedule(transaction);
 }
 

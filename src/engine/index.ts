@@ -10,7 +10,7 @@ export type {
   Outcome,
   PolicyChange,
 } from "./commands.ts";
-export { type Decision, decide, preview } from "./decide.ts";
+export { type AskInstead, type Decision, decide, preview } from "./decide.ts";
 export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";
 export type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
 export { computeFairShares, type ShareElement, type ShareGroup } from "./disciplines/fair_share/shares.ts";

@@ -1,6 +1,7 @@
 // What the leader offers to the rest of the server, and what it needs from the world.
 
 import type {
+  AskInstead,
   AttemptOutcome,
   Command,
   Decision,
@@ -24,8 +25,8 @@ export interface Leader {
   perform(command: LeaderCommand, context: CallContext): Promise<Answer>;
   /** Many at once, in one batch where it fits; each stands for itself. */
   performMany(calls: readonly Call[]): Promise<readonly Answer[]>;
-  /** What would happen (P10); nothing is kept. */
-  preview(command: Command): Promise<Decision>;
+  /** What would happen (P10, 14); nothing is kept. */
+  preview(command: Command | AskInstead): Promise<Decision>;
 
   /** Looks at the committed state, never at what a batch in flight has changed. `look` must not wait or write. */
   read<T>(look: (view: View) => T): Promise<T>;

@@ -326,9 +326,12 @@ export const poolExplanation = z.object({
   share: shareExplanation.nullable(),
 });
 
-/** A change after which the request, or one like it, starts at once; each was tried on the state. */
+/** A change after which the request starts at once; each was tried on the state. */
 export const suggestion = z.discriminatedUnion("change", [
   z.object({ change: z.literal("fewer_units"), pool: z.string(), resources: amounts }),
+  z.object({ change: z.literal("fewer_nodes"), pool: z.string(), nodes: z.int() }),
+  /** One in which the component has no policy. */
+  z.object({ change: z.literal("another_pool"), pool: z.string() }),
   z.object({ change: z.literal("preemptible"), pool: z.string() }),
   z.object({ change: z.literal("higher_limit"), pool: z.string(), key: z.string(), limit: z.number() }),
   z.object({

@@ -14,7 +14,7 @@ import type { View } from "../leader/index.ts";
 import type { WireExplanation, WirePoolExplanation } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import type { Call, Services } from "./call.ts";
-import { reachesComponent, requestReach } from "./identity.ts";
+import { reachesComponent, reachesPool, requestReach } from "./identity.ts";
 import type { Located } from "./locate.ts";
 import { ownedOf, presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
@@ -35,7 +35,8 @@ export async function explain(
     return facts && { facts, shown: presentExplanation(call, services, view, facts) };
   });
   if (found === undefined) throw notFound("request", id);
-  const suggestions = await suggestionsFor(services.leader, found.facts);
+  const reaches = (pool: string) => reachesPool(call.identity, pool);
+  const suggestions = await suggestionsFor(services.leader, found.facts, reaches);
   return { ...found.shown, suggestions };
 }
 

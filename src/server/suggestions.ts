@@ -1,51 +1,50 @@
 // What would start a waiting request now (14). Every suggestion is tried on the state before it is made.
 
 import {
+  type AskInstead,
   type Command,
   type Explanation,
   type PoolExplanation,
   policiesOf,
-  type RequestId,
+  poolsOf,
   type RequestSpec,
   requestOf,
 } from "../engine/index.ts";
-import type { Leader } from "../leader/index.ts";
+import type { Leader, View } from "../leader/index.ts";
 import type { WireSuggestion } from "../protocol/index.ts";
-import { toRequestId } from "../translation/index.ts";
-import { newRequestId } from "./ids.ts";
 
 /** Each costs a decision, so only so many pools are looked at. */
 const POOLS_MAX = 3;
 
 interface Trial {
   readonly suggestion: WireSuggestion;
-  readonly command: Command;
-  /** Who must be granted for the suggestion to be true. */
-  readonly granted: RequestId;
+  readonly change: Command | AskInstead;
 }
 
-export async function suggestionsFor(leader: Leader, facts: Explanation): Promise<WireSuggestion[]> {
+export async function suggestionsFor(
+  leader: Leader,
+  facts: Explanation,
+  /** Pools that the caller may know of. */
+  reaches: (pool: string) => boolean,
+): Promise<WireSuggestion[]> {
   if (facts.status !== "queued") return [];
   const trials = await leader.read((view) => {
     const spec = requestOf(view.state, facts.requestId)?.spec;
-    const policies = policiesOf(view.state).filter(({ component }) => component === spec?.component);
-    return spec === undefined
-      ? []
-      : facts.pools.slice(0, POOLS_MAX).flatMap((pool) => {
-          const limit = policies.find((policy) => policy.pool === pool.pool)?.limit ?? {};
-          const group = pool.blockedBy.rule === "group_limit" ? pool.blockedBy.group : null;
-          const groupLimit =
-            group === null ? {} : view.state.pools.get(pool.pool)?.groups.get(group)?.record.limit;
-          const capacity = view.state.pools.get(pool.pool)?.record.capacity ?? {};
-          return trialsIn(pool, { spec, limit, groupLimit: groupLimit ?? {}, capacity });
-        });
+    if (spec === undefined) return [];
+    const inPools = facts.pools.slice(0, POOLS_MAX).flatMap((pool) => trialsIn(pool, spec, view));
+    return [...inPools, ...trialsElsewhere(spec, view, reaches)];
   });
   const suggestions: WireSuggestion[] = [];
-  for (const { suggestion, command, granted } of trials) {
-    const decision = await leader.preview(command);
+  for (const { suggestion, change } of trials) {
+    const decision = await leader.preview(change);
     const isTrue =
       decision.outcome === "accepted" &&
-      decision.events.some((event) => event.kind === "requestAllocated" && event.requestId === granted);
+      decision.events.some(
+        (event) =>
+          event.kind === "requestAllocated" &&
+          event.requestId === facts.requestId &&
+          event.pool === suggestion.pool,
+      );
     if (isTrue) suggestions.push(suggestion);
   }
   return suggestions;
@@ -53,59 +52,57 @@ export async function suggestionsFor(leader: Leader, facts: Explanation): Promis
 
 type Amounts = Readonly<Record<string, number>>;
 
-function trialsIn(
-  { pool, blockedBy }: PoolExplanation,
-  {
-    spec,
-    limit,
-    groupLimit,
-    capacity,
-  }: { spec: RequestSpec; limit: Amounts; groupLimit: Amounts; capacity: Amounts },
-): Trial[] {
-  const { id, component } = spec;
+function trialsIn({ pool, blockedBy, nodes }: PoolExplanation, spec: RequestSpec, { state }: View): Trial[] {
+  const { component } = spec;
   switch (blockedBy.rule) {
     case "limit": {
-      const { key, used, asked } = blockedBy;
-      const raised = { ...limit, [key]: used + asked };
+      const { key, used, asked, allowed } = blockedBy;
+      const policy = policiesOf(state, pool).find((one) => one.component === component);
+      const limit = { ...policy?.limit, [key]: used + asked };
       return [
+        ...fewerUnits(spec, pool, { [key]: allowed - used }),
         {
           suggestion: { change: "higher_limit", pool, key, limit: used + asked },
-          command: { kind: "updatePolicy", policy: { pool, component, limit: raised } },
-          granted: id,
+          change: { kind: "updatePolicy", policy: { pool, component, limit } },
         },
       ];
     }
     case "group_limit": {
-      const { key, used, asked, group } = blockedBy;
+      const { key, used, asked, allowed, group } = blockedBy;
       if (group === null) return [];
-      const raised = { ...groupLimit, [key]: used + asked };
+      const limit = { ...state.pools.get(pool)?.groups.get(group)?.record.limit, [key]: used + asked };
       return [
+        ...fewerUnits(spec, pool, { [key]: allowed - used }),
         {
           suggestion: { change: "higher_group_limit", pool, group, key, limit: used + asked },
-          command: { kind: "updateGroup", pool, group: { name: group, limit: raised } },
-          granted: id,
+          change: { kind: "updateGroup", pool, group: { name: group, limit } },
         },
       ];
     }
-    case "reserved":
-      return [variant({ ...spec, preemptible: true }, { change: "preemptible", pool })];
+    case "reserved": {
+      const { key, used, allowed } = blockedBy;
+      return [
+        ...fewerUnits(spec, pool, { [key]: allowed - used }),
+        instead({ ...spec, preemptible: true }, { change: "preemptible", pool }),
+      ];
+    }
     case "units": {
-      const fewer = { ...spec.resources };
+      const capacity = state.pools.get(pool)?.record.capacity ?? {};
+      const left: Record<string, number> = {};
       const more: Record<string, number> = {};
       for (const { key, asked, free, promised } of blockedBy.short) {
-        fewer[key] = free - promised;
+        left[key] = free - promised;
         more[key] = (capacity[key] ?? 0) + asked - (free - promised);
       }
-      const isSomethingLeft = Object.values(fewer).every((amount) => amount > 0);
-      const resources = Object.fromEntries(Object.entries(fewer).filter(([key]) => key !== "step_run"));
+      const fitting = nodes?.fitting ?? 0;
       return [
-        ...(isSomethingLeft
-          ? [variant({ ...spec, resources: fewer }, { change: "fewer_units", pool, resources })]
+        ...(fitting > 0 && fitting < spec.nodes
+          ? [instead({ ...spec, nodes: fitting }, { change: "fewer_nodes", pool, nodes: fitting })]
           : []),
+        ...fewerUnits(spec, pool, left),
         {
           suggestion: { change: "more_capacity", pool, capacity: more },
-          command: { kind: "updatePool", name: pool, capacity: more },
-          granted: id,
+          change: { kind: "updatePool", name: pool, capacity: more },
         },
       ];
     }
@@ -114,8 +111,31 @@ function trialsIn(
   }
 }
 
-/** One like it, submitted now: if even that starts, behind everybody, the request itself would have. */
-function variant(spec: RequestSpec, suggestion: WireSuggestion): Trial {
-  const id = toRequestId(newRequestId());
-  return { suggestion, command: { kind: "submitRequest", spec: { ...spec, id } }, granted: id };
+/** Pools in which the component has no policy yet. */
+function trialsElsewhere(
+  { component }: RequestSpec,
+  { state }: View,
+  reaches: (pool: string) => boolean,
+): Trial[] {
+  const known = new Set(
+    policiesOf(state).flatMap((policy) => (policy.component === component ? policy.pool : [])),
+  );
+  return poolsOf(state)
+    .filter(({ name, closing }) => !known.has(name) && !closing && reaches(name))
+    .slice(0, POOLS_MAX)
+    .map(({ name: pool }) => ({
+      suggestion: { change: "another_pool", pool },
+      change: { kind: "attachPolicy", policy: { pool, component } },
+    }));
+}
+
+function fewerUnits(spec: RequestSpec, pool: string, left: Amounts): Trial[] {
+  if (Object.values(left).some((amount) => amount <= 0)) return [];
+  const resources = { ...spec.resources, ...left };
+  const { step_run: _, ...shown } = resources;
+  return [instead({ ...spec, resources }, { change: "fewer_units", pool, resources: shown })];
+}
+
+function instead(spec: RequestSpec, suggestion: WireSuggestion): Trial {
+  return { suggestion, change: { kind: "askInstead", spec } };
 }

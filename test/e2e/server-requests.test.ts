@@ -341,7 +341,10 @@ for (const kind of ["memory", "sqlite"] as const) {
         },
       ]);
       expect(Date.parse(body.pools[0].could_start_at) - Date.parse(running.started_at)).toBe(600_000);
-      expect(body.suggestions).toEqual([{ change: "more_capacity", pool: "gpus", capacity: { gpu: 3 } }]);
+      expect(body.suggestions).toEqual([
+        { change: "fewer_units", pool: "gpus", resources: { gpu: 1 } },
+        { change: "more_capacity", pool: "gpus", capacity: { gpu: 3 } },
+      ]);
       const rejected = (await submit({ resources: { gpu: 9 } })).body;
       const why = await server.admin("GET", `/v1/resource-requests/${rejected.id}/explanation`);
       expect(why.body).toMatchObject({

@@ -273,7 +273,7 @@ function startsText(situation: Situation): string {
 /** Changes that the server has tried. */
 function orNow({ suggestions, pool, request }: Situation): string {
   const changes = suggestions
-    .filter((one) => one.pool === pool.name)
+    .filter((one) => one.pool === pool.name || one.change === "another_pool")
     .map((one) => suggestionText(one, request));
   return changes.length === 0 ? "" : `, or now ${changes.join(", or ")}`;
 }
@@ -282,6 +282,10 @@ function suggestionText(suggestion: WireSuggestion, { component }: WireRequest):
   switch (suggestion.change) {
     case "fewer_units":
       return `if it asked for ${amountsText(suggestion.resources)}`;
+    case "fewer_nodes":
+      return `if it asked for ${suggestion.nodes} ${suggestion.nodes === 1 ? "node" : "nodes"}`;
+    case "another_pool":
+      return `if ${component} had a policy in pool ${suggestion.pool}`;
     case "preemptible":
       return "if it were preemptible";
     case "higher_limit":
