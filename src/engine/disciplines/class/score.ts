@@ -40,26 +40,23 @@ export function rankOfClass(preemptionClass: number, classBands: boolean): numbe
 export function scoreOf(poolLine: PoolLine, { progress }: Request, nowMs: number): number {
   const weights = weightsOf(poolLine);
   const waited = weights.wait * ln(1 + (nowMs - progress.submittedAtMs) / HOUR_MS);
-  const { byClass, byShare, byCheckpoint } = standingParts(poolLine, weights);
-  return Math.round((byClass + waited + byShare + byCheckpoint) * 1e6);
+  return Math.round((standingScore(poolLine, weights) + waited) * 1e6);
 }
 
 function weightsOf({ pool, policy }: PoolLine): ScoreWeights {
   return pool.record.settings.scoreWeights ?? WEIGHTS[policy.record.kind];
 }
 
-/** The parts of the score that time does not move. */
-function standingParts(poolLine: PoolLine, weights: ScoreWeights) {
+/** The part of the score that time does not move. */
+function standingScore(poolLine: PoolLine, weights: ScoreWeights): number {
   const { policy, pool, line } = poolLine;
   const main = mainKeyIndex(pool);
   const target = main < 0 ? 0 : (policy.reserved[main] as number);
   const missing = target === 0 ? 0 : Math.max(0, target - (policy.usage[main] as number)) / target;
-  const isQuick = line.shape.checkpoint !== "none";
-  return {
-    byClass: (weights.class * poolLine.preemptionClass) / 10,
-    byShare: weights.share * missing,
-    byCheckpoint: isQuick ? weights.checkpoint * (1 / (1 + checkpointMs(poolLine) / MINUTE_MS)) : 0,
-  };
+  const canSave = line.shape.checkpoint !== "none";
+  const quickness = canSave ? 1 / (1 + checkpointMs(poolLine) / MINUTE_MS) : 0;
+  const byClass = (weights.class * poolLine.preemptionClass) / 10;
+  return byClass + weights.share * missing + weights.checkpoint * quickness;
 }
 
 /** Scores further apart than this, in millionths, differ however both are rounded. */
@@ -107,11 +104,6 @@ function neverOvertakes(ahead: Waiter, behind: Waiter): boolean {
     ahead.request.progress.submittedAtMs <= behind.request.progress.submittedAtMs &&
     (lead * 1e6 > ROUNDING_MAX || (lead >= 0 && ahead.request.progress.seq < behind.request.progress.seq))
   );
-}
-
-function standingScore(poolLine: PoolLine, weights: ScoreWeights): number {
-  const { byClass, byShare, byCheckpoint } = standingParts(poolLine, weights);
-  return byClass + byShare + byCheckpoint;
 }
 
 function hoursWaited({ request }: Waiter, nowMs: number): number {
