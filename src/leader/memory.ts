@@ -103,7 +103,9 @@ function endAttempt(
   memory.open.delete(requestId);
   const before = memory.attempts.get(requestId) ?? [];
   const attempt = (before.at(-1)?.attempt ?? 0) + 1;
-  const ended: EndedAttempt = { attempt, ...open, endedAtMs: atMs, outcome };
+  const { pool, token, startedAtMs, preemptedFor, reason } = open;
+  const times = { startedAtMs, endedAtMs: atMs };
+  const ended: EndedAttempt = { attempt, pool, token, outcome, preemptedFor, reason, ...times };
   memory.attempts.set(requestId, [...before.slice(1 - ATTEMPTS_KEPT_MAX), ended]);
 }
 

@@ -86,7 +86,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
     const { status, body, text, contentType = "application/json" } = reply;
     const content = text ?? (body === undefined ? null : JSON.stringify(body));
     const type = content === null ? {} : { "content-type": contentType };
-    return new Response(content, { status, headers: { ...headers, ...type, ...reply.headers } });
+    return new Response(content, { status, headers: Object.assign({}, headers, type, reply.headers) });
   }
 }
 

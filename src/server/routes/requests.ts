@@ -16,7 +16,7 @@ import {
   type WireRequestSubmission,
 } from "../../protocol/index.ts";
 import type { RequestQuery } from "../../store/index.ts";
-import { toMs, toRequestSpec, toTimestamp } from "../../translation/index.ts";
+import { toMs, toRequestId, toRequestSpec, toTimestamp } from "../../translation/index.ts";
 import {
   auditDenial,
   type Call,
@@ -58,7 +58,14 @@ export const submitRequest: Handler<"submitRequest"> = async (call, services) =>
 
 const REPLAYED = { "idempotency-replayed": "true" };
 
-function submission(call: Call, services: Services, wanted: WireRequestSubmission): Change {
+type Present = typeof presentLive | typeof presentBriefly;
+
+function submission(
+  call: Call,
+  services: Services,
+  wanted: WireRequestSubmission,
+  present: Present = presentLive,
+): Change {
   const { identity } = call;
   const { grants } = services;
   checkRights(identity, wanted);
@@ -69,7 +76,7 @@ function submission(call: Call, services: Services, wanted: WireRequestSubmissio
     command: { kind: "submitRequest", spec },
     target: spec.id,
     detail: { component: spec.component },
-    present: (view) => presentLive(view, spec.id, { identity, grants }),
+    present: (view) => present(view, spec.id, { identity, grants }),
   };
 }
 
@@ -98,7 +105,7 @@ export const submitRequests: Handler<"submitRequests"> = async (call, services) 
   for (const component of componentsOf(call.body.items)) await services.rates.checkComponent(component);
   const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
-    const change = briefly(call, services, submission(call, services, wanted));
+    const change = submission(call, services, wanted, presentBriefly);
     if (ownKey !== undefined) return { ...change, idempotency: idempotencyFor(call, ownKey, wanted) };
     if (call.idempotencyKey === undefined) return change;
     return { ...change, idempotency: idempotencyFor(call, `${call.idempotencyKey} ${index}`, call.body) };
@@ -113,27 +120,37 @@ function componentsOf(items: readonly unknown[]): ReadonlySet<string> {
 }
 
 export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {
+  const wanted = call.body.items.map((item) => bulkReleaseItem.safeParse(item));
   // Small numbers and tokens that are not ours are looked into first; the rest is judged where it is decided.
-  const grantOf = async (item: unknown) => {
-    const wanted = parseItem(bulkReleaseItem, item);
-    const id = await idOf(call, services, wanted.id);
-    return { id, token: await verified(call, services, id, wanted.token), wanted };
+  const grantOf = async (one: WireRelease & { readonly id: string }) => {
+    const id = await idOf(call, services, one.id);
+    return { id, token: await verified(call, services, id, one.token), wanted: one };
   };
-  const grants = await Promise.all(call.body.items.map((item) => orProblem(grantOf(item))));
+  const grants = await Promise.all(
+    wanted.map(({ data, error }) => {
+      if (data === undefined) return schemaProblem(error, "body");
+      const token = services.grants.verify(data.id, data.token);
+      return token === undefined
+        ? orProblem(grantOf(data))
+        : { id: toRequestId(data.id), token, wanted: data };
+    }),
+  );
   const results = await bulk(call, services, (_item, index) => {
     const grant = grants[index] as (typeof grants)[number];
     if (grant instanceof ProblemError) throw grant;
-    return briefly(call, services, releaseChange(call, services, grant, grant.wanted));
+    return releaseChange(call, services, grant, grant.wanted, presentBriefly);
   });
-  const settled = results.map(async (result, index) => {
+  for (const [index, result] of results.entries()) {
     const grant = grants[index] as (typeof grants)[number];
-    if (!("problem" in result) || grant instanceof ProblemError) return result;
+    if (!("problem" in result) || grant instanceof ProblemError) continue;
     const repeated = await orProblem(
       repeatedRelease(call, services, { ...grant, code: result.problem.code }),
     );
-    return repeated === undefined || repeated instanceof ProblemError ? result : bulkItem.parse(repeated);
-  });
-  return ok({ results: await Promise.all(settled) });
+    if (repeated !== undefined && !(repeated instanceof ProblemError)) {
+      results[index] = bulkItem.parse(repeated);
+    }
+  }
+  return ok({ results });
 };
 
 /** In a bulk call a problem is the answer to one item, not the end of the call. */
@@ -142,11 +159,6 @@ function orProblem<Result>(work: Promise<Result>): Promise<Result | ProblemError
     if (error instanceof ProblemError) return error;
     throw error;
   });
-}
-
-function briefly({ identity }: Call, { grants }: Services, change: Change): Change {
-  const id = change.target as RequestId;
-  return { ...change, present: (view) => presentBriefly(view, id, { identity, grants }) };
 }
 
 function parseItem<Schema extends z.ZodType>(schema: Schema, item: unknown): z.infer<Schema> {
@@ -390,6 +402,7 @@ function releaseChange(
   services: Services,
   { id, token }: { id: RequestId; token: number },
   wanted: WireRelease,
+  present: Present = presentLive,
 ): Change {
   const { outcome, exit_code, message } = wanted;
   return {
@@ -401,7 +414,7 @@ function releaseChange(
       ...(message !== undefined && { message }),
     },
     guard: reachGuard(call.identity, id),
-    present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
+    present: (view) => present(view, id, { identity: call.identity, grants: services.grants }),
   };
 }
 
