@@ -145,12 +145,18 @@ export function idempotencyFor(
   key: string,
   body: unknown,
 ): NonNullable<CallContext["idempotency"]> {
-  const { identity, route, params, query } = call;
-  return {
-    scope: `${identity.name} ${route}`,
-    key,
-    bodyHash: hash("sha256", JSON.stringify([params, query, body]), "hex"),
-  };
+  return { scope: `${call.identity.name} ${call.route}`, key, bodyHash: bodyHashOf(call, body) };
+}
+
+/** The items of a bulk call share one body, which is hashed once. */
+const bodyHashes = new WeakMap<object, string>();
+
+function bodyHashOf({ params, query }: Call, body: unknown): string {
+  const known = typeof body === "object" && body !== null ? bodyHashes.get(body) : undefined;
+  if (known !== undefined) return known;
+  const bodyHash = hash("sha256", JSON.stringify([params, query, body]), "hex");
+  if (typeof body === "object" && body !== null) bodyHashes.set(body, bodyHash);
+  return bodyHash;
 }
 
 /** Resolves when the denial is in the audit log: nobody is turned away without a trace. */

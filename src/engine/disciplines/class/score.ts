@@ -98,12 +98,11 @@ function isSameRank(a: Waiter, b: Waiter): boolean {
 function neverOvertakes(ahead: Waiter, behind: Waiter): boolean {
   const weights = weightsOf(ahead.poolLine);
   const others = weightsOf(behind.poolLine);
+  if (weights.wait !== others.wait) return false;
+  const [own, other] = [ahead.request.progress, behind.request.progress];
+  if (own.submittedAtMs > other.submittedAtMs) return false;
   const lead = standingScore(ahead.poolLine, weights) - standingScore(behind.poolLine, others);
-  return (
-    weights.wait === others.wait &&
-    ahead.request.progress.submittedAtMs <= behind.request.progress.submittedAtMs &&
-    (lead * 1e6 > ROUNDING_MAX || (lead >= 0 && ahead.request.progress.seq < behind.request.progress.seq))
-  );
+  return lead * 1e6 > ROUNDING_MAX || (lead >= 0 && own.seq < other.seq);
 }
 
 function hoursWaited({ request }: Waiter, nowMs: number): number {
