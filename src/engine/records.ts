@@ -104,8 +104,11 @@ export interface RequestSpec {
   readonly submittedBy: string;
 }
 
-/** What a request is that says nothing but who asks, and for what (Q1, Q3). */
-export const PLAIN_REQUEST: Omit<RequestSpec, "id" | "component" | "resources"> = {
+/** Has a place for everything, so that what is made from it by spreading has one shape in memory, which is fast. */
+const BLANK_REQUEST: RequestSpec = {
+  id: "" as RequestId,
+  component: "" as ComponentName,
+  resources: {},
   preemptible: true,
   preemptionClass: 5,
   sensitive: false,
@@ -126,6 +129,9 @@ export const PLAIN_REQUEST: Omit<RequestSpec, "id" | "component" | "resources"> 
   note: "",
   submittedBy: "",
 };
+
+/** What a request is that says nothing but who asks, and for what (Q1, Q3). */
+export const PLAIN_REQUEST: Omit<RequestSpec, "id" | "component" | "resources"> = BLANK_REQUEST;
 
 export type RequestStatus =
   | "queued"
