@@ -13,6 +13,7 @@ import type { HoldEnd } from "../events.ts";
 import { isShielded } from "../indexes/running.ts";
 import { keepOrderUntil, unsettleMoved } from "../indexes/timers.ts";
 import { byPreference } from "../lines.ts";
+import { hasLabels } from "../placement/node-index.ts";
 import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
 import type { NodeState } from "../records.ts";
 import { toResources } from "../resources.ts";
@@ -142,9 +143,13 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
   return false;
 }
 
-function hasLostNode({ nodes }: Pool, { progress }: Request): boolean {
-  const isUsable = (state: NodeState | undefined) => state === "ready" || state === "suspect";
-  return (progress.hold?.placement ?? []).some(({ node }) => !isUsable(nodes.get(node)?.record.state));
+/** A node that has lost the labels it was chosen for is as good as lost. */
+function hasLostNode({ nodes }: Pool, { progress, spec }: Request): boolean {
+  const isUsable = (state: NodeState) => state === "ready" || state === "suspect";
+  return (progress.hold?.placement ?? []).some(({ node: name }) => {
+    const record = nodes.get(name)?.record;
+    return record === undefined || !isUsable(record.state) || !hasLabels(record, spec.constraints);
+  });
 }
 
 function survey(transaction: Transaction, pool: Pool): Survey {

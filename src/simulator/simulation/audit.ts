@@ -3,10 +3,12 @@
 import type { Event, RequestId } from "../../engine/index.ts";
 import { decisionProblems, decisionTraits } from "./audit-class.ts";
 import { grantProblems, grantTraits, placeProblems, restProblems } from "./audit-grants.ts";
+import { ShareAudit } from "./audit-shares.ts";
 import { Books } from "./books.ts";
 
 export class Audit {
   readonly #books = new Books();
+  readonly #shares = new ShareAudit(this.#books);
   readonly #count: (what: string) => void;
 
   constructor(count: (what: string) => void) {
@@ -17,13 +19,14 @@ export class Audit {
   enter(event: Event): string[] {
     const problems = this.#problemsOf(event);
     if (problems.length === 0) for (const trait of this.#traitsOf(event)) this.#count(trait);
+    this.#shares.enter(event);
     this.#books.enter(event);
     return problems;
   }
 
   /** What is wrong when a command has been carried out. */
   atRest(): string[] {
-    return restProblems(this.#books);
+    return [...restProblems(this.#books), ...this.#shares.restProblems()];
   }
 
   #problemsOf(event: Event): string[] {
@@ -34,7 +37,7 @@ export class Audit {
         return this.#promiseProblems(event.requestId, event);
       case "preemptionDecided": {
         const promised = event.waiter === null ? [] : this.#promiseProblems(event.waiter, event);
-        return [...decisionProblems(this.#books, event), ...promised];
+        return [...decisionProblems(this.#books, event), ...this.#shares.problemsOf(event), ...promised];
       }
       default:
         return [];
@@ -56,7 +59,7 @@ export class Audit {
       case "requestAllocated":
         return grantTraits(this.#books, event);
       case "preemptionDecided":
-        return decisionTraits(this.#books, event);
+        return [...decisionTraits(this.#books, event), ...this.#shares.traitsOf(event)];
       case "nodeStateChanged":
         return [`node ${event.state}`];
       case "attemptEnded": {

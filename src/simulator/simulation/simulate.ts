@@ -2,6 +2,7 @@
 // from snapshots, and the full check after every step.
 
 import {
+  type Command,
   createState,
   type Discipline,
   type EngineState,
@@ -21,6 +22,7 @@ import { Audit } from "./audit.ts";
 import { someCommand, someWorld } from "./commands.ts";
 import { Ledger } from "./ledger.ts";
 import { type Random, seededRandom } from "./random.ts";
+import { withShares } from "./share-commands.ts";
 
 export interface SimulationOptions {
   readonly steps: number;
@@ -79,7 +81,7 @@ class Simulation {
 
   run(): void {
     for (const command of someWorld(this.#random, this.#options.discipline, this.#options.onNodes ?? false))
-      this.#take(send(this.#world, command));
+      this.#take(send(this.#world, this.#fitting(command)));
     for (this.#step = 1; this.#step <= this.#options.steps; this.#step++) {
       this.#take(this.#doSomething());
       this.#check(violations(this.#world.state, this.#world.nowMs));
@@ -108,7 +110,11 @@ class Simulation {
       const ids = [...requestIds(state)];
       if (ids.length > 0) return loseHolder(this.#world, this.#random.pick(ids));
     }
-    return send(this.#world, someCommand(this.#random, state, this.#step));
+    return send(this.#world, this.#fitting(someCommand(this.#random, state, this.#step)));
+  }
+
+  #fitting(command: Command): Command {
+    return this.#options.discipline === "fair_share" ? withShares(this.#random, command) : command;
   }
 
   #take({

@@ -117,8 +117,8 @@ test("a request for two nodes preempts on both, and starts when both are free", 
       discipline: "fair_share",
       settings: { preemptionSatisfactionThreshold: 0.5 },
     },
-    node("n1", 2),
-    node("n2", 2),
+    putNode("n1", 2),
+    putNode("n2", 2),
     policy("hog"),
     policy("prod", POOL, { weight: 3 }),
   );
@@ -131,18 +131,22 @@ test("a request for two nodes preempts on both, and starts when both are free", 
   expect(placement?.map((place) => place.node)).toEqual(["n1", "n2"]);
 });
 
-test("a hold ends with its node", () => {
+test.each<[string, Command]>([
+  ["its node", { kind: "drainNode", name: "n1" as NodeName }],
+  ["the labels for which its node was chosen", putNode("n1", 4)],
+])("a hold ends with %s", (_, change) => {
   const state = worldWith(
     { kind: "createPool", name: POOL, discipline: "fair_share" },
-    node("n1", 4),
-    node("n2", 1),
+    putNode("n1", 4, { disk: "fast" }),
+    putNode("n2", 2, { disk: "fast" }),
+    { kind: "drainNode", name: "n2" as NodeName }, // It admits, but takes nobody.
     policy("hog"),
     policy("prod"),
   );
   for (let i = 0; i < 4; i++) send(state, 0, submit(`h${i}`, "hog", 1, { operation: "mass" }));
-  send(state, 0, submit("p0", "prod", 2));
-  expect(victimsIn(send(state, 30_000, { kind: "tick" }))).toEqual(["h3"]); // One unit is free there.
-  const events = send(state, 31_000, { kind: "drainNode", name: "n1" as NodeName });
+  send(state, 0, submit("p0", "prod", 2, { constraints: { disk: "fast" } }));
+  expect(victimsIn(send(state, 30_000, { kind: "tick" }))).toEqual(["h3", "h2"]);
+  const events = send(state, 31_000, change);
   expect(events).toContainEqual(expect.objectContaining({ kind: "holdEnded", why: "node_lost" }));
 });
 
@@ -214,8 +218,8 @@ function pool(gpu: number, settings: Partial<PoolSettings> = {}, name = POOL): C
   return { kind: "createPool", name, capacity: { gpu }, discipline: "fair_share", settings };
 }
 
-function node(name: string, gpu: number): Command {
-  return { kind: "putNode", node: { name: name as NodeName, pool: POOL, capacity: { gpu } } };
+function putNode(name: string, gpu: number, labels: Readonly<Record<string, string>> = {}): Command {
+  return { kind: "putNode", node: { name: name as NodeName, pool: POOL, capacity: { gpu }, labels } };
 }
 
 function policy(component: string, name = POOL, rest: Partial<PolicyChange> = {}): Command {
