@@ -23,6 +23,8 @@ import {
 
 const BULK_MAX = 1000;
 const BEAT_MS = 1;
+/** A thousand decisions in one call take their time on a slow machine. */
+const TIMEOUT_MS = 600_000;
 
 export async function playOnServer(workload: KueueWorkload): Promise<Outcome> {
   const directory = mkdtempSync(join(tmpdir(), "berth-kueue-"));
@@ -31,7 +33,7 @@ export async function playOnServer(workload: KueueWorkload): Promise<Outcome> {
     "sqlite",
     join(directory, "berth.sqlite"),
   ]);
-  const client = createClient(server.first);
+  const client = createClient({ ...server.first, timeoutMs: TIMEOUT_MS });
   try {
     await setUp(client, workload);
     return await new Play(client, workload, () => processorMs(server.first)).outcome();
