@@ -1,4 +1,4 @@
-// Maps of amounts as people write them: `gpu=8,memory_mb=64GiB`, JSON, or YAML.
+// Amounts as people write them: `gpu=8,memory_mb=64GiB`, JSON or YAML, and `--gpu 2 --cpu 4 --memory 16GiB -r licences=1`.
 
 import { CliError } from "./context.ts";
 
@@ -9,6 +9,24 @@ export async function parseAmounts(text: string): Promise<Amounts> {
   const amounts: Amounts = {};
   for (const [key, value] of entries) amounts[key] = await parseUnits(key, value);
   return amounts;
+}
+
+export interface ResourceOptions {
+  readonly gpu?: string;
+  readonly cpu?: string;
+  readonly memory?: string;
+  readonly resource?: readonly string[];
+}
+
+/** Units per key. The server judges whether they can be had. */
+export async function parseResources(options: ResourceOptions): Promise<Amounts> {
+  const { gpu, cpu, memory, resource = [] } = options;
+  const resources: Amounts = {};
+  for (const text of resource) Object.assign(resources, await parseAmounts(text));
+  if (gpu !== undefined) resources.gpu = await parseUnits("gpu", gpu);
+  if (cpu !== undefined) resources.mcpu = (await import("./parsing.ts")).mcpu(cpu);
+  if (memory !== undefined) resources.memory_mb = (await import("./parsing.ts")).memoryMb(memory);
+  return resources;
 }
 
 /** The same amounts as JSON, without what comes after a decimal point: 4.9 is 4 in ZenML. */

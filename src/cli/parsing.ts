@@ -1,7 +1,7 @@
 // Values that need the parsers of the protocol. Loaded only by commands that were given such values, since the protocol
 // brings all its schemas with it.
 
-import { parseDurationSeconds, parseMemoryMb } from "../protocol/index.ts";
+import { type Parsed, parseDurationSeconds, parseMcpu, parseMemoryMb } from "../protocol/index.ts";
 import { CliError } from "./context.ts";
 
 export function durationSeconds(text: string): number {
@@ -11,7 +11,14 @@ export function durationSeconds(text: string): number {
 }
 
 export function memoryMb(text: string): number {
-  const parsed = parseMemoryMb(text);
+  return orRefuse(parseMemoryMb(text));
+}
+
+export function mcpu(text: string): number {
+  return orRefuse(parseMcpu(text));
+}
+
+function orRefuse(parsed: Parsed<number>): number {
   if (parsed.ok) return parsed.value;
   throw new CliError("invalid_amount", parsed.message, parsed.hint);
 }

@@ -8,7 +8,6 @@ import {
   type ConnectionOptions,
   collect,
   given,
-  oneOf,
   parseLabels,
   wholeNumber,
   withConnection,
@@ -16,28 +15,14 @@ import {
   withOutput,
 } from "./options.ts";
 import { type OutputOptions, printDone } from "./output/print.ts";
-import type { ResourceOptions } from "./run/resources.ts";
 import { componentOf, connect, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
+import { type SubmissionOptions, submissionOf } from "./submission.ts";
 
-interface SubmitOptions extends ConnectionOptions, OutputOptions, ResourceOptions {
-  readonly name?: string;
-  readonly operation?: string;
-  readonly class?: string;
-  readonly preempt: boolean;
-  readonly sensitive?: boolean;
-  readonly checkpoint?: string;
-  readonly checkpointTime?: string;
-  readonly walltime?: string;
-  readonly waitTimeout?: string;
-  readonly retries?: string;
-  readonly retryDelay?: string;
-  readonly requeue?: string;
+interface SubmitOptions extends ConnectionOptions, OutputOptions, SubmissionOptions {
   readonly gang?: boolean;
   readonly nodes?: string;
   readonly constraint?: readonly string[];
-  readonly label?: readonly string[];
-  readonly note?: string;
   readonly wait?: boolean;
   readonly idempotencyKey?: string;
 }
@@ -82,7 +67,15 @@ export function define(command: Command, context: CliContext): void {
 
 async function submit(options: SubmitOptions, context: CliContext): Promise<void> {
   const session = connect(options);
-  const body = await submissionOf(options, await componentOf(session));
+  const { gang, nodes, constraint } = options;
+  const body: WireRequestSubmission = {
+    ...(await submissionOf(options, await componentOf(session))),
+    ...given({
+      gang,
+      nodes: nodes === undefined ? undefined : wholeNumber("--nodes", nodes),
+      constraints: constraint && parseLabels(constraint),
+    }),
+  };
   let request = await session.client.requests.submit(body, given({ idempotencyKey: options.idempotencyKey }));
   if (options.wait === true && request.status === "queued") request = await settled(session, request);
   await printDone(`${titleOf(request)} is ${request.status}.`, request, REQUEST, options, context);
@@ -100,38 +93,4 @@ async function settled({ client }: ReturnType<typeof connect>, request: WireRequ
     current = await client.requests.get(request.id, { wait: 30, until: "settled" }, { timeoutMs: 40_000 });
   }
   return current;
-}
-
-async function submissionOf(options: SubmitOptions, component: string): Promise<WireRequestSubmission> {
-  const { durationSeconds } = await import("./parsing.ts");
-  const { parseResources } = await import("./run/resources.ts");
-  const resources = parseResources(options);
-  const time = (text: string | undefined) => (text === undefined ? undefined : durationSeconds(text));
-  const number = (option: string, text: string | undefined) =>
-    text === undefined ? undefined : wholeNumber(option, text);
-  const retries = given({ max: number("--retries", options.retries), delay: time(options.retryDelay) });
-  return {
-    component,
-    resources: Object.keys(resources).length === 0 ? { step_run: 1 } : resources,
-    preemptible: options.preempt,
-    ...given({
-      name: options.name,
-      operation: options.operation,
-      preemption_class: number("--class", options.class),
-      sensitive: options.sensitive,
-      checkpoint: options.checkpoint && oneOf("--checkpoint", options.checkpoint, ["none", "auto", "manual"]),
-      checkpoint_seconds: time(options.checkpointTime),
-      walltime_seconds: time(options.walltime),
-      wait_timeout_seconds: time(options.waitTimeout),
-      retries: Object.keys(retries).length === 0 ? undefined : retries,
-      requeue:
-        options.requeue &&
-        oneOf("--requeue", options.requeue.replaceAll("-", "_"), ["never", "on_preemption", "on_failure"]),
-      gang: options.gang,
-      nodes: number("--nodes", options.nodes),
-      constraints: options.constraint && parseLabels(options.constraint),
-      labels: options.label && parseLabels(options.label),
-      note: options.note,
-    }),
-  } as WireRequestSubmission;
 }

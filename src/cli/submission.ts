@@ -1,0 +1,62 @@
+// What `berth submit` and `berth run` ask for: their options as the body of a call.
+
+import type { WireRequestSubmission } from "../protocol/index.ts";
+import { parseResources, type ResourceOptions } from "./amounts.ts";
+import { given, oneOf, parseLabels, wholeNumber } from "./options.ts";
+
+export interface SubmissionOptions extends ResourceOptions {
+  readonly name?: string;
+  readonly operation?: string;
+  readonly class?: string;
+  readonly preempt: boolean;
+  readonly sensitive?: boolean;
+  readonly checkpoint?: string;
+  readonly checkpointTime?: string;
+  readonly walltime?: string;
+  readonly waitTimeout?: string;
+  readonly retries?: string;
+  readonly retryDelay?: string;
+  readonly requeue?: string;
+  readonly label?: readonly string[];
+  readonly note?: string;
+}
+
+export async function submissionOf(
+  options: SubmissionOptions,
+  component: string,
+): Promise<WireRequestSubmission> {
+  const resources = await parseResources(options);
+  const { class: preemptionClass, checkpoint, retries, requeue, label } = options;
+  const attempts = given({
+    max: retries === undefined ? undefined : wholeNumber("--retries", retries),
+    delay: await seconds(options.retryDelay),
+  });
+  return {
+    component,
+    // Who asks for nothing still is one running step.
+    resources: Object.keys(resources).length === 0 ? { step_run: 1 } : resources,
+    preemptible: options.preempt,
+    ...given({
+      name: options.name,
+      note: options.note,
+      operation: options.operation,
+      sensitive: options.sensitive,
+      preemption_class: preemptionClass === undefined ? undefined : wholeNumber("--class", preemptionClass),
+      checkpoint:
+        checkpoint === undefined ? undefined : oneOf("--checkpoint", checkpoint, ["none", "auto", "manual"]),
+      checkpoint_seconds: await seconds(options.checkpointTime),
+      walltime_seconds: await seconds(options.walltime),
+      wait_timeout_seconds: await seconds(options.waitTimeout),
+      retries: Object.keys(attempts).length === 0 ? undefined : attempts,
+      requeue: requeue === undefined ? undefined : oneOf("--requeue", requeue.replaceAll("-", "_"), REQUEUE),
+      labels: label && parseLabels(label),
+    }),
+  };
+}
+
+const REQUEUE = ["never", "on_preemption", "on_failure"] as const;
+
+/** Read by the protocol, which brings all its schemas with it: most do without. */
+async function seconds(text: string | undefined): Promise<number | undefined> {
+  return text === undefined ? undefined : (await import("./parsing.ts")).durationSeconds(text);
+}
