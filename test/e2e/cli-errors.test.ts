@@ -97,6 +97,7 @@ const onlyTold: readonly ErrorCode[] = [
   "rate_limited",
   "cursor_expired",
   "disk_full",
+  "queue_full",
   "timeout",
   "internal_error",
 ];
