@@ -19,8 +19,9 @@ const SEED = Number(process.argv[3] ?? Date.now() % 1_000_000);
 const CLIENTS = 24;
 /** A kill comes this long after the server is ready; a tenth of them come while it starts. */
 const LIFE_MS_MAX = 300;
-/** Enough for a server with a mistake made on purpose to be found out. */
+/** Enough for a server with a mistake made on purpose to be found out; a slow machine needs more than one round. */
 const CANARY_KILLS = 8;
+const CANARY_ROUNDS = 10;
 /** Answers that are asked for again at the end. */
 const REPEATED = 500;
 
@@ -36,8 +37,11 @@ try {
     return [childStarter(program, ["sqlite", file, ...canary]), () => openSqliteStore({ path: file })];
   };
   for (const canary of ["answers early", "forgets keys"] as const) {
-    const { lost, duplicated } = await endure(CANARY_KILLS, ...embedded(canary, [canary]));
-    const found = lost.length + duplicated.length;
+    let found = 0;
+    for (let round = 0; found === 0 && round < CANARY_ROUNDS; round++) {
+      const { lost, duplicated } = await endure(CANARY_KILLS, ...embedded(`${canary} ${round}`, [canary]));
+      found = lost.length + duplicated.length;
+    }
     console.log(
       `canary: a server that ${canary} is ${found > 0 ? `found out ${found} times` : "NOT FOUND OUT"}`,
     );
