@@ -1,9 +1,12 @@
 // How fast the server is, beside its limit and beside a peer, on both stores; and what many waiting requests cost.
 //
-// The limit is the same HTTP stack and the same group commit, with the rows that every change must leave behind
-// (journal, record of the request, audit), around an engine that decides nothing and without authentication.
-// `journal` is shown as well: the same with events only, which is what no server that keeps history can reach.
-// Usage: npm run bench:server -- [ROUNDS]
+// A cycle is submit, granted, release. Every figure stands beside two others of the same run:
+//   limit    the same HTTP stack and the same group commit around an engine that decides nothing, and without
+//            authentication: it reads and writes the same bytes on the wire, and the same rows with every change
+//            (journal, record of the request, audit).
+//   pg-boss  a job queue in a closed loop on the same PostgreSQL.
+// `journal` is shown for orientation: the limit with events only, which nobody reaches who keeps records and audit.
+// An aim that is missed is shown, and is no error. Usage: npm run bench:server -- [ROUNDS]
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,11 +15,11 @@ import { startPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
 import { bundle, start } from "./serving/start.ts";
 
-const ROUNDS = Number(process.argv[2] ?? 5);
+const ROUNDS = Number(process.argv[2] ?? 3);
 const ROUND_MS = 1_500;
-const BULK_ROUND_MS = 3_000;
+const BULK_ROUND_MS = 2_000;
 /** Long enough for the compiler of the runtime to have settled. */
-const WARM_UP_MS = 8_000;
+const WARM_UP_MS = 5_000;
 const CONNECTIONS = 64;
 const BULK = 100;
 const WAITING = 100_000;
@@ -37,7 +40,9 @@ const programs = {
 };
 const directory = await mkdtemp(join(tmpdir(), "berth-bench-"));
 const postgres = await startPostgres({ shared_buffers: "128MB" });
-let isGood = true;
+const runs: Row[] = [["store", "calls", "program", "cycles/s", "p50", "p99", "p50 at half load", "p99"]];
+const aims: Row[] = [["", "figure", "", "aim"]];
+let failures = 0;
 try {
   const client = await start(programs.client, []);
   for (const store of ["sqlite", "postgres"]) {
@@ -49,7 +54,14 @@ try {
   await postgres.remove();
   await rm(directory, { recursive: true, force: true });
 }
-if (!isGood) process.exitCode = 1;
+console.log(
+  `${CONNECTIONS} connections from another process, bulk calls of ${BULK}, times in milliseconds\n`,
+);
+print(runs);
+print(aims);
+console.log(failures === 0 ? "No call failed." : `✗ ${failures} calls failed.`);
+
+type Row = readonly string[];
 
 interface Result {
   readonly full: Measured;
@@ -91,7 +103,8 @@ async function measureAll(
     peers.push((await peer.ask<{ cyclesPerSecond: number }>({ ms: roundMs })).cyclesPerSecond);
   }
   for (let round = 0; round < ROUNDS; round++) {
-    for (const { server, full, half } of servers) {
+    for (const { kind, server, full, half } of servers) {
+      if (kind === "journal") continue;
       half.push(await measure(server.first, roundMs, middle(full).cyclesPerSecond / 2));
     }
   }
@@ -129,26 +142,24 @@ async function put(url: string, token: string, path: string, body: object): Prom
 }
 
 function compare(store: string, bulk: number, run: Record<Kind, Result> & { peer: number }): void {
-  const { journal, limit, berth, peer } = run;
+  const { limit, berth, peer } = run;
+  const calls = bulk === 1 ? "single" : "bulk";
+  for (const kind of KINDS) {
+    const { full, half } = run[kind];
+    const atHalf = kind === "journal" ? [] : [half.p50.toFixed(1), half.p99.toFixed(1)];
+    const shown = [whole(full.cyclesPerSecond), full.p50.toFixed(1), full.p99.toFixed(1), ...atHalf];
+    runs.push([store, calls, kind, ...shown]);
+    failures += full.failures + half.failures;
+  }
+  runs.push([store, calls, "pg-boss", whole(peer)]);
+
+  const what = `${store}, ${calls} calls: `;
   const ofLimit = berth.full.cyclesPerSecond / limit.full.cyclesPerSecond;
   const ofPeer = berth.full.cyclesPerSecond / peer;
   const p99 = berth.half.p99 / limit.half.p99;
-  console.log(
-    `${store}, ${bulk === 1 ? "single calls" : `bulk calls of ${bulk}`}, ${CONNECTIONS} connections`,
-  );
-  for (const [name, { full, half }] of Object.entries({ journal, limit, berth })) {
-    console.log(
-      `  ${name.padEnd(7)} ${figure(full.cyclesPerSecond)} cycles/s   p50 ${ms(full.p50)}  p99 ${ms(full.p99)}   half load: p50 ${ms(half.p50)}  p99 ${ms(half.p99)}   failures ${full.failures + half.failures}`,
-    );
-  }
-  console.log(`  pg-boss ${figure(peer)} cycles/s`);
-  const parts = [
-    aim("of the limit", ofLimit, ofLimit >= 0.6, "0.6"),
-    aim("times the peer", ofPeer, ofPeer >= 5, "5"),
-    aim("times the limit's p99 at half load", p99, p99 <= 2, "at most 2"),
-  ];
-  console.log(`  ${parts.join("   ")}\n`);
-  if (berth.full.failures + berth.half.failures > 0) isGood = false;
+  aim(`${what}cycles/s, part of the limit's`, ofLimit, ofLimit >= 0.6, "at least 0.6");
+  aim(`${what}cycles/s, times the peer's`, ofPeer, ofPeer >= 5, "at least 5");
+  aim(`${what}p99 at half load, times the limit's`, p99, p99 <= 2, "at most 2");
 }
 
 async function manyWaiting(client: Asker): Promise<void> {
@@ -163,20 +174,29 @@ async function manyWaiting(client: Asker): Promise<void> {
   const again = await start<Started>(programs.server, ["berth", "sqlite", place]);
   await again.end();
   const mb = rss / 1e6;
-  console.log(`${figure(WAITING)} waiting requests (submitted at ${figure((WAITING / fillMs) * 1000)}/s)`);
-  console.log(`  ${aim("MB in memory", mb, mb < 300, "under 300")} (heap ${Math.round(heapUsed / 1e6)})`);
   const seconds = again.first.startMs / 1000;
-  console.log(`  ${aim("s to start again after a kill", seconds, seconds < 3, "under 3")}`);
+  const what = `${whole(WAITING)} waiting requests`;
+  const told = `submitted at ${whole((WAITING / fillMs) * 1000)}/s, heap ${Math.round(heapUsed / 1e6)} MB`;
+  aim(`${what}: memory in MB (${told})`, mb, mb < 300, "under 300");
+  aim(`${what}: seconds to start after a kill`, seconds, seconds < 3, "under 3");
 }
 
-function aim(what: string, value: number, isMet: boolean, want: string): string {
-  return `${isMet ? "✓" : "✗"} ${value.toFixed(2)} ${what} (aim ${want})`;
+function aim(what: string, value: number, isMet: boolean, want: string): void {
+  aims.push([what, value.toFixed(2), isMet ? "✓" : "✗", want]);
 }
 
-function figure(value: number): string {
-  return Math.round(value).toLocaleString("en").padStart(8);
+function whole(value: number): string {
+  return Math.round(value).toLocaleString("en");
 }
 
-function ms(value: number): string {
-  return `${value.toFixed(1)} ms`.padStart(9);
+/** Words to the left, figures to the right. */
+function print(rows: readonly Row[]): void {
+  const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)));
+  for (const row of rows) {
+    const cells = row.map((cell, at) =>
+      /^[\d.,]+$/.test(cell) ? cell.padStart(widths[at]!) : cell.padEnd(widths[at]!),
+    );
+    console.log(cells.join("   ").trimEnd());
+  }
+  console.log();
 }

@@ -1,16 +1,20 @@
 // The server under measurement, or its limit: the same HTTP stack and the same group commit around an engine that
-// decides nothing, without authentication. `limit` writes the rows that Berth must write with every change (journal,
-// record of the request, audit); `journal` writes events only.
+// decides nothing, without authentication. The limit reads and writes the same bytes: bodies, headers and answers have
+// the form and the size of Berth's, and with every change it writes the rows that Berth must write (journal, record
+// of the request, audit). `journal` is the limit with events only.
 // Arguments: berth|limit|journal, sqlite|postgres|memory, file or address.
 
 import { dirname } from "node:path";
 import type { HttpBindings } from "@hono/node-server";
 import { Hono } from "hono";
+import type { RequestProgress, RequestSpec } from "../../src/engine/index.ts";
 import { PLAIN_REQUEST } from "../../src/engine/index.ts";
 import { readJson } from "../../src/server/body.ts";
+import { SECURITY_HEADERS } from "../../src/server/headers.ts";
 import { openServer } from "../../src/server/index.ts";
 import { createHttpServer } from "../../src/server/server.ts";
 import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../../src/store/index.ts";
+import { presentRequest } from "../../src/translation/index.ts";
 
 const [kind, storeKind, place = ""] = process.argv.slice(2);
 const BYTES_MAX = 4 * 1024 * 1024;
@@ -44,25 +48,28 @@ async function startLimit() {
   const submit = async (body: unknown) => {
     const number = ++count;
     await commit({ kind: "submitted", number, body });
-    return { id: String(number), status: "allocated", token: "1" };
+    return number;
   };
   const release = async (id: string, body: unknown) => {
-    await commit({ kind: "ended", number: Number(id), body });
-    return { id, status: "released" };
+    const number = Number(id.slice(-12));
+    await commit({ kind: "ended", number, body });
+    return number;
   };
   app.post("/v1/resource-requests", async ({ env }) =>
-    json(201, await submit(await readJson(env.incoming, BYTES_MAX))),
+    json(201, shown(await submit(await readJson(env.incoming, BYTES_MAX)))),
   );
   app.post("/v1/resource-requests/bulk", async ({ env }) => {
     const { items } = (await readJson(env.incoming, BYTES_MAX)) as { items: unknown[] };
-    return json(200, { results: await Promise.all(items.map(submit)) });
+    const numbers = await Promise.all(items.map(submit));
+    return json(200, { results: numbers.map(shownBriefly) });
   });
   app.post("/v1/resource-requests/bulk-release", async ({ env }) => {
     const { items } = (await readJson(env.incoming, BYTES_MAX)) as { items: { id: string }[] };
-    return json(200, { results: await Promise.all(items.map((item) => release(item.id, item))) });
+    const numbers = await Promise.all(items.map((item) => release(item.id, item)));
+    return json(200, { results: numbers.map(shownBriefly) });
   });
   app.post("/v1/resource-requests/:id/release", async ({ env, req }) =>
-    json(200, await release(req.param("id"), await readJson(env.incoming, BYTES_MAX))),
+    json(200, shown(await release(req.param("id"), await readJson(env.incoming, BYTES_MAX)))),
   );
   const server = createHttpServer(app.fetch as Parameters<typeof createHttpServer>[0]);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -77,8 +84,10 @@ function openStore(): Promise<Store> {
     : openPostgresStore({ url: place, schema: `bench_${kind}_${process.pid}` });
 }
 
+const HEADERS = { ...SECURITY_HEADERS, "content-type": "application/json" };
+
 function json(status: number, body: unknown): Response {
-  return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
+  return new Response(JSON.stringify(body), { status, headers: HEADERS });
 }
 
 interface Item {
@@ -178,15 +187,30 @@ function auditOf({ kind: action, number }: Item) {
   return { actor: "admin", action, target: idOf(number), outcome: "accepted", body };
 }
 
+const SHOWN = presentRequest(
+  { id: idOf(1), ...SPEC } as unknown as RequestSpec,
+  PROGRESS as unknown as RequestProgress,
+);
+const GRANT = { token: `1234567.${"t".repeat(43)}`, lease_expires_at: new Date(0).toISOString() };
+
+function shown(number: number): object {
+  return Object.assign({}, SHOWN, { id: idOf(number), number, attempts: [] }, GRANT);
+}
+
+function shownBriefly(number: number): object {
+  const { status, attempt, pool, reasons } = SHOWN;
+  return { id: idOf(number), number, status, attempt, pool, reasons, ...GRANT };
+}
+
 const opened = kind === "berth" ? await startBerth() : await startLimit();
 process.send?.({ ...opened, startMs: performance.now() - beganMs, pid: process.pid });
 
 /** What it uses: memory in bytes, and the time of processors since it started. */
 process.on("message", () => {
   global.gc?.();
-  const { rss, heapUsed } = process.memoryUsage();
+  const { rss, heapUsed, heapTotal, external } = process.memoryUsage();
   const { user, system } = process.cpuUsage();
-  process.send?.({ rss, heapUsed, cpuMs: (user + system) / 1000 });
+  process.send?.({ rss, heapUsed, heapTotal, external, cpuMs: (user + system) / 1000 });
 });
 process.on("disconnect", () => process.exit());
 process.on("SIGTERM", () => process.exit());
