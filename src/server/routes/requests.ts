@@ -120,28 +120,26 @@ function componentsOf(items: readonly unknown[]): ReadonlySet<string> {
 }
 
 export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {
-  const wanted = call.body.items.map((item) => bulkReleaseItem.safeParse(item));
   // Small numbers and tokens that are not ours are looked into first; the rest is judged where it is decided.
-  const grantOf = async (one: WireRelease & { readonly id: string }) => {
-    const id = await idOf(call, services, one.id);
-    return { id, token: await verified(call, services, id, one.token), wanted: one };
+  const lookInto = async (wanted: z.infer<typeof bulkReleaseItem>) => {
+    const id = await idOf(call, services, wanted.id);
+    return { id, token: await verified(call, services, id, wanted.token), wanted };
   };
-  const grants = await Promise.all(
-    wanted.map(({ data, error }) => {
-      if (data === undefined) return schemaProblem(error, "body");
-      const token = services.grants.verify(data.id, data.token);
-      return token === undefined
-        ? orProblem(grantOf(data))
-        : { id: toRequestId(data.id), token, wanted: data };
-    }),
-  );
+  const grants: (Awaited<ReturnType<typeof lookInto>> | ProblemError)[] = [];
+  for (const item of call.body.items) {
+    const { data: wanted, error } = bulkReleaseItem.safeParse(item);
+    const token = wanted && services.grants.verify(wanted.id, wanted.token);
+    if (wanted === undefined) grants.push(schemaProblem(error, "body"));
+    else if (token === undefined) grants.push(await orProblem(lookInto(wanted)));
+    else grants.push({ id: toRequestId(wanted.id), token, wanted });
+  }
   const results = await bulk(call, services, (_item, index) => {
-    const grant = grants[index] as (typeof grants)[number];
+    const grant = grants[index]!;
     if (grant instanceof ProblemError) throw grant;
     return releaseChange(call, services, grant, grant.wanted, presentBriefly);
   });
   for (const [index, result] of results.entries()) {
-    const grant = grants[index] as (typeof grants)[number];
+    const grant = grants[index]!;
     if (!("problem" in result) || grant instanceof ProblemError) continue;
     const repeated = await orProblem(
       repeatedRelease(call, services, { ...grant, code: result.problem.code }),
@@ -337,6 +335,7 @@ export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
   const renewal = await leader.renew(id, engineToken);
   switch (renewal.standing) {
     case "holding":
+      if (call.body.phase === "stuck") await alertStuck(services, id, call);
       return ok({
         status: renewal.status,
         instruction: presentInstruction(renewal.instruction),
@@ -359,6 +358,17 @@ export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
       throw staleToken(id);
   }
 };
+
+/** Somebody must look: no rule gives these units back. */
+async function alertStuck(
+  { leader, log }: Services,
+  requestId: RequestId,
+  { identity, body: { progress = null } }: { identity: Identity; body: WireRenewal },
+): Promise<void> {
+  log.error({ requestId, progress }, "the processes of a job cannot be killed: its units stay in use");
+  const target = `request ${requestId}`;
+  await leader.audit({ actor: identity.name, action: "stuck", target, outcome: "alert", body: { progress } });
+}
 
 type Holding = Extract<Awaited<ReturnType<Services["leader"]["renew"]>>, { standing: "holding" }>;
 
