@@ -6,7 +6,7 @@
 // parts of several GPUs of its node, which the trace does not say. Tasks come in the order of the trace, again and
 // again until they have asked for 130 % of all GPUs; one that finds no place at once goes away.
 
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Command,
@@ -32,9 +32,9 @@ const WAITING = 2_000;
 const SIZES = [1, 10];
 const MB_PER_MIB = 1.048576;
 
-const folder = process.argv[2];
-if (folder === undefined) {
-  console.error("Which trace? npm run bench:placement -- FOLDER");
+const folder = process.argv[2] ?? "../shared/workloads/gpu-cluster-2023";
+if (!["nodes.csv", "pods.csv"].every((name) => existsSync(join(folder, name)))) {
+  console.error(`There is no trace in ${folder}. Say where it is: npm run bench:placement -- FOLDER`);
   process.exit(2);
 }
 const nodes = rows("nodes.csv").map((row) => asked(row, Number(row.gpu) * 1000));
