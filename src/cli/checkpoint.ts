@@ -19,15 +19,18 @@ export function define(command: Command, context: CliContext): void {
   command
     .command("done")
     .description("the checkpoint is complete")
+    .addHelpText("after", "\nExamples:\n  python save.py && berth checkpoint done\n")
     .action(() => report({ kind: "done" }, context));
   command
     .command("progress")
     .description("the checkpoint is being made")
+    .addHelpText("after", "\nExamples:\n  berth checkpoint progress\n")
     .action(() => report({ kind: "progress" }, context));
   command
     .command("defer")
     .description("ask for more time")
     .argument("<seconds>", "how much, such as 60 or 2m")
+    .addHelpText("after", "\nExamples:\n  berth checkpoint defer 60\n")
     .action(async (text: string) => report({ kind: "defer", seconds: await parseSeconds(text) }, context));
 }
 
