@@ -15,7 +15,6 @@ import {
   isBlockedByQuota,
   isStopping,
   isWaiting,
-  mainKey,
   type Policy,
   type Pool,
   type Request,
@@ -173,6 +172,8 @@ function waitsIn(world: World, pool: Pool, request: Request): boolean {
 
 function shareKeys(pool: Pool): string[] {
   const all = Object.keys(pool.capacity).sort(compare);
+  const { share_keys: chosen } = pool.settings;
+  if (chosen) return all.filter((key) => chosen.includes(key));
   const usual = all.filter((key) => ["gpu", "mcpu", "memory_mb"].includes(key));
   return usual.length > 0 ? usual : all.filter((key) => key !== "step_run");
 }
@@ -248,7 +249,7 @@ function shareOut(look: Look): void {
     };
   };
   const total = Object.fromEntries(keys.map((key) => [key, pool.capacity[key]!]));
-  const main = keys.includes(mainKey(pool)) ? mainKey(pool) : keys[0]!;
+  const main = [pool.settings.main_key ?? "gpu", "gpu", "mcpu"].find((key) => keys.includes(key)) ?? keys[0]!;
   const shares = exactShares({ total, main_key: main, tree: snapshotOf(root) });
   for (const element of [root, ...elements]) {
     const found = shares.get(element.key);

@@ -72,10 +72,15 @@ function someCapacity(dice: Dice): Amounts {
 
 function someNodes(dice: Dice): NodeSpec[] {
   const hasMemory = dice.chance(30);
+  const hasLicences = dice.chance(20);
   return ["n0", "n1", "n2", "n3"].slice(0, dice.int(2, 4)).map((name) => ({
     name,
     pool: "p",
-    capacity: { gpu: dice.int(2, 6), ...(hasMemory && { memory_mb: dice.int(2, 6) * 10 }) },
+    capacity: {
+      gpu: dice.int(2, 6),
+      ...(hasMemory && { memory_mb: dice.int(2, 6) * 10 }),
+      ...(hasLicences && { licence: dice.int(1, 2) }),
+    },
   }));
 }
 
@@ -103,7 +108,7 @@ function overrides(dice: Dice, often: number): Partial<PoolSettings> {
   });
 }
 
-function someSettings(dice: Dice, _capacity: Amounts): PoolSettings {
+function someSettings(dice: Dice, capacity: Amounts): PoolSettings {
   return {
     ...overrides(dice, 25),
     ...dice.some<PoolSettings>({
@@ -113,8 +118,26 @@ function someSettings(dice: Dice, _capacity: Amounts): PoolSettings {
       grace_seconds: [50, () => dice.pick([1, 5, 12])],
       min_runtime_seconds: [10, () => dice.pick([13, 47])],
       max_preemptions: [15, () => dice.int(1, 2)],
+      main_key: [10, () => dice.pick(Object.keys(capacity))],
+      share_keys: [15, () => someKeys(dice, capacity)],
     }),
   };
+}
+
+function someKeys(dice: Dice, capacity: Amounts): string[] {
+  const keys = Object.keys(capacity);
+  const some = keys.filter(() => dice.chance(60));
+  return some.length > 0 ? some : [dice.pick(keys)];
+}
+
+/** Of some keys that there are, seldom more than a part of them. */
+function someReserved(dice: Dice, left: Amounts): Amounts {
+  const reserved: Amounts = { gpu: dice.int(0, Math.floor(left.gpu! / 2)) };
+  for (const key of Object.keys(left)) {
+    if (key !== "gpu" && dice.chance(25)) reserved[key] = dice.int(0, Math.floor(left[key]! / 2));
+  }
+  for (const [key, amount] of Object.entries(reserved)) left[key]! -= amount;
+  return reserved;
 }
 
 function someGroups(dice: Dice, capacity: Amounts): GroupSpec[] {
@@ -122,11 +145,14 @@ function someGroups(dice: Dice, capacity: Amounts): GroupSpec[] {
   for (const name of ["g0", "g1", "g2"].slice(0, dice.pick([0, 0, 1, 2, 3]))) {
     const parents = groups.filter(({ mode }) => mode !== "fifo").map((group) => group.name);
     const settings = overrides(dice, 12);
+    const parent = parents.length > 0 && dice.chance(35) ? dice.pick(parents) : undefined;
     groups.push({
       name,
-      ...(parents.length > 0 && dice.chance(35) && { parent: dice.pick(parents) }),
+      ...(parent !== undefined && { parent }),
       ...(dice.chance(50) && { weight: dice.pick([0.5, 1.5, 2, 3]) }),
       ...(dice.chance(20) && { limit: { gpu: dice.int(1, capacity.gpu!) } }),
+      ...(parent === undefined &&
+        dice.chance(20) && { reserved: { gpu: dice.int(0, Math.floor(capacity.gpu! / 3)) } }),
       ...(dice.chance(20) && { mode: "fifo" as const }),
       ...(Object.keys(settings).length > 0 && { settings: settings as Record<string, unknown> }),
     });
@@ -137,19 +163,26 @@ function someGroups(dice: Dice, capacity: Amounts): GroupSpec[] {
 const COMPONENTS = ["a", "b", "c", "d"];
 
 function somePolicies(dice: Dice, { capacity, groups }: PoolSpec): PolicySpec[] {
-  let left = capacity!.gpu!;
+  const left = { ...capacity! };
+  for (const { reserved } of groups!) left.gpu! -= reserved?.gpu ?? 0;
   return COMPONENTS.slice(0, dice.int(2, 4)).map((component) => {
-    const reserved = dice.chance(40) ? dice.int(0, Math.floor(left / 2)) : undefined;
-    left -= reserved ?? 0;
+    const group = groups!.length > 0 && dice.chance(60) ? dice.pick(groups!).name : undefined;
+    const reserved = dice.chance(40) ? someReserved(dice, left) : undefined;
     return {
       pool: "p",
       component,
       ...(dice.chance(50) && { weight: dice.pick([0.5, 1.5, 2, 3, 4]) }),
-      ...(reserved !== undefined && { reserved: { gpu: reserved } }),
-      ...(dice.chance(20) && { limit: { gpu: Math.max(reserved ?? 0, dice.int(1, capacity!.gpu!)) } }),
-      ...(groups!.length > 0 && dice.chance(60) && { group: dice.pick(groups!).name }),
+      ...(reserved !== undefined && !isBelowReserve(groups!, group) && { reserved }),
+      ...(dice.chance(20) && { limit: { gpu: Math.max(reserved?.gpu ?? 0, dice.int(1, capacity!.gpu!)) } }),
+      ...(group !== undefined && { group }),
     };
   });
+}
+
+/** Whether what it reserves would have to fit what a group above it does (P4). */
+function isBelowReserve(groups: GroupSpec[], name: string | undefined): boolean {
+  const group = groups.find((each) => each.name === name);
+  return group !== undefined && (group.reserved !== undefined || isBelowReserve(groups, group.parent));
 }
 
 function someAction(course: Course): Step {
@@ -222,12 +255,18 @@ function someChange({ dice, pool, policies, nodes, away }: Course): Step {
     return { update_policy: { pool: "p", component, limit: { gpu: dice.int(1, most) }, force: true } };
   if (roll <= 60 && pool.groups!.length > 0) {
     const { name } = dice.pick(pool.groups!);
-    return { update_group: { pool: "p", name, limit: { gpu: dice.int(1, most) }, force: true } };
+    const change = dice.pick<Partial<GroupSpec>>([
+      { limit: { gpu: dice.int(1, most) } },
+      { weight: dice.pick([0.5, 2, 3]) },
+      { reserved: { gpu: dice.int(0, most) } },
+      { settings: overrides(dice, 30) as Record<string, unknown> },
+    ]);
+    return { update_group: { pool: "p", name, ...change, force: true } };
   }
-  if (roll <= 70)
-    return {
-      update_pool: { name: "p", settings: { fair_share_starvation_tolerance: dice.pick([0.5, 0.8, 0.9]) } },
-    };
+  if (roll <= 70) {
+    const settings = { ...overrides(dice, 15), ...(dice.chance(30) && { enforce_limits: dice.chance(50) }) };
+    return { update_pool: { name: "p", settings } };
+  }
   if (nodes.length === 0)
     return { update_pool: { name: "p", capacity: { gpu: dice.int(1, 12) }, force: true } };
   const node = dice.pick(nodes);

@@ -24,6 +24,7 @@ export interface PoolSettings {
   near_completion_seconds?: number;
   class_bands?: boolean;
   main_key?: string;
+  share_keys?: string[];
   score_weights?: Record<string, number[]>;
   fair_share_starvation_timeout?: number;
   fair_share_aggressive_starvation_timeout?: number;
