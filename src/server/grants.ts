@@ -8,7 +8,7 @@ export interface Grants {
   verify(requestId: string, token: string): number | undefined;
 }
 
-const REMEMBERED_MAX = 10_000;
+const REMEMBERED_MAX = 20_000;
 
 export function createGrants(secretHex: string): Grants {
   const secret = Buffer.from(secretHex, "hex");
@@ -16,14 +16,20 @@ export function createGrants(secretHex: string): Grants {
 
   const mac = createMac(secret);
   // A token is signed when it is granted and again when it comes back, often soon: the last ones are remembered.
-  const remembered = new Map<string, string>();
+  // In two halves, of which the older goes as a whole: the first key of a map from which keys are taken one by one
+  // is found behind the places of all that went before.
+  let recent = new Map<string, string>();
+  let older = recent;
   const sign = (requestId: string, engineToken: number) => {
     const text = `${requestId}:${engineToken}`;
-    const known = remembered.get(text);
+    const known = recent.get(text) ?? older.get(text);
     if (known !== undefined) return known;
     const signed = `${engineToken}.${mac(text)}`;
-    remembered.set(text, signed);
-    if (remembered.size > REMEMBERED_MAX) remembered.delete(remembered.keys().next().value as string);
+    recent.set(text, signed);
+    if (recent.size >= REMEMBERED_MAX / 2) {
+      older = recent;
+      recent = new Map();
+    }
     return signed;
   };
 
