@@ -16,6 +16,7 @@ import {
   type RouteName,
   toProblem,
 } from "../protocol/index.ts";
+import { isStoreError } from "../store/index.ts";
 import { readJson } from "./body.ts";
 import { auditDenial, type Call, type Handlers, type Reply, type Services } from "./call.ts";
 import { SECURITY_HEADERS } from "./headers.ts";
@@ -237,6 +238,11 @@ function notServed({ req }: Context<Env>): ProblemError {
 function failure(error: unknown, { log }: Services): Exclude<Reply, "sent"> {
   if (error instanceof ProblemError) return problemReply(error);
   if (error instanceof LeaderError) return problemReply(leaderProblem(error));
+  if (isStoreError(error, "unavailable")) {
+    log.error({ err: error }, "a call could not be served: the store does not answer");
+    const extra = { hint: "Try again soon.", headers: { "retry-after": "1" } };
+    return problemReply(problemError("unavailable", "The store does not answer.", extra));
+  }
   const id = randomUUID();
   log.error({ err: error, id }, "a call failed");
   const detail = `Something failed inside Berth; the log has more under ${id}.`;

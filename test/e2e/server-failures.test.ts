@@ -74,6 +74,23 @@ test("a disk without any room is answered with 507; reading goes on, and no path
   );
 });
 
+test("what only the store knows is answered with 503 while it is away", async () => {
+  let isAway = false;
+  const away = new StoreError("unavailable", "The database at 10.0.0.7 does not answer.");
+  const { call } = await open((store) => ({
+    ...store,
+    listRequests: (query) => (isAway ? Promise.reject(away) : store.listRequests(query)),
+  }));
+  isAway = true;
+  const answer = await call("GET", "/v1/resource-requests");
+  expect(answer).toMatchObject({ status: 503, body: { code: "unavailable" } });
+  expect(answer.headers.get("retry-after")).toBe("1");
+  expect(JSON.stringify(answer.body)).not.toContain("10.0.0.7");
+  expect((await call("GET", "/v1/pools")).status).toBe(200);
+  isAway = false;
+  expect((await call("GET", "/v1/resource-requests")).status).toBe(200);
+});
+
 test("a server that closes ends its streams and long polls at once, and finishes the calls under way", async () => {
   let land: (() => void) | undefined;
   let isHeldUp = false;
