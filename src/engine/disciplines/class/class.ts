@@ -31,9 +31,8 @@ interface Field {
 function chooseVictims(search: VictimSearch): VictimChoice | null {
   const { pool, head, nowMs } = search;
   const short = shortKeys(search.shortage);
-  const permissions = kindsConcerned(search, short)
-    .map(judgeOf(search, short))
-    .filter((verdict) => typeof verdict !== "string");
+  const judged = judgeKinds(search, short);
+  const permissions = judged.flatMap(({ verdict }) => (typeof verdict === "string" ? [] : [verdict]));
   const bounds: Bounds = {
     lacking: short.map((i) => search.shortage[i] as number),
     victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
@@ -46,7 +45,7 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   if (chosen === null) return null;
   return {
     victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
-    considered: consider(search),
+    considered: judged.map((each) => describe(each, search)),
     value: worth(head.poolLine, head.request),
     nodes: chosen.nodes,
   };
@@ -63,9 +62,18 @@ function chooseBySum(field: Field): Chosen | null {
 }
 
 function consider(search: VictimSearch): ConsideredKind[] {
-  const short = shortKeys(search.shortage);
+  return judgeKinds(search, shortKeys(search.shortage)).map((judged) => describe(judged, search));
+}
+
+/** A kind of running work, and what may be taken of it or the rule that forbids that. */
+interface Judged {
+  readonly kind: RunKind;
+  readonly verdict: Permission | string;
+}
+
+function judgeKinds(search: VictimSearch, short: readonly number[]): Judged[] {
   const judge = judgeOf(search, short);
-  return kindsConcerned(search, short).map((kind) => describe(kind, judge(kind), search));
+  return kindsConcerned(search, short).map((kind) => ({ kind, verdict: judge(kind) }));
 }
 
 /** All or nothing (V3): whether all that began with a certain grant or later would be enough together, by counting. */
@@ -140,11 +148,7 @@ function* candidates(
 }
 
 /** A kind with its numbers, for people and for the journal (V7). */
-function describe(
-  { poolLine, runs }: RunKind,
-  verdict: Permission | string,
-  search: VictimSearch,
-): ConsideredKind {
+function describe({ kind: { poolLine, runs }, verdict }: Judged, search: VictimSearch): ConsideredKind {
   const isForbidden = typeof verdict === "string";
   const latest = runs.last();
   return {
