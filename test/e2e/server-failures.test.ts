@@ -10,6 +10,8 @@ interface Open {
   readonly url: string;
   readonly secret: string;
   readonly call: Caller;
+  /** Requests that somebody who waits was heard of for. */
+  readonly heard: readonly string[];
   close(): Promise<void>;
 }
 
@@ -17,7 +19,17 @@ interface Open {
 async function open(spoil: (store: Store) => Store = (store) => store): Promise<Open> {
   const store = spoil(await openMemoryStore());
   const leader = await startLeader({ store, onFatal: () => undefined });
-  const server = await startServer({ leader, store, listen: "127.0.0.1:0", rates: UNLIMITED });
+  const heard: string[] = [];
+  const renew: typeof leader.renew = (id, token) => {
+    heard.push(id);
+    return leader.renew(id, token);
+  };
+  const server = await startServer({
+    leader: { ...leader, renew },
+    store,
+    listen: "127.0.0.1:0",
+    rates: UNLIMITED,
+  });
   const { secret } = await server.makeAdminToken("admin");
   onTestFinished(async () => {
     await server.close();
@@ -27,7 +39,7 @@ async function open(spoil: (store: Store) => Store = (store) => store): Promise<
   const call = callerOf(server.url, secret);
   await call("POST", "/v1/pools", { name: "gpus", capacity: { gpu: 1 } });
   await call("POST", "/v1/pools/gpus/policies", { component: "vision" });
-  return { url: server.url, secret, call, close: server.close };
+  return { url: server.url, secret, call, heard, close: server.close };
 }
 
 const wanted = { component: "vision", resources: { gpu: 1 } };
@@ -94,7 +106,7 @@ test("what only the store knows is answered with 503 while it is away", async ()
 test("a server that closes ends its streams and long polls at once, and finishes the calls under way", async () => {
   let land: (() => void) | undefined;
   let isHeldUp = false;
-  const { url, secret, call, close } = await open((store) => ({
+  const { url, secret, call, heard, close } = await open((store) => ({
     ...store,
     async commit(commit) {
       if (isHeldUp) await new Promise<void>((resolve) => (land = resolve));
@@ -102,10 +114,10 @@ test("a server that closes ends its streams and long polls at once, and finishes
     },
   }));
   await call("POST", "/v1/resource-requests", wanted);
-  const waiting = (await call("POST", "/v1/resource-requests", wanted)).body;
+  const waiting = (await call("POST", "/v1/resource-requests", { ...wanted, attended: true })).body;
   const stream = await fetch(`${url}/v1/events`, { headers: { authorization: `Bearer ${secret}` } });
   const poll = call("GET", `/v1/resource-requests/${waiting.id}?wait=60&until=allocated`);
-  await call("GET", "/v1/whoami"); // The poll came first, so the server knows it by now.
+  await vi.waitFor(() => expect(heard).toContain(waiting.id), { timeout: 60_000 }); // The poll has arrived.
   isHeldUp = true;
   const submission = call("POST", "/v1/resource-requests", wanted);
   await vi.waitFor(() => expect(land).toBeDefined(), { timeout: 60_000 });
