@@ -136,7 +136,8 @@ export const bulkAnswer = z
   .meta({ id: "BulkAnswer" });
 export type WireBulkAnswer = z.infer<typeof bulkAnswer>;
 
-export const holderPhase = z.enum(["starting", "running", "checkpointing", "stopping"]);
+/** `stuck`: its processes cannot be killed. That is an alert, and its units stay in use. */
+export const holderPhase = z.enum(["starting", "running", "checkpointing", "stopping", "stuck"]);
 
 export const renewal = z.strictObject({
   /** Left out only by the client of an attended request that still waits (L2). */

@@ -23,6 +23,8 @@ export interface HookCall {
 export interface ReleaseHook {
   calls: HookCall[];
   retryForMs?: number;
+  /** What to say of a job that cannot be killed: once, and then again and again, so that it keeps its units. */
+  stuck?: { alert: HookCall; renewal: HookCall; everyMs: number };
 }
 
 /** What the guardian ends and reports if we die. */
@@ -30,6 +32,7 @@ export interface Charge {
   plan?: EnclosurePlan;
   hook?: ReleaseHook;
   temporaryDirectory?: string;
+  stuckAfterMs?: number;
 }
 
 export interface Guard {

@@ -24,16 +24,35 @@ const RETRY_FOR_MS = 450_000;
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) process.on(signal, () => undefined);
 setTimeout(() => process.exit(1), GUARD_MS_MAX).unref();
 
-const { plan, hook, temporaryDirectory } = JSON.parse(readFileSync(0, "utf8")) as Charge;
+const {
+  plan,
+  hook,
+  temporaryDirectory,
+  stuckAfterMs = STUCK_AFTER_MS,
+} = JSON.parse(readFileSync(0, "utf8")) as Charge;
 if (plan !== undefined) {
-  const ending = prepareEnding(openEnclosure(plan), STUCK_AFTER_MS);
-  void ending.stop(0);
-  await ending.gone;
+  const ending = prepareEnding(openEnclosure(plan), stuckAfterMs);
+  const end = await ending.stop(0);
+  if (end.kind === "stuck") await keepUnits(ending.gone);
 }
 if (temporaryDirectory !== undefined) rmSync(temporaryDirectory, { recursive: true, force: true });
 const endMs = performance.now() + (hook?.retryForMs ?? RETRY_FOR_MS);
 for (const call of hook?.calls ?? []) await make(call, endMs);
 process.exit(0);
+
+/** Units in use are not given to others, and somebody is told to look. */
+async function keepUnits(gone: Promise<void>): Promise<void> {
+  let isGone = false;
+  void gone.then(() => {
+    isGone = true;
+  });
+  const { alert, renewal, everyMs } = hook?.stuck ?? {};
+  if (alert !== undefined) await make(alert, performance.now() + RETRY_FOR_MS);
+  while (!isGone) {
+    if (renewal !== undefined) await make(renewal, performance.now());
+    await Promise.race([gone, new Promise((resolve) => setTimeout(resolve, everyMs))]);
+  }
+}
 
 /** Tries one server after the other until one of them has taken the call, or has refused it for good. */
 async function make(call: HookCall, endMs: number): Promise<void> {

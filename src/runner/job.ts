@@ -98,6 +98,7 @@ export async function startJob(options: JobOptions): Promise<Job> {
   const guard = postGuard();
   const charge: Charge = { temporaryDirectory };
   if (options.releaseHook !== undefined) charge.hook = options.releaseHook;
+  if (options.stuckAfterMs !== undefined) charge.stuckAfterMs = options.stuckAfterMs;
   let channel: CheckpointChannel | undefined;
   const close = () => {
     channel?.close();

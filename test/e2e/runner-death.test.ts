@@ -1,6 +1,7 @@
 // The wrapper of a job dies without warning. Nothing of the job may outlive it, and its grant is released after
 // that, by the guardian, which nobody can read the token from.
 
+import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -125,6 +126,41 @@ test("a killed guardian is replaced, and the new one keeps the promise", async (
   child.kill("SIGKILL");
   await until("it is released", () => releases.get(`/${seconds}`));
   expect(processesNaming(seconds)).toEqual([]);
+});
+
+test("a tree that cannot be killed keeps its units until it has gone, and somebody is told", async () => {
+  // What the kernel shows of a control group whose processes cannot die.
+  const directory = temporaryDirectory();
+  const show = (populated: number) =>
+    writeFileSync(join(directory, "cgroup.events"), `populated ${populated}\n`);
+  for (const name of ["cgroup.procs", "cgroup.kill"]) writeFileSync(join(directory, name), "");
+  show(1);
+  const name = uniqueSeconds();
+  const { port } = server.address() as AddressInfo;
+  const call = (what: string) => ({
+    urls: [`http://127.0.0.1:${port}/${name}`],
+    method: "POST",
+    headers: {},
+    body: what,
+  });
+  const charge = {
+    plan: { level: "cgroup", directory },
+    stuckAfterMs: 50,
+    hook: {
+      calls: [call("release")],
+      stuck: { alert: call("alert"), renewal: call("renewal"), everyMs: 20 },
+    },
+  };
+  const guardian = spawn(process.execPath, [join(wrapper, "..", "guardian.js")], {
+    stdio: ["pipe", "ignore", "inherit"],
+  });
+  guardian.stdin.end(JSON.stringify(charge));
+  const said = () => (releases.get(`/${name}`) ?? []).map(({ body }) => body);
+  await until("it has renewed", () => said().length > 3);
+  expect(said().slice(0, 3)).toEqual(["alert", "renewal", "renewal"]);
+  expect(said()).not.toContain("release");
+  show(0);
+  await until("it has given the units back", () => said().includes("release"));
 });
 
 test("the token is neither on a command line nor in an environment", async () => {

@@ -230,6 +230,17 @@ test("a holder whose token has become old is told to stop, and its work is not r
   await expect(work).rejects.toMatchObject({ code: "stale_token" });
 });
 
+test("a holder whose processes cannot be killed raises an alert, and keeps its units", async () => {
+  const { id, token } = await client.waitForGrant(await client.requests.submit(wanted));
+  await client.requests.renew(id, { token, phase: "stuck", progress: "cannot be killed: 42" });
+  const { items } = await client.server.audit();
+  expect(items.find(({ outcome }) => outcome === "alert")).toMatchObject({
+    action: "stuck",
+    target: `request ${id}`,
+  });
+  expect((await client.requests.get(id)).status).toBe("allocated");
+});
+
 describe("every kind of thing", () => {
   test("pools, policies, groups, nodes, tokens, settings: there and back", async () => {
     expect(await client.pools.create({ name: "big", capacity: { gpu: 8 } }, { dryRun: true })).toMatchObject({

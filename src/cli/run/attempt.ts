@@ -7,7 +7,7 @@
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { WireRelease, WireRequest } from "../../protocol/index.ts";
+import type { WireRelease, WireRenewal, WireRequest } from "../../protocol/index.ts";
 import {
   type CheckpointAnswer,
   type CheckpointReport,
@@ -73,6 +73,7 @@ const REPORT_FOR_MS = 15_000;
 /** Who has lost touch has waited long enough. */
 const LOST_REPORT_FOR_MS = 1_000;
 const GUARDIAN_REPORTS_FOR_MS = 3_600_000;
+const GUARDIAN_RENEWAL_MS = 20_000;
 const endingSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
 
 export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
@@ -145,7 +146,7 @@ function superviseJob(
     const end = await (graceMs > 0 ? job.terminate(graceMs) : job.kill());
     if (end.kind === "gone") return;
     const pids = end.pids.join(", ");
-    lease.describe({ phase: "stopping", progress: `cannot be killed: ${pids}` });
+    void client.requests.renew(id, stuckRenewal(token, pids)).catch(() => undefined); // Whoever can help is told.
     talk.say(`stuck    ${title} · processes ${pids} cannot be killed; its units stay in use`);
   };
 
@@ -344,14 +345,28 @@ function mayComeBack({ requeue }: WireRequest, outcome: WireRelease["outcome"]):
   return requeue === "on_failure" || (requeue === "on_preemption" && outcome === "stopped");
 }
 
+function stuckRenewal(token: string, who: string): WireRenewal {
+  return { token, phase: "stuck", progress: `cannot be killed: ${who}` };
+}
+
 /** What the guardian says to the server if we cannot. */
 function hookFor(client: Client, granted: GrantedRequest, report: Omit<WireRelease, "token">): ReleaseHook {
   const { id, token } = granted;
   const cancellation = client.transport.describe("cancelRequest", { params: { id } });
   const release = client.transport.describe("releaseRequest", { params: { id }, body: { token, ...report } });
+  const describeRenewal = (body: WireRenewal) =>
+    client.transport.describe("renewRequest", { params: { id }, body });
   // Without us nobody would start the next attempt, so there must not be one (L2).
   const calls = mayComeBack(granted, report.outcome) ? [cancellation, release] : [release];
-  return { calls, retryForMs: GUARDIAN_REPORTS_FOR_MS };
+  return {
+    calls,
+    retryForMs: GUARDIAN_REPORTS_FOR_MS,
+    stuck: {
+      alert: describeRenewal(stuckRenewal(token, "its wrapper has died, too")),
+      renewal: describeRenewal({ token, phase: "stopping" }),
+      everyMs: GUARDIAN_RENEWAL_MS,
+    },
+  };
 }
 
 /** Ours, without the API token, and what the job may want to know about its grant. */

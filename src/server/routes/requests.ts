@@ -11,6 +11,7 @@ import {
   type WireBulkAnswer,
   type WireBulkItem,
   type WireRelease,
+  type WireRenewal,
   type WireRenewalAnswer,
   type WireRequest,
   type WireRequestSubmission,
@@ -363,7 +364,7 @@ export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
 async function alertStuck(
   { leader, log }: Services,
   requestId: RequestId,
-  { identity, body: { progress = null } }: { identity: Identity; body: WireRenewal },
+  { identity, body: { progress = "" } }: { identity: Identity; body: WireRenewal },
 ): Promise<void> {
   log.error({ requestId, progress }, "the processes of a job cannot be killed: its units stay in use");
   const target = `request ${requestId}`;
