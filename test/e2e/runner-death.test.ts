@@ -119,10 +119,14 @@ test("the guardian survives the end of the wrapper's whole process group", async
 });
 
 test("a killed guardian is replaced, and the new one keeps the promise", async () => {
-  const { child, seconds } = await startFamily({});
+  const { child, seconds, output } = await startFamily({});
+  await until("the wrapper is ready", () => output().includes("running"));
   const first = await until("there is a guardian", () => guardiansOf(child.pid)[0]);
   process.kill(first, "SIGKILL");
   await until("there is another", () => guardiansOf(child.pid).some((pid) => pid !== first));
+  // A wrapper that answers again has told the new one what to do.
+  child.kill("SIGWINCH");
+  await until("the wrapper answers", () => output().includes("frozen"));
   child.kill("SIGKILL");
   await until("it is released", () => releases.get(`/${seconds}`));
   expect(processesNaming(seconds)).toEqual([]);
