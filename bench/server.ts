@@ -11,6 +11,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { startPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
 import { bundle, start } from "./serving/start.ts";
@@ -23,6 +24,8 @@ const WARM_UP_MS = 5_000;
 const CONNECTIONS = 64;
 const BULK = 100;
 const WAITING = 100_000;
+/** By then the snapshot that the last of them have caused is written. */
+const AT_REST_MS = 3_000;
 
 interface Started {
   readonly url: string;
@@ -169,6 +172,7 @@ async function manyWaiting(client: Asker): Promise<void> {
   const beganMs = performance.now();
   await client.ask({ fill: WAITING, url: server.first.url, token: server.first.token });
   const fillMs = performance.now() - beganMs;
+  await delay(AT_REST_MS);
   const { rss, heapUsed } = await server.ask<{ rss: number; heapUsed: number }>({ kind: "memory" });
   await server.end("SIGKILL");
   const again = await start<Started>(programs.server, ["berth", "sqlite", place]);
