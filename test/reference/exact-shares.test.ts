@@ -100,8 +100,7 @@ function distance(a: readonly number[], b: readonly number[]): number {
 }
 
 /** Sentences about what does not hold. */
-function violations(snapshot: ShareSnapshot): string[] {
-  const shares = sharesByName(snapshot);
+function violations(snapshot: ShareSnapshot, shares = sharesByName(snapshot)): string[] {
   const found: string[] = [];
   const walk = (element: SnapshotElement, isInLine: boolean): number[] => {
     const { fairShare, guarantee } = shares.get(element.name)!;
@@ -128,9 +127,9 @@ function violations(snapshot: ShareSnapshot): string[] {
       if (!isLine && promised > guarantee[index]! + TOLERANCE)
         say(`${promised} promised of ${guarantee[index]}`);
     });
-    // An operation that wants no more than its guarantee on any key has all of it, if no limit is in the way.
+    // Whoever wants no more than its guarantee on any key has all of it, if nothing below it is in the way.
     const wantsLess = demand.every((wanted, index) => wanted <= guarantee[index]!);
-    if (element.type === "operation" && wantsLess && distance(fairShare, demand) > TOLERANCE) {
+    if (!isInLine && wantsLess && children.every(isFree) && distance(fairShare, demand) > TOLERANCE) {
       found.push(`${element.name} has ${fairShare} of the guaranteed ${demand}`);
     }
     return demand;
@@ -138,6 +137,55 @@ function violations(snapshot: ShareSnapshot): string[] {
   walk(snapshot.tree, false);
   return found;
 }
+
+/** Whether neither limits nor gangs keep it from its demand. */
+function isFree({ limit, gang, mode, children = [] }: SnapshotElement): boolean {
+  return limit === undefined && gang !== true && mode !== "fifo" && children.every(isFree);
+}
+
+describe("what is wrong with shares is noticed", () => {
+  const snapshot: ShareSnapshot = {
+    total: { gpu: 10 },
+    main_key: "gpu",
+    tree: {
+      name: "root",
+      type: "group",
+      children: [
+        {
+          name: "g",
+          type: "group",
+          reserved: { gpu: 6 },
+          children: [
+            { name: "a", type: "operation", demand: { gpu: 3 }, usage: {}, order: 1 },
+            { name: "b", type: "operation", demand: { gpu: 3 }, usage: {}, order: 2 },
+          ],
+        },
+        { name: "c", type: "operation", limit: { gpu: 4 }, demand: { gpu: 9 }, usage: {}, order: 3 },
+      ],
+    },
+  };
+  const cases: Record<string, { who: string; share: number; guarantee?: number; want: RegExp }> = {
+    "more than the demand": { who: "a", share: 0.4, want: /a gpu: 0.4 is more than the demand/ },
+    "more than the limit": { who: "c", share: 0.5, want: /c gpu: 0.5 > limit 0.4/ },
+    "less than what is guaranteed": { who: "g", share: 0.5, want: /g has 0.5 of the guaranteed 0.6/ },
+    "members that have more than their group": { who: "g", share: 0.3, want: /members have 0.6 of 0.3/ },
+    "no number": { who: "a", share: Number.NaN, want: /a gpu: NaN is no share/ },
+    "more promised than there is": {
+      who: "c",
+      share: 0.4,
+      guarantee: 0.5,
+      want: /root gpu: 1.1 promised of 1/,
+    },
+  };
+  test("and nothing else", () => expect(violations(snapshot)).toEqual([]));
+  for (const [name, { who, share, guarantee = 0, want }] of Object.entries(cases)) {
+    test(name, () => {
+      const shares = new Map(sharesByName(snapshot));
+      shares.set(who, { guarantee: [guarantee || shares.get(who)!.guarantee[0]!], fairShare: [share] });
+      expect(violations(snapshot, shares).join("\n")).toMatch(want);
+    });
+  }
+});
 
 function renamedTree(element: SnapshotElement): SnapshotElement {
   const name = [...element.name].reverse().join("");
