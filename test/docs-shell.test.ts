@@ -9,12 +9,10 @@ import { buildBerth } from "./e2e/run-support.ts";
 import { temporaryDirectory } from "./e2e/runner-support.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** Pages whose lines need what a test does not have, such as a GPU to train on, or hours. */
-const otherwiseTested = new Set(["operations.md", "running-work.md"]);
 const pages = [
   "README.md",
   ...readdirSync(`${root}docs/guide`)
-    .filter((name) => name.endsWith(".md") && !otherwiseTested.has(name))
+    .filter((name) => name.endsWith(".md"))
     .map((name) => `docs/guide/${name}`),
 ];
 
