@@ -3,7 +3,7 @@
 import type { Command } from "commander";
 import type { WireGroup } from "../protocol/index.ts";
 import { parseAmounts } from "./amounts.ts";
-import { type CliContext, CliError } from "./context.ts";
+import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -20,7 +20,7 @@ import {
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
 import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
-import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
+import { confirm, isHarmful, planLines, printPlan, somethingOf } from "./plans.ts";
 import { connect, findGroup, findPool } from "./session.ts";
 import { GROUP } from "./shapes.ts";
 
@@ -141,14 +141,7 @@ async function createGroup(poolText: string, name: string, options: GroupOptions
 }
 
 async function updateGroup(poolText: string, text: string, options: GroupOptions, context: CliContext) {
-  const fields = await fieldsOf(options);
-  if (Object.keys(fields).length === 0) {
-    throw new CliError(
-      "usage",
-      "There is nothing to change.",
-      "Say for example --weight, --reserved or --limit.",
-    );
-  }
+  const fields = somethingOf(await fieldsOf(options), "for example --weight, --reserved or --limit");
   const { client } = connect(options);
   const { name: pool } = await findPool(client, poolText);
   const { name } = await findGroup(client, pool, text);

@@ -53,6 +53,12 @@ function titleOfAffected({ number, name, component }: Affected): string {
   return component === undefined ? title : `${title} of ${printable(component)}`;
 }
 
+/** The fields of a change; one of nothing is refused. */
+export function somethingOf<Fields extends object>(fields: Fields, choices: string): Fields {
+  if (Object.keys(fields).length > 0) return fields;
+  throw new CliError("usage", "There is nothing to change.", `Say ${choices}.`);
+}
+
 /** The answer to `--dry-run`. */
 export async function printPlan(
   what: string,

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import type { WirePolicy, WirePolicyAnswer } from "../protocol/index.ts";
 import type { Client } from "../sdk/index.ts";
 import { parseAmounts } from "./amounts.ts";
-import { type CliContext, CliError } from "./context.ts";
+import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -24,7 +24,7 @@ import { type OutputOptions, printDone, printOne } from "./output/print.ts";
 import { printable } from "./output/text.ts";
 import { tellWarnings } from "./output/warnings.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
-import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
+import { confirm, isHarmful, planLines, printPlan, somethingOf } from "./plans.ts";
 import { connect, findPolicy, findPool, gather } from "./session.ts";
 import { POLICY } from "./shapes.ts";
 
@@ -167,14 +167,7 @@ async function updatePolicy(
   options: PolicyOptions,
   context: CliContext,
 ): Promise<void> {
-  const fields = await policyFields(options);
-  if (Object.keys(fields).length === 0) {
-    throw new CliError(
-      "usage",
-      "There is nothing to change.",
-      "Say for example --priority, --reserved or --limit.",
-    );
-  }
+  const fields = somethingOf(await policyFields(options), "for example --priority, --reserved or --limit");
   const { client } = connect(options);
   const { name: pool } = await findPool(client, poolText);
   const { component } = await findPolicy(client, pool, componentText);

@@ -3,7 +3,7 @@
 import type { Command } from "commander";
 import type { WirePool } from "../protocol/index.ts";
 import { parseAmounts } from "./amounts.ts";
-import { type CliContext, CliError } from "./context.ts";
+import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -21,7 +21,7 @@ import { type OutputOptions, printDone, printOne } from "./output/print.ts";
 import { printable } from "./output/text.ts";
 import { tellWarnings } from "./output/warnings.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
-import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
+import { confirm, isHarmful, planLines, printPlan, somethingOf } from "./plans.ts";
 import { connect, findPool, gather } from "./session.ts";
 import { POOL, REQUEST } from "./shapes.ts";
 
@@ -161,14 +161,7 @@ export async function createPool(name: string, options: PoolOptions, context: Cl
 }
 
 export async function updatePool(text: string, options: PoolOptions, context: CliContext): Promise<void> {
-  const fields = await fieldsOf(options);
-  if (Object.keys(fields).length === 0) {
-    throw new CliError(
-      "usage",
-      "There is nothing to change.",
-      "Say --capacity, --description, --label or --set.",
-    );
-  }
+  const fields = somethingOf(await fieldsOf(options), "--capacity, --description, --label or --set");
   const { client } = connect(options);
   const { name } = await findPool(client, text);
   const { force = false } = options;
