@@ -17,6 +17,7 @@ export const RESERVE_BYTES = 16 << 20;
 
 export const NO_RESERVE: Reserve = { isHeld: () => true, giveUp: () => false };
 
+const noRoom: ReadonlySet<string | undefined> = new Set(["ENOSPC", "EDQUOT"]);
 const RETRY_MS = 1_000;
 const BLOCK_BYTES = 1 << 20;
 
@@ -51,7 +52,7 @@ function take(path: string, bytes: number): boolean {
     return true;
   } catch (error) {
     rmSync(path, { force: true });
-    if ((error as NodeJS.ErrnoException).code === "ENOSPC") return false;
+    if (noRoom.has((error as NodeJS.ErrnoException).code)) return false;
     throw error;
   }
 }
