@@ -112,7 +112,8 @@ describe("a file", () => {
 
   test("belongs to one process, until that process is killed, and keeps what it acknowledged", async () => {
     const path = newPath();
-    const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "-e", holder], {
+    const flags = ["--expose-gc", "--import", "tsx", "--input-type=module"];
+    const child = spawn(process.execPath, [...flags, "-e", holder], {
       env: { ...process.env, STORE_PATH: path },
       stdio: ["ignore", "pipe", "inherit"],
     });
@@ -131,8 +132,11 @@ describe("a file", () => {
     const store = await openSqliteStore({ path: process.env.STORE_PATH });
     const { epoch } = await store.takeOver({ holder: "child" });
     await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [{ kind: "acknowledged" }] });
-    console.log("committed");
     setInterval(() => {}, 1_000_000);
+    setImmediate(() => {
+      global.gc(); // Nothing refers to the store any more, and yet it is open.
+      setImmediate(() => console.log("committed"));
+    });
   `;
 
   test("of somebody else is not touched", async () => {

@@ -95,11 +95,15 @@ export function lockFile({ DatabaseSync }: Sqlite, path: string): Database {
   }
 }
 
+/** A store that nobody refers to any more is still open: the collector must not let go of its lock. */
+const heldLocks = new Set<Database | undefined>();
+
 function createSqliteDriver(
   database: Database,
   { path, lock, reserve = NO_RESERVE }: { path: string | undefined; lock?: Database; reserve?: Reserve },
 ): Driver {
   const name = path ?? "in memory";
+  if (lock !== undefined) heldLocks.add(lock);
   const prepared = new Map<string, PreparedStatement>();
   const statement = (sql: string): PreparedStatement => {
     let found = prepared.get(sql);
@@ -184,6 +188,7 @@ function createSqliteDriver(
         prepared.clear();
         database.close();
         lock?.close();
+        heldLocks.delete(lock);
       },
     };
   } catch (error) {
