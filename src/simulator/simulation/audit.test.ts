@@ -146,6 +146,24 @@ const doctored: Record<string, { events: readonly Event[]; doctor: Doctor; want:
     ),
     want: /third, taken for urgent, has been preempted too often/,
   },
+  "a victim that runs elsewhere (V2)": {
+    events: URGENT,
+    doctor: (events) =>
+      events.map((event) =>
+        event.kind === "requestAllocated" && event.requestId === "third" ? { ...event, pool: null } : event,
+      ),
+    want: /third, taken for urgent, runs in another pool/,
+  },
+  "a victim that holds nothing short (V2)": {
+    events: URGENT,
+    doctor: spec("third", { resources: { step_run: 1 } }),
+    want: /third, taken for urgent, holds nothing that is short/,
+  },
+  "a victim that does not run, and a waiter that does not wait": {
+    events: URGENT,
+    doctor: (events) => events.filter((event) => event.kind !== "requestSubmitted"),
+    want: /takes somebody who does not run, or for nobody; units are promised to urgent, who does not wait/,
+  },
   "taken back by one that has no share (8.2)": {
     events: URGENT,
     doctor: decision({}, { reason: "reclaim" }),
