@@ -4,9 +4,10 @@ import type { Command } from "commander";
 import type { WirePolicyAnswer, WireRequest } from "../protocol/index.ts";
 import { parseAmounts, withoutFractions } from "./amounts.ts";
 import type { CliContext } from "./context.ts";
-import { given, oneOf, withConnection } from "./options.ts";
+import { given, oneOf, withConnection, withIdempotencyKey } from "./options.ts";
 import { type OutputOptions, printOne, type Shape } from "./output/print.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
+import { printPlan } from "./plans.ts";
 import { attachPolicy, type PolicyOptions, policiesIn } from "./policy.ts";
 import { createPool, deletePool } from "./pool.ts";
 import { connect, findPolicy, findPool, gather } from "./session.ts";
@@ -28,6 +29,7 @@ interface Options extends OutputOptions, WatchOptions {
   readonly capacity?: string;
   readonly description?: string;
   readonly yes?: boolean;
+  readonly dryRun?: boolean;
 }
 
 export function define(command: Command, context: CliContext): void {
@@ -49,7 +51,7 @@ export function define(command: Command, context: CliContext): void {
 
 function definePools(command: Command, context: CliContext): void {
   const create = command.command("create").description("create a pool").argument("<name>", "its name");
-  withConnection(create)
+  withDryRun(withIdempotencyKey(withConnection(create)))
     .requiredOption("-c, --capacity <amounts>", `JSON or YAML, such as '{"gpu": 8}'; or gpu=8`)
     .option("-d, --description <text>", "what it is for")
     .option("-o, --output <form>", "show the pool in this form")
@@ -62,7 +64,7 @@ function definePools(command: Command, context: CliContext): void {
   );
 
   const update = command.command("update").description("change capacity or description");
-  withConnection(update.argument("<pool>", "its name"))
+  withDryRun(withConnection(update.argument("<pool>", "its name")))
     .option("-c, --capacity <amounts>", "merged by key; 0 removes one")
     .option("-d, --description <text>", "what it is for")
     .addHelpText(
@@ -74,7 +76,12 @@ function definePools(command: Command, context: CliContext): void {
     const { client } = connect(options);
     const { name } = await findPool(client, text);
     const amounts = capacity === undefined ? undefined : await parseAmounts(await withoutFractions(capacity));
-    await client.pools.update(name, given({ capacity: amounts, description }), {});
+    const fields = given({ capacity: amounts, description });
+    if (options.dryRun === true) {
+      const plan = await client.pools.update(name, fields, { dryRun: true });
+      return printPlan(`Pool ${name} would be changed.`, plan, options, context);
+    }
+    await client.pools.update(name, fields, {});
     context.write(`Pool ${name} is changed.\n`);
   });
 
@@ -106,7 +113,7 @@ function definePools(command: Command, context: CliContext): void {
   });
 
   const remove = command.command("delete").description("delete a pool");
-  withConnection(remove.argument("<pool>", "its name"))
+  withDryRun(withConnection(remove.argument("<pool>", "its name")))
     .option("-y, --yes", "do not ask")
     .addHelpText("after", "\nExamples:\n  berth resource-pool delete training-gpus --yes\n");
   remove.action((text: string, options: Options) => deletePool(text, options, context));
@@ -129,7 +136,7 @@ const ZEN_POLICY: Shape<WirePolicyAnswer> = {
 
 function definePolicies(command: Command, context: CliContext): void {
   const attach = withPair(command.command("attach-policy").description("let a component use a pool"));
-  withConnection(attach)
+  withDryRun(withIdempotencyKey(withConnection(attach)))
     .option("-t, --component-type <type>", "orchestrator or step_operator, or any other word", "orchestrator")
     .option("-p, --priority <number>", "higher comes first", "0")
     .option("-r, --reserved <amounts>", `its own share, such as '{"gpu": 2}'`)
@@ -148,13 +155,17 @@ function definePolicies(command: Command, context: CliContext): void {
   });
 
   const detach = withPair(command.command("detach-policy").description("take a policy away"));
-  withConnection(detach)
+  withDryRun(withConnection(detach))
     .option("-t, --component-type <type>", "orchestrator or step_operator", "orchestrator")
     .addHelpText("after", "\nExamples:\n  berth resource-pool detach-policy training-gpus my-orchestrator\n");
   detach.action(async (poolText: string, text: string, options: Options) => {
     const { client } = connect(options);
     const { name: pool } = await findPool(client, poolText);
     const { component } = await findPolicy(client, pool, text);
+    if (options.dryRun === true) {
+      const plan = await client.policies.detach(pool, component, { dryRun: true });
+      return printPlan(`Component ${component} would no longer use pool ${pool}.`, plan, options, context);
+    }
     await client.policies.detach(pool, component, {});
     context.write(`Component ${component} no longer uses pool ${pool}.\n`);
   });
@@ -181,6 +192,11 @@ function definePolicies(command: Command, context: CliContext): void {
       await showRows(session, { load, shape: ZEN_POLICY }, options, context);
     },
   );
+}
+
+/** Not of ZenML, but of every change here. */
+function withDryRun(command: Command): Command {
+  return command.option("--dry-run", "say what would happen, and change nothing");
 }
 
 function withPair(command: Command): Command {

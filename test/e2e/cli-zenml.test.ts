@@ -261,6 +261,20 @@ describe("every option is known there", () => {
     test(name, async () => expect(await fine(as(line))).toMatch(says));
   }
 
+  test("every change can be tried, and changes nothing then", async () => {
+    const before = await fine("berth export");
+    for (const line of [
+      "create p3 -c gpu=1",
+      "update training-gpus -c gpu=4",
+      "attach-policy training-gpus op",
+      "detach-policy lab urgent",
+      "delete lab",
+    ]) {
+      expect(await fine(`berth resource-pool ${line} --dry-run`)).toContain("nothing is changed yet");
+    }
+    expect(await fine("berth export")).toBe(before);
+  });
+
   test("without --yes and without a terminal nothing is deleted", async () => {
     const { exitCode, stderr } = await shell("berth resource-pool delete lab");
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: expect.stringContaining("-y") as string });
