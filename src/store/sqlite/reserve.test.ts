@@ -9,7 +9,7 @@ import { keepReserve } from "./reserve.ts";
 const BYTES = 3 << 20;
 let path: string;
 let timeMs: number;
-const nowMs = () => timeMs;
+const world = { nowMs: () => timeMs, disk: () => ({ totalBytes: 100 * BYTES, freeBytes: 50 * BYTES }) };
 
 beforeEach(() => {
   const directory = mkdtempSync(join(tmpdir(), "berth-reserve-"));
@@ -19,20 +19,20 @@ beforeEach(() => {
 });
 
 test("it is there from the start, and only its owner can read it", () => {
-  expect(keepReserve(path, { bytes: BYTES }).isHeld()).toBe(true);
+  expect(keepReserve(path, BYTES).isHeld()).toBe(true);
   expect(statSync(path).size).toBe(BYTES);
   expect(statSync(path).mode & 0o777).toBe(0o600);
 });
 
 test("one that was cut short is made anew", () => {
-  keepReserve(path, { bytes: BYTES });
+  keepReserve(path, BYTES);
   truncateSync(path, 10);
-  expect(keepReserve(path, { bytes: BYTES }).isHeld()).toBe(true);
+  expect(keepReserve(path, BYTES).isHeld()).toBe(true);
   expect(statSync(path).size).toBe(BYTES);
 });
 
 test("it makes room once, and is taken back after a while", () => {
-  const reserve = keepReserve(path, { bytes: BYTES, nowMs });
+  const reserve = keepReserve(path, BYTES, world);
   expect([reserve.giveUp(), existsSync(path), reserve.isHeld()]).toEqual([true, false, false]);
   expect(reserve.giveUp()).toBe(false);
 
@@ -42,11 +42,18 @@ test("it makes room once, and is taken back after a while", () => {
 
 test("it is not held while the disk is full, and leaves nothing half made", () => {
   symlinkSync("/dev/full", path);
-  const reserve = keepReserve(path, { bytes: BYTES, nowMs });
+  const reserve = keepReserve(path, BYTES, world);
   expect([reserve.isHeld(), existsSync(path)]).toEqual([false, false]);
 });
 
 test("it is not taken where hardly anything would be left beside it", () => {
-  const reserve = keepReserve(path, { bytes: Number.MAX_SAFE_INTEGER, nowMs });
+  const disk = () => ({ totalBytes: 100 * BYTES, freeBytes: 2 * BYTES - 1 });
+  const reserve = keepReserve(path, BYTES, { ...world, disk });
   expect([reserve.isHeld(), existsSync(path)]).toEqual([false, false]);
+});
+
+test("of a small disk it takes a quarter", () => {
+  const disk = () => ({ totalBytes: 2 * BYTES, freeBytes: 2 * BYTES });
+  expect(keepReserve(path, BYTES, { ...world, disk }).isHeld()).toBe(true);
+  expect(statSync(path).size).toBe(BYTES / 2);
 });

@@ -21,17 +21,26 @@ const noRoom: ReadonlySet<string | undefined> = new Set(["ENOSPC", "EDQUOT"]);
 const RETRY_MS = 1_000;
 const BLOCK_BYTES = 1 << 20;
 
+/** The world as it is, unless a test brings another. */
+type Surroundings = { readonly nowMs: () => number; readonly disk: (path: string) => Disk };
+type Disk = { readonly totalBytes: number; readonly freeBytes: number };
+
 export function keepReserve(
   path: string,
-  { bytes, nowMs = () => performance.now() }: { bytes: number; nowMs?: () => number },
+  wantedBytes: number,
+  { nowMs, disk }: Surroundings = { nowMs: () => performance.now(), disk: diskOf },
 ): Reserve {
-  let isHeld = bytesOf(path) === bytes || take(path, bytes);
+  // A small disk is there for the store, not for its reserve.
+  const bytes = Math.min(wantedBytes, Math.floor(disk(path).totalBytes / 4));
+  // Only when as much again stays free: a reserve that leaves nothing would have to be given up at once.
+  const take = () => disk(path).freeBytes >= 2 * bytes && fill(path, bytes);
+  let isHeld = bytesOf(path) === bytes || take();
   let retryAtMs = nowMs() + RETRY_MS;
   return {
     isHeld() {
       if (isHeld || nowMs() < retryAtMs) return isHeld;
       retryAtMs = nowMs() + RETRY_MS;
-      isHeld = take(path, bytes);
+      isHeld = take();
       return isHeld;
     },
     giveUp() {
@@ -43,12 +52,15 @@ export function keepReserve(
   };
 }
 
-/** Only when as much again stays free: a reserve that leaves nothing would have to be given up at once. */
-function take(path: string, bytes: number): boolean {
-  const { bavail, bsize } = statfsSync(dirname(path));
-  if (bavail * bsize < 2 * bytes) return false;
+function diskOf(path: string): Disk {
+  const { blocks, bavail, bsize } = statfsSync(dirname(path));
+  return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
+}
+
+/** Not half: false if there is too little room after all. */
+function fill(path: string, bytes: number): boolean {
   try {
-    fill(path, bytes);
+    writeNoise(path, bytes);
     return true;
   } catch (error) {
     rmSync(path, { force: true });
@@ -57,8 +69,8 @@ function take(path: string, bytes: number): boolean {
   }
 }
 
-/** With noise, which no file system can store in less room. */
-function fill(path: string, bytes: number): void {
+/** Which no file system can store in less room. */
+function writeNoise(path: string, bytes: number): void {
   const block = randomFillSync(Buffer.alloc(Math.min(bytes, BLOCK_BYTES)));
   const handle = openSync(path, "w", 0o600);
   try {

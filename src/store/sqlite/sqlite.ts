@@ -31,7 +31,7 @@ export async function openSqliteStore({ path, reserveBytes = 0 }: SqliteOptions)
       if (damage !== undefined) {
         throw new StoreError("corrupt", `The store is damaged: ${damage.where}: ${damage.what}.`);
       }
-      const reserve = reserveBytes > 0 ? keepReserve(`${path}-reserve`, { bytes: reserveBytes }) : NO_RESERVE;
+      const reserve = reserveBytes > 0 ? keepReserve(`${path}-reserve`, reserveBytes) : NO_RESERVE;
       return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(path), { path, lock, reserve }));
     } catch (error) {
       lock.close();
