@@ -217,7 +217,7 @@ async function writeErrors(program: string): Promise<void> {
       await server.kill();
     } else {
       ends++;
-      const words = /StoreError: .*/.exec(ended.said)?.[0] ?? ended.said.slice(-200);
+      const words = /(?:Store|Leader)Error: .*/.exec(ended.said)?.[0] ?? ended.said.slice(-200);
       messages.set(words, (messages.get(words) ?? 0) + 1);
     }
   }

@@ -75,7 +75,7 @@ export interface Login {
 function listenToErrors(child: ChildProcess): () => string {
   let said = "";
   child.stderr?.on("data", (text: Buffer) => {
-    said = (said + text.toString()).slice(-2_000);
+    said = (said + text.toString()).slice(-8_000);
   });
   return () => said.trim();
 }
