@@ -90,7 +90,7 @@ export function updatePool(world: World, spec: PoolSpec): void {
     for (const group of spec.groups ?? []) {
       const known = pool.groups.find((other) => other.name === group.name);
       if (known === undefined) pool.groups.push({ ...group });
-      else Object.assign(known, group);
+      else changeGroup(known, group);
     }
   });
 }
@@ -101,8 +101,13 @@ export function updateGroup(world: World, spec: GroupSpec & { pool: string; forc
   const group = groups.find((other) => other.name === spec.name) ?? refuse("not_found");
   checkAmounts(spec);
   change(world, force, () => {
-    Object.assign(group, fields);
+    changeGroup(group, fields);
   });
+}
+
+/** What is not said stays, of the settings too. */
+function changeGroup(group: GroupSpec, change: GroupSpec): void {
+  Object.assign(group, change, { settings: { ...group.settings, ...change.settings } });
 }
 
 export function attachPolicy(world: World, spec: PolicySpec): void {

@@ -150,7 +150,7 @@ function someGroups(dice: Dice, capacity: Amounts): GroupSpec[] {
       name,
       ...(parent !== undefined && { parent }),
       ...(dice.chance(50) && { weight: dice.pick([0.5, 1.5, 2, 3]) }),
-      ...(dice.chance(20) && { limit: { gpu: dice.int(1, capacity.gpu!) } }),
+      ...(dice.chance(20) && { limit: { gpu: dice.int(Math.floor(capacity.gpu! / 3), capacity.gpu!) } }),
       ...(parent === undefined &&
         dice.chance(20) && { reserved: { gpu: dice.int(0, Math.floor(capacity.gpu! / 3)) } }),
       ...(dice.chance(20) && { mode: "fifo" as const }),
