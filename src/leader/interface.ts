@@ -266,6 +266,8 @@ export interface LeaderSettings {
   readonly retention: Retention;
   /** Ended requests leave the memory after this time; the store keeps them. */
   readonly endedInMemoryMs: number;
+  /** Where there are more of them, they leave much sooner. */
+  readonly endedInMemoryMax: number;
   readonly snapshotEveryEvents: number;
   readonly snapshotEveryMs: number;
   readonly pruneEveryMs: number;

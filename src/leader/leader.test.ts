@@ -282,6 +282,26 @@ describe("what is written", () => {
     expect(items[2]?.body).toEqual({ from: "here" });
   });
 
+  test("ended requests stay in memory for a while, and in a crowd for less", async () => {
+    const rig = await createRig({ settings: { endedInMemoryMs: 30_000, endedInMemoryMax: 2 } });
+    await createPool(rig, { gpu: 1 });
+    const endOf = async (id: string) => {
+      await rig.do(submit(id));
+      const token = await tokenOf(rig, id);
+      await rig.do({ kind: "reportEnd", requestId: request(id), token, outcome: "succeeded" });
+    };
+    await endOf("a");
+    await endOf("b");
+    await rig.clock.advance(10_000);
+    expect(await statusOf(rig, "a")).toBe("released");
+
+    await endOf("c");
+    await rig.clock.advance(1_000);
+    expect(await statusOf(rig, "a")).toBeUndefined();
+    expect(await statusOf(rig, "c")).toBe("released");
+    expect(await rig.store.getRequest("a")).toMatchObject({ status: "released" });
+  });
+
   test("a request's record tells its whole life, and outlives its place in memory", async () => {
     const rig = await createRig({ settings: { endedInMemoryMs: 10_000 } });
     await createPool(rig, { gpu: 1, components: ["team", "urgent"] });
@@ -867,7 +887,7 @@ describe("leases", () => {
   });
 
   test("when many holders fall silent at once expiry pauses, with an alert (L3)", async () => {
-    const rig = await createRig({ settings: { endedInMemoryMs: 60_000 } });
+    const rig = await createRig();
     await createPool(rig, { gpu: 10, settings });
     for (let i = 0; i < 10; i++) await rig.do(submit(`r${i}`, { requeue: "never" }));
     const tokens = await Promise.all(Array.from({ length: 10 }, (_, i) => tokenOf(rig, `r${i}`)));

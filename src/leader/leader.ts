@@ -64,7 +64,8 @@ export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
     idempotencyMs: DAY_MS,
     auditMs: 365 * DAY_MS,
   },
-  endedInMemoryMs: 2_000,
+  endedInMemoryMs: 30_000,
+  endedInMemoryMax: 5_000,
   snapshotEveryEvents: 50_000,
   snapshotEveryMs: 10 * 60_000,
   pruneEveryMs: 3_600_000,
@@ -79,8 +80,10 @@ const TURN_MS_MAX = 5_000;
 const ABSENCE_MS = 15_000;
 /** After an engine error in a timer the same timer is not tried again at once. */
 const TICK_RETRY_MS = 60_000;
-/** Often, so that it is never many at once: whoever calls meanwhile waits for it. */
-const FORGET_EVERY_MS = 500;
+const FORGET_EVERY_MS = 5_000;
+/** In a crowd they leave sooner, and more often, so that it is never many at once. */
+const CROWD_IN_MEMORY_MS = 2_000;
+const FORGET_CROWD_EVERY_MS = 500;
 const PROBE_MS = 1_000;
 const WAITING_AUDIT_MAX = 10_000;
 /** What callers are told. Where the store is, and what exactly it says, is for the log. */
@@ -206,7 +209,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     const dueMs = Math.min(
       Math.max(nextWakeMs(state) ?? Number.POSITIVE_INFINITY, tickNotBeforeMs),
       leases.nextCheckMs() ?? Number.POSITIVE_INFINITY,
-      Math.max(endedAtMs + settings.endedInMemoryMs, forgetNotBeforeMs),
+      Math.max(endedAtMs + forgetting().afterMs, forgetNotBeforeMs),
     );
     // A moment that has passed already gets a little time, lest a mistake should turn the loop without end.
     const delayMs = Math.min(Math.max(dueMs - nowMs(), 1), TURN_MS_MAX);
@@ -295,14 +298,23 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
       if (events === undefined) tickNotBeforeMs = batch.nowMs + TICK_RETRY_MS;
     }
     const oldestEnded = state.ended.values().next().value;
-    const endedBeforeMs = batch.nowMs - settings.endedInMemoryMs;
+    const { afterMs, everyMs } = forgetting();
+    const endedBeforeMs = batch.nowMs - afterMs;
     if (
       batch.nowMs >= forgetNotBeforeMs &&
       (oldestEnded?.progress.endedAtMs ?? batch.nowMs) < endedBeforeMs
     ) {
       decideOwn(batch, around, { kind: "forgetEnded", endedBeforeMs });
-      forgetNotBeforeMs = batch.nowMs + FORGET_EVERY_MS;
+      forgetNotBeforeMs = batch.nowMs + everyMs;
     }
+  }
+
+  /** Ended requests stay a while, because memory can say more about them than their record. */
+  function forgetting(): { readonly afterMs: number; readonly everyMs: number } {
+    const { endedInMemoryMs, endedInMemoryMax } = settings;
+    return memory.state.ended.size <= endedInMemoryMax
+      ? { afterMs: endedInMemoryMs, everyMs: FORGET_EVERY_MS }
+      : { afterMs: Math.min(endedInMemoryMs, CROWD_IN_MEMORY_MS), everyMs: FORGET_CROWD_EVERY_MS };
   }
 
   function decideLosses(batch: Batch): void {
