@@ -2,10 +2,11 @@
 
 import type { Command } from "commander";
 import type { WirePlan, WireRequest } from "../protocol/index.ts";
+import { hasEnded } from "../sdk/index.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, type PlanOptions, withConnection, withOutput } from "./options.ts";
 import { type OutputOptions, printDone } from "./output/print.ts";
-import { amountsText } from "./output/text.ts";
+import { amountsText, printable } from "./output/text.ts";
 import { confirm, planLines, printPlan } from "./plans.ts";
 import { connect, findRequest, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
@@ -33,7 +34,12 @@ export function define(command: Command, context: CliContext): void {
 export async function cancel(texts: readonly string[], options: Options, context: CliContext): Promise<void> {
   const { client } = connect(options);
   const requests: WireRequest[] = [];
-  for (const text of texts) requests.push(await findRequest(client, text));
+  for (const text of texts) {
+    const request = await findRequest(client, text);
+    if (!hasEnded(request)) requests.push(request);
+    else context.tell(`${printable(`${titleOf(request)} has ended already: ${request.status}.`)}\n`);
+  }
+  if (requests.length === 0) return;
   const planned: { request: WireRequest; plan: WirePlan }[] = [];
   for (const request of requests) {
     planned.push({ request, plan: await client.requests.cancel(request.id, { dryRun: true }) });

@@ -208,6 +208,11 @@ describe("plans", () => {
     const other = await berth("submit", "--gpu", "2", "--name", "once", "--idempotency-key", "k1");
     expect(other).toMatchObject({ exitCode: 5 });
     expect(await berth("cancel", "once", "-y")).toMatchObject({ exitCode: 0 });
+    expect(await berth("cancel", "once", "-y")).toMatchObject({
+      exitCode: 0,
+      stdout: "",
+      stderr: expect.stringMatching(/^#\d+ once has ended already: cancelled\.\n$/) as string,
+    });
   });
 });
 
