@@ -83,7 +83,8 @@ export function updatePool(world: World, spec: PoolSpec): void {
   change(world, spec.force, () => {
     Object.assign(pool.capacity, spec.capacity);
     for (const [key, amount] of Object.entries(pool.capacity)) {
-      if (amount === 0) delete pool.capacity[key]; // (P2)
+      // (P2) What the nodes of a pool have together may be nothing for a while.
+      if (amount === 0 && pool.nodes === undefined) delete pool.capacity[key];
     }
     if (Object.keys(pool.capacity).length === 0) refuse("empty_capacity");
     Object.assign(pool.settings, spec.settings);
