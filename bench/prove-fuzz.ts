@@ -47,8 +47,10 @@ const server = await openServer({
   log: {
     info: () => undefined,
     warn: () => undefined,
+    // Without an error it is an alert: a holder may say what it likes about its job.
     error: (fields, message) => {
-      failures.push(`${message}: ${String((fields as { err?: Error }).err?.stack)}`);
+      const { err } = fields as { err?: Error };
+      if (err !== undefined) failures.push(`${message}: ${String(err.stack)}`);
     },
   },
   onFatal: (error) => failures.push(`fatal: ${String((error as Error).stack)}`),
