@@ -237,8 +237,7 @@ function positiveOf(amounts: readonly number[], pool: Pool): Resources {
 
 /** Members of a line follow each other, so a line's share of those before somebody is found by halving. */
 function positionOf(pool: Pool, self: Waiter, nowMs: number): number {
-  const discipline = disciplineOf(pool);
-  const compare = discipline.compareIn(pool);
+  const compare = disciplineOf(pool).compareIn(pool, nowMs);
   let before = 0;
   for (const waiter of new QueueWalk(pool, nowMs)) {
     if (waiter.hold !== null) {
@@ -246,10 +245,9 @@ function positionOf(pool: Pool, self: Waiter, nowMs: number): number {
       continue;
     }
     const { poolLine } = waiter;
-    before += poolLine.line.members.countWhile((request) => {
-      const score = discipline.scoreOf(poolLine, request, nowMs);
-      return request !== self.request && compare({ ...waiter, request, score }, self) < 0;
-    });
+    before += poolLine.line.members.countWhile(
+      (request) => request !== self.request && compare({ ...waiter, request, score: Number.NaN }, self) < 0,
+    );
   }
   return before + 1;
 }

@@ -10,10 +10,8 @@ import { classDiscipline } from "./class/class.ts";
 import { priorityDiscipline } from "./priority/priority.ts";
 
 export interface Discipline {
-  /** Order of a pool's queue; total, ending on the place in the journal. */
-  compareIn(pool: Pool): (a: Waiter, b: Waiter) => number;
-  /** The moving part of the order, in whole millionths; 0 where time moves nothing. */
-  scoreOf(poolLine: PoolLine, request: Request, nowMs: number): number;
+  /** Order of a pool's queue at a moment; total, ending on the place in the journal. */
+  compareIn(pool: Pool, nowMs: number): (a: Waiter, b: Waiter) => number;
   /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
   /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */

@@ -6,7 +6,7 @@ import type { Ask, Room } from "../placement/room.ts";
 import { Rooms } from "../placement/rooms.ts";
 import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../state.ts";
 import { NodeCover } from "./cover.ts";
-import { promiseTo, QueueWalk, type Waiter } from "./queue-walk.ts";
+import { promiseTo, QueueWalk, type Waiter, walkOverHolders } from "./queue-walk.ts";
 
 export interface Backfill {
   readonly waiter: Waiter;
@@ -42,7 +42,7 @@ export function findBackfill(pool: Pool, head: StuckHead, nowMs: number): Backfi
     const first = line.members.first() as Request;
     if (ask === null) {
       if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return [];
-      const waiter: Waiter = { request: first, poolLine, hold: null, borrows: false, score: 0 };
+      const waiter: Waiter = { request: first, poolLine, hold: null, borrows: false, score: Number.NaN };
       if (mayFillGap(poolLine) || isShort(first) || leavesEnough(waiter)) return [first];
     }
     const hasWalltimes = line.members.firstRankedAtMost(Number.MAX_VALUE) !== undefined;
@@ -106,7 +106,7 @@ function gapOnNodes(pool: Pool, ask: Ask, nowMs: number): (waiter: Waiter) => bo
 /** What is free and set aside for nobody. */
 function unpromisedRoom(pool: Pool, nowMs: number): Room {
   const rooms = new Rooms(pool);
-  for (const waiter of new QueueWalk(pool, nowMs, () => [])) {
+  for (const waiter of walkOverHolders(pool, nowMs)) {
     if (waiter.hold === "here") promiseTo(rooms, waiter);
   }
   return rooms.now;

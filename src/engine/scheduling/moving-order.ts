@@ -24,7 +24,7 @@ export function settledUntil(pool: Pool, head: Head | undefined, nowMs: number):
     untilMs = Math.min(untilMs, holdsUntil(ahead, behind, nowMs));
   };
   if (pool.holders.size === 0) {
-    if (head !== undefined) for (const behind of head.walk) compare(head.waiter, behind);
+    if (head !== undefined) for (const behind of head.walk.rest()) compare(head.waiter, behind);
     return untilMs;
   }
   const walk = new QueueWalk(pool, nowMs, membersThatCount(pool, head, nowMs));
@@ -33,8 +33,8 @@ export function settledUntil(pool: Pool, head: Head | undefined, nowMs: number):
   for (const [place, pivot] of waiters.entries()) {
     const isHead = pivot.request === head?.waiter.request;
     if (!isHead && pivot.hold !== "here") continue;
-    for (const behind of waiters.slice(place + 1)) compare(pivot, behind);
-    if (!isHead) for (const ahead of waiters.slice(0, place)) compare(ahead, pivot);
+    for (let i = place + 1; i < waiters.length; i++) compare(pivot, waiters[i] as Waiter);
+    for (let i = 0; i < place && !isHead; i++) compare(waiters[i] as Waiter, pivot);
   }
   return untilMs;
 }

@@ -27,8 +27,8 @@ export interface Waiter {
   readonly hold: "here" | "elsewhere" | null;
   /** Does not fit its headroom (G1). */
   borrows: boolean;
-  /** What discipline `class` orders by, in whole millionths (10.6). */
-  readonly score: number;
+  /** What discipline `class` orders by, in whole millionths (10.6); NaN until the comparison asks for it. */
+  score: number;
   /** Where it would go, as of the last look that found room for it; in a pool without nodes nowhere. */
   nodes?: readonly Node[];
 }
@@ -56,7 +56,6 @@ export class QueueWalk {
   constructor(pool: Pool, nowMs: number, membersOf?: (poolLine: PoolLine) => Iterable<Request>) {
     this.pool = pool;
     this.#promises = new Promises(pool.keys.length);
-    const discipline = disciplineOf(pool);
     const waiters: Waiter[] = [];
     const add = (request: Request, poolLine: PoolLine, hold: Waiter["hold"]) =>
       waiters.push({
@@ -64,7 +63,7 @@ export class QueueWalk {
         poolLine,
         hold,
         borrows: this.#mustBorrow(poolLine),
-        score: discipline.scoreOf(poolLine, request, nowMs),
+        score: Number.NaN,
       });
     for (const poolLine of pool.waiting) {
       if (membersOf === undefined) add(poolLine.line.members.first() as Request, poolLine, null);
@@ -73,7 +72,7 @@ export class QueueWalk {
     const { name } = pool.record;
     for (const request of pool.holders) add(request, request.line.pools.get(name) as PoolLine, "here");
     for (const request of pool.passers) add(request, request.line.pools.get(name) as PoolLine, "elsewhere");
-    this.#compare = discipline.compareIn(pool);
+    this.#compare = disciplineOf(pool).compareIn(pool, nowMs);
     this.#waiters = waiters;
   }
 
@@ -101,6 +100,11 @@ export class QueueWalk {
     const next = waiters[first] as Waiter;
     waiters[first] = waiters[start] as Waiter;
     waiters[start] = next;
+  }
+
+  /** Those not yet walked, in any order. */
+  rest(): readonly Waiter[] {
+    return this.#waiters.slice(this.#position);
   }
 
   /** All waiters in order. */
@@ -278,6 +282,11 @@ export class QueueWalk {
     }
     return false;
   }
+}
+
+/** Only holders are promised something on the way, so they can be judged without those who stand between them. */
+export function walkOverHolders(pool: Pool, nowMs: number): QueueWalk {
+  return new QueueWalk(pool, nowMs, () => []);
 }
 
 /** A holder's places are promised to it before anyone behind it is served. */

@@ -21,7 +21,7 @@ import { bySubmission, type Pool, poolsByName, type Request } from "../state.ts"
 import { firstStop } from "../stopping.ts";
 import { findBackfill } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";
-import { QueueWalk, type Waiter } from "./queue-walk.ts";
+import { QueueWalk, type Waiter, walkOverHolders } from "./queue-walk.ts";
 import { emit, type Transaction } from "./transaction.ts";
 
 /** What a look at a pool's queue found. */
@@ -132,7 +132,7 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Request | unde
     const lost = holders.find((holder) => hasLostNode(pool, holder));
     return lost === undefined ? false : end(lost, "node_lost", undefined);
   }
-  const walk = new QueueWalk(pool, transaction.nowMs);
+  const walk = walkOverHolders(pool, transaction.nowMs);
   for (const waiter of walk) {
     if (waiter.hold !== "here") continue;
     if (walk.quotaBlock(waiter) !== null) return end(waiter.request, "blocked_by_limit", undefined);
@@ -185,12 +185,11 @@ function judgeHead({ state, nowMs }: Transaction, walk: QueueWalk, head: Waiter)
 /** Behind the head only a holder is granted in its turn: what it takes has long been promised to it. */
 function holderBehind({ nowMs }: Transaction, pool: Pool, head: Waiter): Waiter | undefined {
   if (pool.holders.size === 0) return undefined;
-  const walk = new QueueWalk(pool, nowMs);
-  let isBehind = false;
+  const compare = disciplineOf(pool).compareIn(pool, nowMs);
+  const walk = walkOverHolders(pool, nowMs);
   for (const waiter of walk) {
-    isBehind ||= waiter.request === head.request;
-    if (isBehind && waiter.hold === "here" && walk.quotaBlock(waiter) === null && walk.fits(waiter))
-      return waiter;
+    if (waiter.hold !== "here" || compare(waiter, head) < 0) continue;
+    if (walk.quotaBlock(waiter) === null && walk.fits(waiter)) return waiter;
   }
   return undefined;
 }

@@ -8,11 +8,10 @@ import { countFrom, judgeOf, kindsConcerned, type Permission, permitOf, ruleOf }
 import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.ts";
 import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
 import { type Chosen, chooseOnNodes } from "./on-nodes.ts";
-import { compareIn, orderHoldsUntil, scoreOf } from "./score.ts";
+import { compareIn, orderHoldsUntil } from "./score.ts";
 
 export const classDiscipline: Discipline = {
   compareIn,
-  scoreOf,
   orderHoldsUntil,
   chooseVictims,
   worth,

@@ -4,7 +4,7 @@ import { mainKeyIndex } from "../../placement/node-index.ts";
 import type { PolicyKind } from "../../records.ts";
 import type { Waiter } from "../../scheduling/queue-walk.ts";
 import type { ScoreWeights } from "../../settings.ts";
-import type { Pool, PoolLine, Request } from "../../state.ts";
+import type { Pool, PoolLine } from "../../state.ts";
 import { checkpointMs } from "./cost.ts";
 import { ln } from "./ln.ts";
 
@@ -20,14 +20,14 @@ const WEIGHTS: Readonly<Record<PolicyKind, ScoreWeights>> = {
 };
 
 /** Sensitive claims, then who fits its headroom, then class or band, then score, then submission. */
-export function compareIn({ record }: Pool): (a: Waiter, b: Waiter) => number {
+export function compareIn({ record }: Pool, nowMs: number): (a: Waiter, b: Waiter) => number {
   const { classBands } = record.settings;
   return (a, b) =>
     Number(b.poolLine.sensitive) - Number(a.poolLine.sensitive) ||
     Number(a.borrows) - Number(b.borrows) ||
     rankOfClass(b.poolLine.preemptionClass, classBands) -
       rankOfClass(a.poolLine.preemptionClass, classBands) ||
-    b.score - a.score ||
+    scoreOf(b, nowMs) - scoreOf(a, nowMs) ||
     a.request.progress.seq - b.request.progress.seq;
 }
 
@@ -36,11 +36,13 @@ export function rankOfClass(preemptionClass: number, classBands: boolean): numbe
   return classBands ? Math.ceil(preemptionClass / 3) : preemptionClass;
 }
 
-/** In whole millionths, so that scores compare the same on every machine. */
-export function scoreOf(poolLine: PoolLine, { progress }: Request, nowMs: number): number {
-  const weights = weightsOf(poolLine);
-  const waited = weights.wait * ln(1 + (nowMs - progress.submittedAtMs) / HOUR_MS);
-  return Math.round((standingScore(poolLine, weights) + waited) * 1e6);
+/** In whole millionths, so that scores compare the same on every machine; most waiters are told apart without it. */
+function scoreOf(waiter: Waiter, nowMs: number): number {
+  if (!Number.isNaN(waiter.score)) return waiter.score;
+  const weights = weightsOf(waiter.poolLine);
+  const waited = weights.wait * ln(1 + hoursWaited(waiter, nowMs));
+  waiter.score = Math.round((standingScore(waiter.poolLine, weights) + waited) * 1e6);
+  return waiter.score;
 }
 
 function weightsOf({ pool, policy }: PoolLine): ScoreWeights {
@@ -72,7 +74,7 @@ const ROUNDING_MAX = 2;
 export function orderHoldsUntil(ahead: Waiter, behind: Waiter, nowMs: number): number {
   const never = Number.POSITIVE_INFINITY;
   if (!isSameRank(ahead, behind) || neverOvertakes(ahead, behind)) return never;
-  const distance = (ahead.score - behind.score - ROUNDING_MAX) / 1e6;
+  const distance = (scoreOf(ahead, nowMs) - scoreOf(behind, nowMs) - ROUNDING_MAX) / 1e6;
   if (distance <= 0) return nowMs + 1;
   const v = weightsOf(ahead.poolLine).wait;
   const w = weightsOf(behind.poolLine).wait;

@@ -18,7 +18,6 @@ import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
 export const priorityDiscipline: Discipline = {
   compareIn: ({ record }) =>
     record.settings.priorityPreempts === "any" ? byPriorityThenShare : byShareThenPriority,
-  scoreOf: () => 0,
   chooseVictims,
   consider,
 };
