@@ -16,11 +16,11 @@ import { startPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
 import { bundle, start } from "./serving/start.ts";
 
-const ROUNDS = Number(process.argv[2] ?? 3);
+const ROUNDS = Number(process.argv[2] ?? 5);
 const ROUND_MS = 1_500;
 const BULK_ROUND_MS = 2_000;
 /** Long enough for the compiler of the runtime to have settled. */
-const WARM_UP_MS = 5_000;
+const WARM_UP_MS = 8_000;
 const CONNECTIONS = 64;
 const BULK = 100;
 const WAITING = 100_000;
