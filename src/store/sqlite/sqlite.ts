@@ -144,8 +144,9 @@ function createSqliteDriver(
 
   const execute = ({ sql, rows, mustTouch }: Statement): number | undefined => {
     let touched = 0;
+    const prepared = statement(sql);
     for (const values of rows) {
-      const changes = Number(statement(sql).run(...values).changes);
+      const changes = Number(prepared.run(...values).changes);
       if (mustTouch && changes === 0) return undefined;
       touched += changes;
     }
