@@ -131,12 +131,13 @@ export class SortedList<Item> {
 
   /** How many items `isBefore` holds for; it must hold for all up to some place and for none after it. */
   countWhile(isBefore: (item: Item) => boolean): number {
-    let count = 0;
-    for (const chunk of this.#chunks) {
-      if (isBefore(lastOf(chunk))) count += chunk.items.length;
-      else return count + lengthOfPrefix(chunk.items, isBefore);
-    }
-    return count;
+    const chunks = this.#chunks;
+    const whole = lengthOfPrefix(chunks, (chunk) => isBefore(lastOf(chunk)));
+    const chunk = chunks[whole];
+    const part = chunk === undefined ? 0 : lengthOfPrefix(chunk.items, isBefore);
+    // Counted from the nearer end: mostly all of them, or none.
+    if (whole <= chunks.length / 2) return lengthOf(chunks, 0, whole) + part;
+    return this.size - lengthOf(chunks, whole, chunks.length) + part;
   }
 
   *[Symbol.iterator](): Generator<Item> {
@@ -200,6 +201,12 @@ export class SortedList<Item> {
 
 function lastOf<Item>({ items }: Chunk<Item>): Item {
   return items[items.length - 1] as Item;
+}
+
+function lengthOf<Item>(chunks: readonly Chunk<Item>[], from: number, to: number): number {
+  let length = 0;
+  for (let i = from; i < to; i++) length += (chunks[i] as Chunk<Item>).items.length;
+  return length;
 }
 
 function lengthOfPrefix<Item>(items: readonly Item[], isBefore: (item: Item) => boolean): number {
