@@ -7,6 +7,7 @@
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import type { WireRelease, WireRenewal, WireRequest } from "../../protocol/index.ts";
 import {
   type CheckpointAnswer,
@@ -91,6 +92,7 @@ export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
     ...(plan.checkpointCommand !== undefined && { checkpointCommand: plan.checkpointCommand }),
   });
   const holder = superviseJob(job, input);
+  await pendingSignals();
   input.enter("running");
   const stopForwarding = forwardSignals(job, (signal) => holder.onSignal(signal));
   if (input.interrupted.aborted) {
@@ -110,6 +112,15 @@ export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
     holder.close();
     talk.clear();
   }
+}
+
+/**
+ * A key that was pressed before the command was there is told to us only afterwards, and would pass for one that the
+ * command has had from the keyboard, too. Two turns of the loop deliver it: the one under way may have polled already.
+ */
+async function pendingSignals(): Promise<void> {
+  await turnOfTheLoop();
+  await turnOfTheLoop();
 }
 
 interface Holder {
