@@ -2,11 +2,11 @@
 
 import type { Command, Option } from "commander";
 import { createClient } from "../sdk/index.ts";
+import { CHOICES } from "./choices.ts";
 import { readContexts, resolveConnection } from "./connection.ts";
 import type { CliContext } from "./context.ts";
 import { fetchLightly } from "./http.ts";
 import { createProgram } from "./main.ts";
-import { FORMATS } from "./output/print.ts";
 import { printable } from "./output/text.ts";
 import { titleOf } from "./session.ts";
 
@@ -82,35 +82,9 @@ function walk(program: Command, words: readonly string[]) {
   return { command, given, waiting };
 }
 
-const CHOICES: Readonly<Record<string, readonly string[]>> = {
-  output: FORMATS,
-  shell: ["bash", "zsh", "fish"],
-  view: ["queued", "active", "all"],
-  discipline: ["priority", "fair_share", "class"],
-  role: ["viewer", "user", "operator", "auditor", "admin"],
-  checkpoint: ["none", "auto", "manual"],
-  requeue: ["never", "on_preemption", "on_failure"],
-  onLost: ["suspend", "run-on", "kill"],
-  mode: ["fair_share", "fifo"],
-  kind: ["batch", "training", "service", "sensitive", "interactive"],
-  permission: ["class10", "sensitive"],
-  componentType: ["orchestrator", "step_operator"],
-  status: [
-    "queued",
-    "allocated",
-    "preempting",
-    "released",
-    "preempted",
-    "failed",
-    "cancelled",
-    "rejected",
-    "expired",
-  ],
-};
-
 /** By the name of the option or argument; live ones are asked for. */
 async function valuesOf(name: string, hint: string): Promise<Candidate[]> {
-  const choices = CHOICES[name];
+  const choices = Object.entries(CHOICES).find(([option]) => option === name)?.[1];
   if (choices !== undefined) return choices.map((word) => ({ word, text: "" }));
   if (name === "context") {
     return Object.entries(readContexts().contexts).map(([word, { url }]) => ({ word, text: url }));

@@ -1,6 +1,7 @@
 // berth completion bash|zsh|fish: prints what makes a shell complete commands, options and live names.
 
 import type { Command } from "commander";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import { oneOf } from "./options.ts";
 
@@ -16,7 +17,7 @@ export function define(command: Command, context: CliContext): void {
   command
     .argument("<shell>", "bash, zsh or fish")
     .addHelpText("after", HELP)
-    .action((shell: string) => context.write(SCRIPTS[oneOf("The shell", shell, ["bash", "zsh", "fish"])]));
+    .action((shell: string) => context.write(SCRIPTS[oneOf("The shell", shell, CHOICES.shell)]));
 }
 
 // Each asks `berth __complete` with the words so far, the last one being what is typed now. It answers with lines of

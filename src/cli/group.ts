@@ -3,6 +3,7 @@
 import type { Command } from "commander";
 import type { WireGroup } from "../protocol/index.ts";
 import { parseAmounts } from "./amounts.ts";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
@@ -121,7 +122,7 @@ async function fieldsOf(options: GroupOptions): Promise<Partial<WireGroup>> {
     weight: weight === undefined ? undefined : decimalNumber("--weight", weight),
     reserved: reserved === undefined ? undefined : await parseAmounts(reserved),
     limit: limit === undefined ? undefined : await parseAmounts(limit),
-    mode: mode === undefined ? undefined : oneOf("--mode", mode, ["fair_share", "fifo"]),
+    mode: mode === undefined ? undefined : oneOf("--mode", mode, CHOICES.mode),
     settings: set && ((await import("./parsing.ts")).parseSettings(set) as WireGroup["settings"]),
   });
 }

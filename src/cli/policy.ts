@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import type { WirePolicy, WirePolicyAnswer } from "../protocol/index.ts";
 import type { Client } from "../sdk/index.ts";
 import { parseAmounts } from "./amounts.ts";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
@@ -121,8 +122,6 @@ function withFields(command: Command): Command {
     .option("--home <key=value>", "labels of the nodes that are its home; may be repeated", collect);
 }
 
-const KINDS = ["batch", "training", "service", "sensitive", "interactive"] as const;
-
 export async function policyFields(options: PolicyOptions): Promise<Partial<WirePolicy>> {
   const { priority, reserved, limit, weight, kind, maxClass, group, home, componentType } = options;
   return given({
@@ -131,7 +130,7 @@ export async function policyFields(options: PolicyOptions): Promise<Partial<Wire
     reserved: reserved === undefined ? undefined : await parseAmounts(reserved),
     limit: limit === undefined ? undefined : await parseAmounts(limit),
     weight: weight === undefined ? undefined : decimalNumber("--weight", weight),
-    kind: kind === undefined ? undefined : oneOf("--kind", kind, KINDS),
+    kind: kind === undefined ? undefined : oneOf("--kind", kind, CHOICES.kind),
     max_class: maxClass === undefined ? undefined : wholeNumber("--max-class", maxClass),
     group,
     home: home && parseLabels(home),

@@ -3,6 +3,7 @@
 import type { Command } from "commander";
 import type { WirePool } from "../protocol/index.ts";
 import { parseAmounts } from "./amounts.ts";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
@@ -148,8 +149,7 @@ async function fieldsOf({ capacity, description, label, set }: PoolOptions): Pro
 
 export async function createPool(name: string, options: PoolOptions, context: CliContext): Promise<void> {
   const { client } = connect(options);
-  const discipline =
-    options.discipline && oneOf("--discipline", options.discipline, ["priority", "fair_share", "class"]);
+  const discipline = options.discipline && oneOf("--discipline", options.discipline, CHOICES.discipline);
   const pool: WirePool = { name, ...(await fieldsOf(options)), ...(discipline && { discipline }) };
   if (options.dryRun === true) {
     const plan = await client.pools.create(pool, { dryRun: true });

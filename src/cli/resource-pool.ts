@@ -3,6 +3,7 @@
 import type { Command } from "commander";
 import type { WirePolicyAnswer, WireRequest } from "../protocol/index.ts";
 import { parseAmounts, withoutFractions } from "./amounts.ts";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import { given, oneOf, withConnection, withIdempotencyKey } from "./options.ts";
 import { type OutputOptions, printOne, type Shape } from "./output/print.ts";
@@ -204,7 +205,7 @@ function withPair(command: Command): Command {
 }
 
 async function listIn(text: string, options: Options & { view: string }, context: CliContext): Promise<void> {
-  const view = oneOf("--view", options.view, ["queued", "active", "all"]);
+  const view = oneOf("--view", options.view, CHOICES.view);
   const session = connect(options);
   const { client } = session;
   const { name: pool } = await findPool(client, text);

@@ -2,6 +2,7 @@
 
 import type { WireRequestSubmission } from "../protocol/index.ts";
 import { parseResources, type ResourceOptions } from "./amounts.ts";
+import { CHOICES } from "./choices.ts";
 import { given, oneOf, parseLabels, wholeNumber } from "./options.ts";
 
 export interface SubmissionOptions extends ResourceOptions {
@@ -43,18 +44,17 @@ export async function submissionOf(
       sensitive: options.sensitive,
       preemption_class: preemptionClass === undefined ? undefined : wholeNumber("--class", preemptionClass),
       checkpoint:
-        checkpoint === undefined ? undefined : oneOf("--checkpoint", checkpoint, ["none", "auto", "manual"]),
+        checkpoint === undefined ? undefined : oneOf("--checkpoint", checkpoint, CHOICES.checkpoint),
       checkpoint_seconds: await seconds(options.checkpointTime),
       walltime_seconds: await seconds(options.walltime),
       wait_timeout_seconds: await seconds(options.waitTimeout),
       retries: Object.keys(attempts).length === 0 ? undefined : attempts,
-      requeue: requeue === undefined ? undefined : oneOf("--requeue", requeue.replaceAll("-", "_"), REQUEUE),
+      requeue:
+        requeue === undefined ? undefined : oneOf("--requeue", requeue.replaceAll("-", "_"), CHOICES.requeue),
       labels: label && parseLabels(label),
     }),
   };
 }
-
-const REQUEUE = ["never", "on_preemption", "on_failure"] as const;
 
 /** Read by the protocol, which brings all its schemas with it: most do without. */
 async function seconds(text: string | undefined): Promise<number | undefined> {

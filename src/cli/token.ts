@@ -2,6 +2,7 @@
 
 import type { Command } from "commander";
 import type { WireToken } from "../protocol/index.ts";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import {
   type ConnectionOptions,
@@ -35,8 +36,6 @@ interface TokenOptions extends Omit<ConnectionOptions, "component">, OutputOptio
   readonly expires?: string;
 }
 
-const ROLES = ["viewer", "user", "operator", "auditor", "admin"] as const;
-
 const HELP = `
 A token says who calls and how far that reaches. Its secret is shown once, when it is made.
 
@@ -52,7 +51,7 @@ export function define(command: Command, context: CliContext): void {
 
   const create = command.command("create").description("make a token").argument("<name>", "what to call it");
   create
-    .requiredOption("--role <role>", ROLES.join(", "))
+    .requiredOption("--role <role>", CHOICES.role.join(", "))
     .option("--for <component>", "a component that is its own; may be repeated", collect)
     .option("--pool <pool>", "a pool that it reaches; may be repeated; by default all", collect)
     .option("--permission <name>", "class10 or sensitive; may be repeated", collect)
@@ -133,10 +132,10 @@ Examples:
 async function createToken(name: string, options: TokenOptions, context: CliContext): Promise<void> {
   const { url, context: saved, role, for: components, pool: pools, permission, expires } = options;
   const { client } = connect(given({ url, context: saved }));
-  const permissions = permission?.map((one) => oneOf("--permission", one, ["class10", "sensitive"]));
+  const permissions = permission?.map((one) => oneOf("--permission", one, CHOICES.permission));
   const token = await client.tokens.create({
     name,
-    role: oneOf("--role", role, ROLES),
+    role: oneOf("--role", role, CHOICES.role),
     ...given({ components: components && [...components], pools: pools && [...pools], permissions }),
     ...(expires !== undefined && { expires_in_seconds: await lifeOf(expires) }),
   });

@@ -2,6 +2,7 @@
 
 import { constants } from "node:os";
 import type { WireRequestSubmission } from "../../protocol/index.ts";
+import { CHOICES } from "../choices.ts";
 import { CliError } from "../context.ts";
 import { oneOf } from "../options.ts";
 import { type SubmissionOptions, submissionOf } from "../submission.ts";
@@ -48,7 +49,7 @@ export async function planRun(
     command,
     submission: await toSubmission(options, component),
     idempotencyKey: options.idempotencyKey,
-    onLost: oneOf("--on-lost", options.onLost, ["suspend", "run-on", "kill"]),
+    onLost: oneOf("--on-lost", options.onLost, CHOICES.onLost),
     checkpointSignal:
       options.checkpointSignal === undefined ? undefined : signalNamed(options.checkpointSignal),
     checkpointCommand:

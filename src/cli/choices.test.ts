@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import {
+  discipline,
+  extraPermission,
+  group,
+  policyKind,
+  requestStatus,
+  requestSubmission,
+  role,
+} from "../protocol/index.ts";
+import { CHOICES } from "./choices.ts";
+
+const schemas = {
+  discipline,
+  role,
+  checkpoint: requestSubmission.shape.checkpoint.unwrap(),
+  requeue: requestSubmission.shape.requeue.unwrap(),
+  mode: group.shape.mode.unwrap(),
+  kind: policyKind,
+  permission: extraPermission,
+  status: requestStatus,
+} as const;
+
+for (const [name, schema] of Object.entries(schemas)) {
+  test(`the choices of ${name} are those of its schema`, () => {
+    expect(CHOICES[name as keyof typeof schemas]).toEqual(schema.options);
+  });
+}
