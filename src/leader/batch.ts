@@ -21,6 +21,7 @@ import type {
   Observer,
   View,
 } from "./interface.ts";
+import type { Lookups } from "./lookups.ts";
 import { type Memory, note } from "./memory.ts";
 import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
 import { toStored } from "./recovery.ts";
@@ -42,19 +43,11 @@ export interface Batch {
 }
 
 /** What a batch is decided with. */
-export interface Surroundings {
+export interface Decider {
   readonly memory: Memory;
   readonly log: Log;
   readonly observer: Observer;
   readonly measureMs: () => number;
-}
-
-/** What had to be looked up in the store before anything was decided. */
-export interface Lookups {
-  /** First answers, by scope and key. */
-  readonly answers: ReadonlyMap<string, IdempotencyRecord>;
-  /** Records of ended requests that are no longer in memory. */
-  readonly records: ReadonlyMap<string, RequestRecord>;
 }
 
 export function openBatch(view: View): Batch {
@@ -79,15 +72,9 @@ export function isEmpty(batch: Batch): boolean {
   return rows + deletedRequestIds.size === 0;
 }
 
-export function commitOf(
-  batch: Batch,
-  memory: Memory,
-  { epoch, expectedSeq }: Pick<Commit, "epoch" | "expectedSeq">,
-): Commit {
+export function commitOf(batch: Batch, memory: Memory): Omit<Commit, "epoch" | "expectedSeq"> {
   const requests = [...batch.touched].flatMap((id) => recordOf(memory, id) ?? []);
   return {
-    epoch,
-    expectedSeq,
     atMs: batch.nowMs,
     events: batch.events.map(({ event }) => toStored(event)),
     audit: batch.audit,
@@ -101,14 +88,14 @@ export function commitOf(
 }
 
 /** Decides what somebody asked for, once: the same key gets the same answer (Q4). */
-export function decideCall(batch: Batch, around: Surroundings, lookups: Lookups, call: Call): Answer {
+export function decideCall(batch: Batch, decider: Decider, lookups: Lookups, call: Call): Answer {
   const { idempotency } = call.context;
-  if (idempotency === undefined) return decideAnew(batch, around, lookups, call);
+  if (idempotency === undefined) return decideAnew(batch, decider, lookups, call);
 
   const key = keyOf(idempotency);
   const first = batch.answers.get(key) ?? lookups.answers.get(key);
   if (first === undefined) {
-    const answer = decideAnew(batch, around, lookups, call);
+    const answer = decideAnew(batch, decider, lookups, call);
     const isFinal = answer.outcome === "accepted" || answer.refusal.code !== "engine_error";
     if (isFinal) batch.answers.set(key, { ...idempotency, atMs: batch.nowMs, answer: toKeep(answer) });
     return answer;
@@ -128,52 +115,48 @@ export function keyOf({ scope, key }: { readonly scope: string; readonly key: st
 }
 
 /** Decides what the leader itself wants. Undefined if the engine refused it. */
-export function decideOwn(
-  batch: Batch,
-  around: Surroundings,
-  command: Command,
-): readonly Event[] | undefined {
-  const answer = decideInEngine(batch, around, command, { actor: LEADER });
+export function decideOwn(batch: Batch, decider: Decider, command: Command): readonly Event[] | undefined {
+  const answer = decideInEngine(batch, decider, command, { actor: LEADER });
   return answer.outcome === "accepted" ? answer.events : undefined;
 }
 
 export const LEADER = "berth";
 
-function decideAnew(batch: Batch, around: Surroundings, lookups: Lookups, call: Call): Answer {
+function decideAnew(batch: Batch, decider: Decider, lookups: Lookups, call: Call): Answer {
   const objection = call.context.precondition?.(batch.view);
-  const answer = objection === undefined ? carryOut(batch, around, lookups, call) : refused(objection);
+  const answer = objection === undefined ? carryOut(batch, decider, lookups, call) : refused(objection);
   record(batch, call, answer);
   return answer;
 }
 
-function carryOut(batch: Batch, around: Surroundings, lookups: Lookups, { command, context }: Call): Answer {
+function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, context }: Call): Answer {
   switch (command.kind) {
     case "putToken":
       batch.tokens.push(command.token);
-      return accepted(batch, around, context, []);
+      return accepted(batch, decider, context, []);
     case "deleteToken":
       batch.deletedTokenIds.push(command.tokenId);
-      return accepted(batch, around, context, []);
+      return accepted(batch, decider, context, []);
     case "deleteRequest":
       // Ended and no longer in memory: only its record is left to delete (Q6).
-      if (lookups.records.has(command.requestId) && !around.memory.numbers.has(command.requestId)) {
+      if (lookups.records.has(command.requestId) && !decider.memory.numbers.has(command.requestId)) {
         batch.deletedRequestIds.add(command.requestId);
-        return accepted(batch, around, context, []);
+        return accepted(batch, decider, context, []);
       }
-      return decideInEngine(batch, around, command, context);
+      return decideInEngine(batch, decider, command, context);
     default:
-      return decideInEngine(batch, around, command, context);
+      return decideInEngine(batch, decider, command, context);
   }
 }
 
-function decideInEngine(batch: Batch, around: Surroundings, command: Command, context: CallContext): Answer {
-  const { memory, log, observer, measureMs } = around;
+function decideInEngine(batch: Batch, decider: Decider, command: Command, context: CallContext): Answer {
+  const { memory, log, observer, measureMs } = decider;
   const startMs = measureMs();
   const decision = decide(memory.state, command, batch.nowMs);
   observer.decided?.(command.kind, measureMs() - startMs);
   if (decision.outcome === "accepted") {
     include(batch, memory, decision.events);
-    return accepted(batch, around, context, decision.events);
+    return accepted(batch, decider, context, decision.events);
   }
   if ("bug" in decision) {
     batch.engineErrors++;
@@ -203,7 +186,7 @@ function include(batch: Batch, memory: Memory, events: readonly Event[]): void {
 
 function accepted(
   batch: Batch,
-  { memory, log }: Surroundings,
+  { memory, log }: Decider,
   { present }: CallContext,
   events: readonly Event[],
 ): Answer {

@@ -6,8 +6,15 @@ import { buffer } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { constants, createGzip, gunzipSync } from "node:zlib";
 import { type EngineState, type Event, restoreState, snapshotOf } from "../engine/index.ts";
-import { type Head, type Snapshot, type Store, type StoredEvent, StoreError } from "../store/index.ts";
-import type { EndedAttempt } from "./interface.ts";
+import {
+  type Head,
+  type JournalEvent,
+  type Snapshot,
+  type Store,
+  type StoredEvent,
+  StoreError,
+} from "../store/index.ts";
+import type { CommittedEvent, EndedAttempt } from "./interface.ts";
 import { createMemory, type Memory, numberRequest, replay } from "./memory.ts";
 
 /** The form in which events are written. */
@@ -65,6 +72,10 @@ export function fromStored(stored: StoredEvent): Event {
     );
   }
   return event as Event;
+}
+
+export function committedOf({ seq, atMs, event }: JournalEvent): CommittedEvent {
+  return { seq, atMs, event: fromStored(event) };
 }
 
 /** Equal states have equal hashes: live, replayed, from a snapshot, on every store. */

@@ -3,7 +3,7 @@
 
 import { isStoreError, type Store } from "../store/index.ts";
 import type { CommittedBatch, CommittedEvent, Log, StreamMessage } from "./interface.ts";
-import { fromStored } from "./recovery.ts";
+import { committedOf } from "./recovery.ts";
 
 export interface EventStream {
   publish(batch: CommittedBatch): void;
@@ -59,9 +59,7 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
     }
     try {
       const limit = Math.min(EVENTS_PER_MESSAGE, seq - fromSeq + 1);
-      const stored = await store.readEvents(fromSeq, limit);
-      const events = stored.map(({ seq, atMs, event }) => ({ seq, atMs, event: fromStored(event) }));
-      return { kind: "events", events };
+      return { kind: "events", events: (await store.readEvents(fromSeq, limit)).map(committedOf) };
     } catch (error) {
       if (isStoreError(error, "pruned")) return { kind: "reset", seq };
       throw error;

@@ -98,10 +98,6 @@ export function createSqlStore(driver: Driver): Store {
       const rows = await driver.query<TokenRow>("select * from @tokens order by created_at_ms, id");
       return rows.map(tokenRecord);
     },
-    async findToken(hash) {
-      const [row] = await driver.query<TokenRow>("select * from @tokens where hash = ?", [hash]);
-      return row && tokenRecord(row);
-    },
     prune: (retention, nowMs) => prune(driver, retention, nowMs),
     hasRoom: () => driver.hasRoom(),
     verify: () => verify(driver),

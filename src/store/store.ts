@@ -244,7 +244,6 @@ export type Store = {
 
   /** In order of creation. */
   listTokens(): Promise<readonly TokenRecord[]>;
-  findToken(hash: string): Promise<TokenRecord | undefined>;
 
   /** False while the disk is so full that only the reserve for ending and administering work is left. */
   hasRoom(): boolean;

@@ -1,0 +1,169 @@
+// Calls on their way to the next batch, and audit entries that wait to be written with it.
+//
+// Invariants
+//   1. Every call that was taken in is answered exactly once, or fails.
+//   2. What waits has a limit, and what can be told beforehand to be too much is refused before it waits.
+//   3. An audit entry stays here until it is on the disk, however often writing it fails.
+
+import { type ComponentName, waitingCountOf } from "../engine/index.ts";
+import type { AuditEntry } from "../store/index.ts";
+import { type Answer, type Call, LeaderError, type LeaderErrorCode } from "./interface.ts";
+import type { Ledger } from "./ledger.ts";
+import type { Condition, Surroundings } from "./surroundings.ts";
+
+export interface Inbox {
+  performMany(calls: readonly Call[]): Promise<readonly Answer[]>;
+  /** Resolves when the entry is on the disk, or cannot be for now. */
+  audit(entry: AuditEntry): Promise<void>;
+
+  /** The calls of the next batch: in hand until they are answered or fail. */
+  take(): readonly Call[];
+  /** One answer for each call in hand. */
+  answer(answers: readonly Answer[]): void;
+  /** All entries that are not written yet. */
+  takeAudit(): readonly AuditEntry[];
+  /** Those that were taken last are on the disk. */
+  auditWritten(): void;
+  /** Nothing can be written now: every call fails, and entries are no longer waited for. */
+  fail(code: LeaderErrorCode): void;
+  /** From now on every call is refused. */
+  close(): void;
+
+  readonly waitingCalls: number;
+  readonly isEmpty: boolean;
+}
+
+const WAITING_AUDIT_MAX = 10_000;
+/** What callers are shown. Where the store is, and what exactly it says, is for the log. */
+const MESSAGES: Readonly<Record<LeaderErrorCode, string>> = {
+  disk_full: "The disk is full: nothing can be written now.",
+  unavailable: "The store does not answer.",
+  overloaded: "Too many commands wait already.",
+  queue_full: "Too many requests of this component wait already.",
+  stopped: "The leader has stopped.",
+};
+export const SHORT_OF_ROOM =
+  "The disk is full: the reserve that is left is for ending and administering work, not for new requests.";
+
+export function errorOf(code: LeaderErrorCode): LeaderError {
+  return new LeaderError(code, MESSAGES[code]);
+}
+
+/** Calls that were made together are answered together, though they may be decided in several batches. */
+interface CallsTogether {
+  readonly answers: Answer[];
+  open: number;
+  resolve(answers: readonly Answer[]): void;
+  reject(error: LeaderError): void;
+}
+
+interface WaitingCall {
+  readonly call: Call;
+  readonly index: number;
+  readonly together: CallsTogether;
+}
+
+interface WaitingEntry {
+  readonly entry: AuditEntry;
+  settle(): void;
+}
+
+export function createInbox(
+  { store, log, settings }: Surroundings,
+  parts: {
+    readonly ledger: Ledger;
+    readonly condition: () => Condition;
+    /** Something waits for the next batch. */
+    readonly onArrival: () => void;
+  },
+): Inbox {
+  const { ledger, condition, onArrival } = parts;
+  const waiting: WaitingCall[] = [];
+  let inHand: readonly WaitingCall[] = [];
+  const waitingAudit: WaitingEntry[] = [];
+  let auditInHand: readonly WaitingEntry[] = [];
+  let isClosed = false;
+
+  function objectionTo(calls: readonly Call[]): LeaderError | undefined {
+    const now = condition();
+    if (now.kind === "stopped" || isClosed) return errorOf("stopped");
+    if (now.kind === "readOnly") return errorOf(now.why.code);
+    if (waiting.length + calls.length > settings.waitingCommandsMax) return errorOf("overloaded");
+    return objectionToNew(calls);
+  }
+
+  /** Why new requests cannot be taken now, though other commands can. */
+  function objectionToNew(calls: readonly Call[]): LeaderError | undefined {
+    const { state } = ledger.memory;
+    const max = settings.waitingRequestsPerComponentMax;
+    const hasRoom = store.hasRoom();
+    if (hasRoom && state.requests.size < max) return undefined;
+    const components = new Set<ComponentName>();
+    for (const { command } of calls) {
+      if (command.kind === "submitRequest") components.add(command.spec.component);
+    }
+    if (components.size === 0) return undefined;
+    if (!hasRoom) return new LeaderError("disk_full", SHORT_OF_ROOM);
+    const isFull = [...components].some((component) => waitingCountOf(state, component, max) >= max);
+    return isFull ? errorOf("queue_full") : undefined;
+  }
+
+  return {
+    performMany(calls) {
+      const objection = objectionTo(calls);
+      if (objection !== undefined) return Promise.reject(objection);
+      if (calls.length === 0) return Promise.resolve([]);
+      return new Promise((resolve, reject) => {
+        const together: CallsTogether = { answers: [], open: calls.length, resolve, reject };
+        calls.forEach((call, index) => void waiting.push({ call, index, together }));
+        onArrival();
+      });
+    },
+    audit(entry) {
+      if (waitingAudit.length >= WAITING_AUDIT_MAX) {
+        log.error({ entry }, "an audit entry was lost: too many wait for the store");
+        return Promise.resolve();
+      }
+      return new Promise((resolve) => {
+        waitingAudit.push({ entry, settle: resolve });
+        if (condition().kind === "leading") onArrival();
+        else resolve();
+      });
+    },
+    take() {
+      inHand = waiting.splice(0, settings.batchCommandsMax);
+      return inHand.map(({ call }) => call);
+    },
+    answer(answers) {
+      inHand.forEach(({ index, together }, at) => {
+        together.answers[index] = answers[at] as Answer;
+        if (--together.open === 0) together.resolve(together.answers);
+      });
+      inHand = [];
+    },
+    takeAudit() {
+      auditInHand = [...waitingAudit];
+      return auditInHand.map(({ entry }) => entry);
+    },
+    auditWritten() {
+      waitingAudit.splice(0, auditInHand.length);
+      for (const { settle } of auditInHand) settle();
+      auditInHand = [];
+    },
+    fail(code) {
+      for (const { together } of [...inHand, ...waiting.splice(0)]) together.reject(errorOf(code));
+      inHand = [];
+      for (const { settle } of waitingAudit) settle();
+      auditInHand = [];
+    },
+    close() {
+      isClosed = true;
+    },
+    get waitingCalls() {
+      return waiting.length;
+    },
+    get isEmpty() {
+      return waiting.length + waitingAudit.length === 0;
+    },
+  };
+}

@@ -1,0 +1,143 @@
+// Turn after turn: all waiting calls become one batch, which is decided, committed, and only then answered.
+//
+// Invariants
+//   1. One batch at a time: nothing waits between its first decision and its commit.
+//   2. Callers are answered, and listeners called, after the commit, in the order of the events.
+
+import { type Batch, commitOf, type Decider, decideCall, isEmpty, openBatch } from "./batch.ts";
+import type { Inbox } from "./inbox.ts";
+import type { Ledger } from "./ledger.ts";
+import { type Lookups, lookUp } from "./lookups.ts";
+import type { OwnCommands } from "./own-commands.ts";
+import type { Reads } from "./reads.ts";
+import type { EventStream } from "./stream.ts";
+import type { Surroundings } from "./surroundings.ts";
+import type { TroubleKeeper } from "./trouble.ts";
+
+export interface Loop {
+  /** The next turn comes soon, unless one is on its way. */
+  plan(): void;
+  /** The next turn comes when something is due. */
+  planTimer(): void;
+  cancelTimer(): void;
+  /** Resolves when no turn is under way and none is about to be. */
+  rest(): Promise<void>;
+  readonly isBusy: boolean;
+  readonly engineErrors: number;
+}
+
+/** The loop turns at least this often, and so it notices when it did not. */
+const TURN_MS_MAX = 5_000;
+
+export function createLoop(
+  { store, clock, nowMs, observer }: Surroundings,
+  parts: {
+    readonly ledger: Ledger;
+    readonly inbox: Inbox;
+    readonly reads: Reads;
+    readonly stream: EventStream;
+    readonly own: OwnCommands;
+    readonly decider: Decider;
+    readonly trouble: TroubleKeeper;
+    /** Between two turns, when memory is what the disk has. */
+    readonly onTurnEnd: () => void;
+  },
+): Loop {
+  const { ledger, inbox, reads, stream, own, decider, trouble, onTurnEnd } = parts;
+  let isTurning = false;
+  let isPlanned = false;
+  let engineErrors = 0;
+  let cancelTimer = () => {};
+  const resting: (() => void)[] = [];
+  const isLeading = () => trouble.condition.kind === "leading";
+
+  function plan(): void {
+    if (isTurning || isPlanned || !isLeading()) return;
+    isPlanned = true;
+    // Not at once, so that all calls that have arrived by now share one commit.
+    clock.soon(() => {
+      isPlanned = false;
+      if (isLeading()) void turn();
+    });
+  }
+
+  function planTimer(): void {
+    cancelTimer();
+    // A moment that has passed already gets a little time, lest a mistake should turn the loop without end.
+    const delayMs = Math.min(Math.max(own.nextDueMs() - nowMs(), 1), TURN_MS_MAX);
+    cancelTimer = clock.after(delayMs, plan);
+  }
+
+  async function turn(): Promise<void> {
+    isTurning = true;
+    cancelTimer();
+    try {
+      await runBatch();
+    } catch (error) {
+      trouble.end(error);
+    }
+    isTurning = false;
+    for (const proceed of resting.splice(0)) proceed();
+    if (!isLeading()) return;
+    onTurnEnd();
+    if (inbox.isEmpty) planTimer();
+    else plan();
+  }
+
+  async function runBatch(): Promise<void> {
+    const calls = inbox.take();
+    let lookups: Lookups;
+    try {
+      lookups = await lookUp(store, ledger.memory, calls);
+    } catch (error) {
+      return trouble.survive(error);
+    }
+
+    const batch = openBatch(reads.view(nowMs()));
+    batch.audit.push(...inbox.takeAudit());
+    own.decideTime(batch);
+    const answers = calls.map((call) => decideCall(batch, decider, lookups, call));
+    own.decideLosses(batch);
+    engineErrors += batch.engineErrors;
+
+    if (!isEmpty(batch)) {
+      try {
+        await commit(batch, calls.length);
+      } catch (error) {
+        return trouble.survive(error);
+      }
+    }
+    own.keepLeases(batch, calls);
+    inbox.auditWritten();
+    inbox.answer(answers);
+    if (batch.events.length > 0) stream.publish({ events: batch.events, requestIds: batch.touched });
+    reads.serve();
+  }
+
+  async function commit(batch: Batch, commands: number): Promise<void> {
+    const beganMs = clock.monotonicMs();
+    await ledger.commit(commitOf(batch, ledger.memory));
+    const ms = clock.monotonicMs() - beganMs;
+    observer.committed?.({ ms, commands, events: batch.events.length });
+  }
+
+  return {
+    plan,
+    planTimer,
+    cancelTimer: () => cancelTimer(),
+    async rest() {
+      while (isTurning || isPlanned) {
+        await new Promise<void>((resolve) => {
+          if (isTurning) resting.push(resolve);
+          else clock.soon(resolve);
+        });
+      }
+    },
+    get isBusy() {
+      return isTurning || isPlanned;
+    },
+    get engineErrors() {
+      return engineErrors;
+    },
+  };
+}

@@ -1,0 +1,70 @@
+// Looks at the committed state.
+//
+// Invariants
+//   1. Nobody outside sees an event before it is durable: while memory is ahead of the disk, reads wait.
+//   2. A server that has stopped answers nothing from memory.
+
+import { errorOf } from "./inbox.ts";
+import type { Leader, View } from "./interface.ts";
+import type { Leases } from "./leases.ts";
+import type { Ledger } from "./ledger.ts";
+import { leaseOf } from "./renewals.ts";
+import type { Condition, Surroundings } from "./surroundings.ts";
+
+export interface Reads {
+  /** The state as it is now, with all that a batch in flight has changed. */
+  view(atMs: number): View;
+  readonly read: Leader["read"];
+  /** Memory is what the disk has, or will never be again: all that wait get an answer. */
+  serve(): void;
+}
+
+export function createReads(
+  { nowMs }: Pick<Surroundings, "nowMs">,
+  parts: { readonly ledger: Ledger; readonly leases: Leases; readonly condition: () => Condition },
+): Reads {
+  const { ledger, leases, condition } = parts;
+  const waiting: (() => void)[] = [];
+
+  function view(atMs: number): View {
+    const { state, numbers, ids, attempts } = ledger.memory;
+    return {
+      state,
+      nowMs: atMs,
+      get seq() {
+        return state.seq;
+      },
+      numberOf: (id) => numbers.get(id),
+      idOf: (number) => ids.get(number),
+      attemptsOf: (id) => attempts.get(id) ?? [],
+      leaseExpiresAtMs(id) {
+        const wanted = leaseOf(state, id);
+        if (wanted === null) return undefined;
+        return leases.expiresAtMs(id, wanted.token) ?? atMs + wanted.terms.leaseMs;
+      },
+    };
+  }
+
+  function read<T>(look: (view: View) => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const serve = () => {
+        if (condition().kind === "stopped") return reject(errorOf("stopped"));
+        try {
+          resolve(look(view(nowMs())));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      if (ledger.isAhead && condition().kind !== "stopped") waiting.push(serve);
+      else serve();
+    });
+  }
+
+  return {
+    view,
+    read,
+    serve() {
+      for (const serve of waiting.splice(0)) serve();
+    },
+  };
+}

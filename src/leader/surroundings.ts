@@ -1,0 +1,26 @@
+// What every part of the leader is given, and what the server does at the moment.
+
+import type { Store } from "../store/index.ts";
+import type { Clock, LeaderErrorCode, LeaderSettings, Log, Observer } from "./interface.ts";
+
+export interface Surroundings {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** The time of the cluster. */
+  readonly nowMs: () => number;
+  readonly log: Log;
+  readonly observer: Observer;
+  readonly settings: LeaderSettings;
+}
+
+/** Why nothing can be written now. */
+export interface Trouble {
+  readonly code: Extract<LeaderErrorCode, "disk_full" | "unavailable">;
+  readonly message: string;
+}
+
+/** What this server does. Only `trouble.ts` moves it from one member to another. */
+export type Condition =
+  | { readonly kind: "leading" }
+  | { readonly kind: "readOnly"; readonly why: Trouble }
+  | { readonly kind: "stopped"; readonly why: string };
