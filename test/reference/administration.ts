@@ -194,6 +194,7 @@ function change(world: World, force: boolean | undefined, make: () => void): voi
   };
   try {
     make();
+    if (world.pools.some(hasGroupBelowFifo)) refuse("invalid_request");
     const after = breaches(world);
     const worse = [...after].find(([rule, excess]) => excess > (before.get(rule) ?? 0));
     if (worse !== undefined && !force) refuse(worse[0].split(" ")[0]!);
@@ -202,6 +203,11 @@ function change(world: World, force: boolean | undefined, make: () => void): voi
     throw error;
   }
   newEvent(world);
+}
+
+/** (9.1) */
+function hasGroupBelowFifo({ groups }: Pool): boolean {
+  return groups.some(({ parent }) => groups.find(({ name }) => name === parent)?.mode === "fifo");
 }
 
 /** By how much each rule of P4 is broken; the first word is the code of the refusal. */

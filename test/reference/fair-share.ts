@@ -622,18 +622,19 @@ function candidatesIn(look: Look): Candidate[] {
   const all = look.operations.flatMap((operation) =>
     [...allocationGroups(look, operation)].map(([request, group]) => ({ request, operation, group })),
   );
-  const isSafe = ({ preemptible, sensitive, isProtected, preemptedAt }: Request) =>
-    !preemptible ||
-    sensitive ||
-    isProtected ||
-    preemptedAt.filter((at) => at > look.world.now - 86_400).length >= settingsOf(look.pool).max_preemptions;
   return all
-    .filter(({ request }) => !isSafe(request))
+    .filter(({ request: { preemptible, sensitive } }) => preemptible && !sensitive)
     .sort(
       (a, b) =>
         PROTECTIONS.indexOf(a.group) - PROTECTIONS.indexOf(b.group) ||
         freshness(b.request) - freshness(a.request),
     );
+}
+
+/** Keeps starvation off, not limits and overcommitted nodes (V6). */
+function isShielded({ world, pool }: Look, { isProtected, preemptedAt }: Request): boolean {
+  const recent = preemptedAt.filter((at) => at > world.now - 86_400);
+  return isProtected || recent.length >= settingsOf(pool).max_preemptions;
 }
 
 /** (9.8) */
@@ -658,6 +659,7 @@ function victimsFor(
     const { operation, group } = candidate;
     const victim = candidate.request;
     if (group === "non_preemptible" || operation === waiter || isStarving(look, operation)) continue;
+    if (isShielded(look, victim)) continue;
     if (group === "aggressively_preemptible" && stage === "preemptive") continue;
     if (group === "aggressively_preemptible" && !operation.settings.allow_aggressive_preemption) continue;
     if (world.now - victim.run!.startedAt < settingsOf(pool).min_runtime_seconds) continue;

@@ -80,4 +80,25 @@ function checkGroup(pool: Pool, record: GroupRecord): void {
     if (above === record.name)
       refuse("invalid_request", `The ${name} would be below itself.`, "Choose another parent.");
   }
+  checkNesting(pool, record);
+}
+
+/** A FIFO group contains no groups (9.1). */
+function checkNesting({ groups }: Pool, { name, parent, mode }: GroupRecord): void {
+  if (parent !== null && groups.get(parent)?.record.mode === "fifo") {
+    refuse(
+      "invalid_request",
+      `Group "${parent}" serves its operations in one line (mode fifo), so no group can be below it.`,
+      "Attach the policies to it directly, or choose another parent.",
+    );
+  }
+  if (mode !== "fifo") return;
+  for (const { record } of groups.values()) {
+    if (record.parent !== name) continue;
+    refuse(
+      "invalid_request",
+      `Group "${name}" has group "${record.name}" below it, so it cannot take mode fifo.`,
+      "Move the groups below it first.",
+    );
+  }
 }

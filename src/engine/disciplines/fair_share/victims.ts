@@ -56,7 +56,7 @@ export class Field {
           settings.allowAggressivePreemption);
       found = this.#allocations((kind, groups) => groups.some((group) => mayTake(kind, group)))
         .filter(({ operation, group }) => operation.right === 0 && mayTake(operation.kind, group))
-        .filter((allocation) => isTakeable(allocation) && isMature(allocation.run, this.#pool, this.#nowMs))
+        .filter(({ run }) => isTakeable(run) && !run.kind.shielded && isMature(run, this.#pool, this.#nowMs))
         .sort(byPreference);
       this.#candidates.set(stage, found);
     }
@@ -118,7 +118,7 @@ export class Field {
       (allocation) => {
         const { run, operation, group } = allocation;
         if (run.kind.shielded) return { rule: "V6", isPermitted: false };
-        if (!isTakeable(allocation)) return { rule: "V2", isPermitted: false };
+        if (!isTakeable(run)) return { rule: "V2", isPermitted: false };
         if (operation === waiter || operation.right > 0) return { rule: "9.8", isPermitted: false };
         if (permitted.has(run)) return { rule: "9.8", isPermitted: true };
         return { rule: group === "preemptible" ? "V2" : "9.5", isPermitted: false };
@@ -139,7 +139,7 @@ export class Field {
   chooseOver(owner: Policy | Group | Node, excess: readonly number[]): VictimChoice | null {
     const node = isNode(owner) ? owner : null;
     const candidates = this.#allocations(() => true)
-      .filter((allocation) => isTakeable(allocation) && isWithin(allocation.run, owner))
+      .filter(({ run }) => isTakeable(run) && isWithin(run, owner))
       .filter(({ run }) => unitsOn(run, node).some((amount, i) => amount > 0 && excess[i]! > 0))
       .sort(byPreference);
     // Where all of them are not enough, all that may be taken is.
@@ -219,10 +219,9 @@ function isWithin(run: Run, owner: Policy | Group | Node): boolean {
   return isNode(owner) ? run.nodes.includes(owner) : isBelow(run.poolLine.policy, owner);
 }
 
-/** NP and sensitive work, and what was preempted too often, is never taken (V2, V6). */
-function isTakeable({ run }: Allocation): boolean {
-  const { poolLine, shielded } = run.kind;
-  return poolLine.line.shape.preemptible && !poolLine.sensitive && !shielded;
+/** NP and sensitive work is never taken (V2, 9.11). */
+function isTakeable({ poolLine }: Run): boolean {
+  return poolLine.line.shape.preemptible && !poolLine.sensitive;
 }
 
 export function isBelow(policy: Policy, owner: Policy | Group): boolean {
