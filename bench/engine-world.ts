@@ -7,6 +7,7 @@ import {
   type Discipline,
   decide,
   type Event,
+  type NodeName,
   PLAIN_REQUEST,
   type PoolName,
   type RequestId,
@@ -22,6 +23,11 @@ export interface BenchWorldOptions {
   readonly lines: number;
   readonly walltimes: "equal" | "random";
   readonly runsPerPool?: number;
+  /**
+   * Every second pool is made of nodes with four GPUs, every second team has a reserve, priorities differ, and every
+   * tenth cycle brings an urgent request that preempts: its promise stands until the victims have stopped, a cycle later.
+   */
+  readonly isRich?: boolean;
 }
 
 export interface BenchWorld {
@@ -33,11 +39,13 @@ export interface BenchWorld {
   preempt(running: number, decisions: number): number[];
 }
 
+const URGENT = { gpu: 2, step_run: 1 };
+
 /** Decisions that are not timed, so that the code under test is compiled by then. */
 const WARM_UP = 2_000;
 
 export function createBenchWorld(options: BenchWorldOptions): BenchWorld {
-  const { pools, lines, discipline, runsPerPool = 8 } = options;
+  const { pools, lines, discipline, runsPerPool = 8, isRich = false } = options;
   const state = createState();
   const perPool = lines / pools;
   let nowMs = 1_700_000_000_000;
@@ -51,10 +59,24 @@ export function createBenchWorld(options: BenchWorldOptions): BenchWorld {
     if (decision.outcome === "refused") throw new Error(decision.refusal.message, { cause: decision.bug });
     return decision.events;
   };
+  const stopping: RequestId[] = [];
   const note = (events: readonly Event[]) => {
     for (const event of events) {
-      if (event.kind === "requestAllocated")
+      if (event.kind === "requestAllocated") {
         running[Number((event.pool as string).slice(1))]?.push(event.requestId);
+      } else if (event.kind === "preemptionDecided") {
+        for (const { requestId } of event.victims) askToStop(Number(event.pool.slice(1)), requestId);
+      }
+    }
+  };
+  const askToStop = (pool: number, victim: RequestId) => {
+    const runs = running[pool] as RequestId[];
+    runs.splice(runs.indexOf(victim), 1);
+    stopping.push(victim);
+  };
+  const stopAll = () => {
+    for (let id = stopping.shift(); id !== undefined; id = stopping.shift()) {
+      note(send({ kind: "reportEnd", requestId: id, outcome: "stopped" }));
     }
   };
   const submit = (line: number, rest: Partial<RequestSpec> = {}) =>
@@ -75,14 +97,35 @@ export function createBenchWorld(options: BenchWorldOptions): BenchWorld {
 
   for (let pool = 0; pool < pools; pool++) {
     const name = `p${pool}` as PoolName;
-    send({ kind: "createPool", name, capacity: { gpu: runsPerPool }, discipline });
-    for (let i = 0; i < perPool; i++) {
+    const hasNodes = isRich && pool % 2 === 0;
+    send({
+      kind: "createPool",
+      name,
+      ...(hasNodes ? {} : { capacity: { gpu: runsPerPool } }),
+      discipline,
+    });
+    for (let i = 0; hasNodes && i < runsPerPool / 4; i++) {
       send({
-        kind: "attachPolicy",
-        policy: { pool: name, component: names[pool * perPool + i] as ComponentName, priority: 5 },
+        kind: "putNode",
+        node: { name: `${name}-n${i}` as NodeName, pool: name, capacity: { gpu: 4 } },
       });
     }
+    for (let i = 0; i < perPool; i++) {
+      const component = names[pool * perPool + i] as ComponentName;
+      const reserved =
+        isRich && i % 2 === 0 ? { reserved: { gpu: Math.floor(runsPerPool / perPool / 2) } } : {};
+      send({
+        kind: "attachPolicy",
+        policy: { pool: name, component, priority: isRich ? i % 10 : 5, ...reserved },
+      });
+    }
+    if (isRich)
+      send({ kind: "attachPolicy", policy: { pool: name, component: urgentOf(pool), priority: 100 } });
     for (let i = 0; i < runsPerPool; i++) submit(pool * perPool + (i % perPool));
+  }
+
+  function urgentOf(pool: number): ComponentName {
+    return `urgent-${pool}` as ComponentName;
   }
 
   let filled = 0;
@@ -96,9 +139,11 @@ export function createBenchWorld(options: BenchWorldOptions): BenchWorld {
       for (let i = 0; i < count; i++, cycled++) {
         nowMs += 1;
         const pool = cycled % pools;
-        const requestId = running[pool]?.shift() as RequestId;
-        note(send({ kind: "reportEnd", requestId, outcome: "succeeded" }));
-        submit(pool * perPool + (Math.floor(cycled / pools) % perPool));
+        if (isRich) stopAll();
+        const requestId = running[pool]?.shift();
+        if (requestId !== undefined) note(send({ kind: "reportEnd", requestId, outcome: "succeeded" }));
+        const rest = isRich && cycled % 10 === 0 ? { component: urgentOf(pool), resources: URGENT } : {};
+        submit(pool * perPool + (Math.floor(cycled / pools) % perPool), rest);
         if (cycled % 1000 === 999) send({ kind: "forgetEnded", endedBeforeMs: nowMs });
       }
     },

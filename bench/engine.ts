@@ -1,9 +1,13 @@
 // How many submit → grant → release cycles the engine decides in a second, and how that depends on the depth of
 // the queue; and how long one preemption decision takes among many running allocations.
 // `npm run bench:engine -- [--discipline priority|class|fair_share] [--depths 1000,100000,1000000]`
+// `npm run bench:engine -- --against COMMIT` compares this engine with that of a commit, in all three disciplines.
 
 import { parseArgs } from "node:util";
+import { cpuMs } from "./cluster-world.ts";
+import { compare, worldOf } from "./engine-against.ts";
 import { createBenchWorld, type Discipline } from "./engine-world.ts";
+import { createGangWorld } from "./gang-world.ts";
 
 const POOLS = 100;
 const LINES = 1000;
@@ -14,6 +18,7 @@ const { values } = parseArgs({
   options: {
     discipline: { type: "string", default: "priority" },
     depths: { type: "string", default: "1000,100000,1000000" },
+    against: { type: "string" },
   },
 });
 const discipline = values.discipline as Discipline;
@@ -23,10 +28,57 @@ if (!["priority", "class", "fair_share"].includes(discipline)) {
 }
 const depths = values.depths.split(",").map(Number);
 
-if (discipline === "priority") {
+if (values.against !== undefined) await compareWith(values.against);
+else if (discipline === "priority") {
   for (const walltimes of ["equal", "random"] as const) measureDepths(walltimes);
   measurePreemption();
 } else compareDisciplines(discipline);
+
+/** This engine beside that of another commit; then what can only be measured here. */
+async function compareWith(commit: string): Promise<void> {
+  const theirs = await worldOf(commit);
+  const plain = { pools: POOLS, lines: LINES, walltimes: "random" } as const;
+  const rich = { ...plain, isRich: true, runsPerPool: 40, waiting: 100_000 };
+  const deepest = Math.max(...depths);
+  console.log(`cycles per second of processor time, this engine beside ${commit}`);
+  const show = (name: string, options: Parameters<typeof compare>[1], limit?: number) => {
+    const { ours, theirs: other, ratio, quartiles } = compare(theirs, options);
+    const [low, high] = quartiles.map((each) => each.toFixed(2));
+    const aim = limit === undefined ? "" : `   limit ${limit}`;
+    console.log(
+      `${name.padEnd(44)} ${pad(Math.round(ours), 8)} ${pad(Math.round(other), 8)}   × ${ratio.toFixed(2)} [${low}–${high}]${aim}`,
+    );
+    return ours;
+  };
+  show(
+    `priority, ${deepest} waiting`,
+    { ...plain, discipline: "priority", waiting: deepest, cycles: 4_000 },
+    3,
+  );
+  show("priority, holds, reserves, nodes, preemption", { ...rich, discipline: "priority", cycles: 1_000 });
+  const many = { ...plain, runsPerPool: 100, waiting: 100_000, cycles: 4_000 };
+  const priority = show("priority, 100000 waiting, 10000 running", { ...many, discipline: "priority" });
+  const byClass = show("class, 100000 waiting, 10000 running", { ...many, discipline: "class" });
+  show("class, holds, reserves, nodes, preemption", { ...rich, discipline: "class", cycles: 1_000 });
+  const few = { ...plain, runsPerPool: 100, waiting: 10_000, cycles: 500 };
+  show("fair_share, 10000 waiting, 10000 running", { ...few, discipline: "fair_share" }, 8);
+  console.log(`class beside priority: ${(byClass / priority).toFixed(2)}   limit 0.8`);
+  measureGangs();
+}
+
+/** One change among many operations of one fair-share pool, a tenth of them gangs. */
+function measureGangs(): void {
+  const world = createGangWorld({ operations: 10_000 });
+  const times = Array.from({ length: 200 }, () => {
+    const before = cpuMs();
+    world.change();
+    return cpuMs() - before;
+  }).sort((a, b) => a - b);
+  const at = (share: number) => (times[Math.floor(times.length * share)] as number).toFixed(2);
+  console.log(
+    `one change among 10000 operations with gangs: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms   limit 10`,
+  );
+}
 
 function measureDepths(walltimes: "equal" | "random"): void {
   console.log(`\n${walltimes} walltimes, ${LINES} lines over ${POOLS} pools`);
