@@ -1,23 +1,31 @@
 // Builds dist/: tsc emits every module for programs that import Berth, and esbuild bundles the command line
 // with code splitting, so that a command loads only what it needs and `./berth` starts quickly.
+// Nothing is built if the sources have not changed since the last build; `--force` builds all the same.
 
 import { spawn } from "node:child_process";
-import { rm } from "node:fs/promises";
+import { rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { hashOfSources, isUpToDate, putInPlace } from "./dist.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+const dist = `${root}dist`;
+const building = `${root}dist.${process.pid}`;
 
-await rm(`${root}/dist`, { recursive: true, force: true });
-const [exitCode] = await Promise.all([emitModules(), bundleCommandLine()]);
-process.exitCode = exitCode;
+const sources = hashOfSources(root);
+if (process.argv.includes("--force") || !isUpToDate(dist, sources)) {
+  process.on("exit", () => rmSync(building, { recursive: true, force: true }));
+  const [exitCode] = await Promise.all([emitModules(), bundleCommandLine()]);
+  if (exitCode === 0) putInPlace(building, dist, sources);
+  process.exitCode = exitCode;
+}
 
 /** @returns {Promise<number>} tsc's exit code; it has printed its own errors. */
 function emitModules() {
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [tsc, "-p", "tsconfig.build.json"], {
+    const child = spawn(process.execPath, [tsc, "-p", "tsconfig.build.json", "--outDir", building], {
       cwd: root,
       stdio: "inherit",
     });
@@ -30,7 +38,7 @@ function bundleCommandLine() {
   return build({
     absWorkingDir: root,
     entryPoints: ["src/bin/berth.ts"],
-    outdir: "dist/cli",
+    outdir: `${building}/cli`,
     bundle: true,
     splitting: true,
     format: "esm",

@@ -1,7 +1,7 @@
 // The command line's entry point: the only place where a command meets the real process.
 
 import { readFileSync } from "node:fs";
-import { main, toAscii } from "../cli/index.ts";
+import { main, programName, toAscii } from "../cli/index.ts";
 
 // A reader that has seen enough, such as `head`, is no reason to complain.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 125));
@@ -18,6 +18,7 @@ const { stdin, stdout, stderr } = process;
 
 process.exitCode = await main(process.argv.slice(2), {
   version: manifest.version,
+  program: programName(process.argv[1] ?? "", process.env.PATH ?? "", process.cwd()),
   write: (text) => void stdout.write(text),
   tell: (text) => void stderr.write(isAscii ? toAscii(text) : text),
   hasColor: stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== "dumb",

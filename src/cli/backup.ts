@@ -3,9 +3,11 @@
 import { statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
+import { readContexts } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
 import { dataDirectory, shownPath } from "./paths.ts";
 import { asCliError, hostingOf } from "./serving/host.ts";
+import { findRunning } from "./serving/running.ts";
 
 export const STORE_FILE = "berth.db";
 
@@ -27,6 +29,7 @@ export function define(command: Command, context: CliContext): void {
 }
 
 async function backup(to: string, { dataDir }: { dataDir?: string }, context: CliContext): Promise<void> {
+  if (dataDir === undefined && !process.env.BERTH_DATA_DIR) checkContext(dataDirectory(undefined));
   const from = storeIn(dataDir);
   const hosting = await hostingOf(context);
   try {
@@ -35,6 +38,22 @@ async function backup(to: string, { dataDir }: { dataDir?: string }, context: Cl
     throw asCliError(hosting, error);
   }
   context.write(`${shownPath(to)}: ${megabytes(statSync(to).size)} of ${shownPath(from)}\n`);
+}
+
+/** Without --data-dir one means the server of the context in use: a copy of another store would look like success. */
+function checkContext(directory: string): void {
+  const { current, contexts } = readContexts();
+  const name = process.env.BERTH_CONTEXT || current;
+  const saved = name === undefined ? undefined : contexts[name];
+  if (saved === undefined) return;
+  const isIts =
+    saved.store === undefined ? findRunning(directory)?.url === saved.url : saved.store === directory;
+  if (isIts) return;
+  throw new CliError(
+    "usage",
+    `The context in use, ${name} (${saved.url}), is not the server of the data in ${shownPath(directory)}.`,
+    `Add --data-dir ${saved.store ?? shownPath(directory)} to copy the data there. For PostgreSQL use pg_dump.`,
+  );
 }
 
 export function storeIn(dataDir: string | undefined): string {

@@ -12,6 +12,8 @@ export interface Connection {
   readonly token: string | undefined;
   /** Who asks, unless a command says otherwise. */
   readonly component: string | undefined;
+  /** Of the saved context, where the token is another one: it may not ask for this component. */
+  readonly componentGuess: string | undefined;
 }
 
 export interface ConnectionFlags {
@@ -24,6 +26,8 @@ export interface SavedContext {
   readonly url: string;
   readonly token?: string;
   readonly component?: string;
+  /** Where the server keeps its data, if `berth up` has saved this: the server stays the same when its port changes. */
+  readonly store?: string;
 }
 
 export interface ContextFile {
@@ -50,10 +54,14 @@ export function resolveConnection(flags: ConnectionFlags = {}, env: Environment 
   }
   // A saved token is for the saved server only: no other one shall see it.
   const savedToken = url === saved?.url ? saved.token : undefined;
+  const token = env.BERTH_API_TOKEN || savedToken;
+  const component = flags.component ?? (env.BERTH_COMPONENT || undefined);
+  const isSavedToken = token === saved?.token;
   return {
     urls: url.split(",").map((one) => one.trim()),
-    token: env.BERTH_API_TOKEN || savedToken,
-    component: flags.component ?? (env.BERTH_COMPONENT || saved?.component),
+    token,
+    component: component ?? (isSavedToken ? saved?.component : undefined),
+    componentGuess: saved?.component,
   };
 }
 
@@ -103,8 +111,8 @@ export function writeContexts(file: ContextFile, env: Environment = process.env)
   }
 }
 
-/** Adds or replaces a context, and makes it the current one. */
-export function saveContext(name: string, saved: SavedContext, env: Environment = process.env): void {
-  const { contexts } = readContexts(env);
-  writeContexts({ current: name, contexts: { ...contexts, [name]: saved } }, env);
+/** Adds or replaces a context, and makes it the current one unless another one is to stay. */
+export function saveContext(name: string, saved: SavedContext, current = name): void {
+  const { contexts } = readContexts();
+  writeContexts({ current, contexts: { ...contexts, [name]: saved } });
 }

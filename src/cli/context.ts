@@ -6,6 +6,8 @@ import type { Hosting } from "./serving/hosting.ts";
 
 export interface CliContext {
   readonly version: string;
+  /** What to type to start this program again, such as `./berth`. Absent: `berth`. */
+  readonly program?: string;
   /** stdout: data. */
   readonly write: (text: string) => void;
   /** stderr: talk. */

@@ -130,10 +130,7 @@ async function drainNode(text: string, options: Options & { deadline?: string },
       : { deadline_seconds: (await import("./parsing.ts")).durationSeconds(deadline) };
   const plan = await client.nodes.drain(name, body, { dryRun: true });
   if (options.dryRun === true) return printPlan(`Node ${name} would be drained.`, plan, options, context);
-  const late = deadline === undefined ? [] : [`What still runs there after ${deadline} is stopped.`];
-  if (isHarmful(plan) || deadline !== undefined) {
-    await confirm(`Drain node ${name}?`, [...planLines(plan), ...late], options, context);
-  }
+  if (isHarmful(plan)) await confirm(`Drain node ${name}?`, planLines(plan), options, context);
   await printDone(
     `Node ${name} takes no new work.`,
     await client.nodes.drain(name, body, {}),

@@ -4,7 +4,7 @@ import type { WirePlan } from "../protocol/index.ts";
 import { type CliContext, CliError } from "./context.ts";
 import type { PlanOptions } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson, toYaml } from "./output/print.ts";
-import { counted, printable } from "./output/text.ts";
+import { counted, durationText, printable } from "./output/text.ts";
 
 const SHOWN_MAX = 10;
 
@@ -16,7 +16,17 @@ export function planLines(plan: WirePlan): string[] {
   return [
     ...about(lost, "loses its node", "lose their nodes"),
     ...about(preempted, "is preempted", "are preempted", ({ reason }) => ` (${reason})`),
-    ...about(stopped, "is stopped", "are stopped"),
+    ...about(
+      stopped.filter(({ at }) => at === undefined),
+      "is stopped",
+      "are stopped",
+    ),
+    ...about(
+      stopped.filter(({ at }) => at !== undefined),
+      "is stopped later",
+      "are stopped later",
+      ({ at = "" }) => ` (in ${durationText((Date.parse(at) - Date.now()) / 1000)} unless it ends before)`,
+    ),
     ...about(cancelled, "is cancelled", "are cancelled"),
     ...about(
       rejected,
@@ -88,7 +98,7 @@ export async function confirm(
   if (context.ask === undefined) {
     throw new CliError(
       "usage",
-      `Nobody is here to answer: ${what}${lines.length === 0 ? "" : ` ${lines.join("; ")}.`}`,
+      `There is no terminal to ask on: ${what}${lines.length === 0 ? "" : ` ${lines.join("; ")}.`}`,
       "Add -y if you mean it, or --dry-run to see what would happen.",
     );
   }

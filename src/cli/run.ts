@@ -32,6 +32,7 @@ import {
   titleOf,
 } from "./run/talk.ts";
 import { type Verdict, verdictOfCommand, verdictOfError, writeReport } from "./run/verdict.ts";
+import { componentOf } from "./session.ts";
 
 const HELP = `
 The command waits until its resources are granted, and ends with its own exit code. Berth's own are
@@ -88,7 +89,15 @@ async function runCommand(words: readonly string[], options: RunOptions, context
   const connection = resolveConnection(options);
   const plan = await planRun(words, options, connection.component ?? "");
   const talk = options.quiet === true ? silentTalk : createTalk(screenOf(context));
-  const session: Session = { plan, talk, request: undefined, waitedMs: 0, isUnreachable: false };
+  const { componentGuess } = connection;
+  const session: Session = {
+    plan,
+    talk,
+    componentGuess,
+    request: undefined,
+    waitedMs: 0,
+    isUnreachable: false,
+  };
   const client = createClient({
     urls: connection.urls,
     ...(connection.token !== undefined && { token: connection.token }),
@@ -106,6 +115,7 @@ async function runCommand(words: readonly string[], options: RunOptions, context
 interface Session {
   readonly plan: RunPlan;
   readonly talk: Talk;
+  readonly componentGuess: string | undefined;
   request: WireRequest | undefined;
   waitedMs: number;
   isUnreachable: boolean;
@@ -187,10 +197,13 @@ async function attempt(
 
 async function submit(
   client: Client,
-  { plan }: Session,
+  session: Session,
   signal: AbortSignal,
 ): Promise<{ request: WireRequest; sentAtMs: number }> {
-  const component = plan.submission.component || (await onlyComponent(client));
+  const { plan } = session;
+  const component =
+    plan.submission.component ||
+    (await componentOf({ client, component: undefined, componentGuess: session.componentGuess }));
   const body = { ...plan.submission, component };
   const idempotencyKey = plan.idempotencyKey ?? randomUUID();
   try {
@@ -209,13 +222,6 @@ async function submit(
       .catch(() => undefined);
     throw new BerthError("cancelled", "The request was cancelled before it was submitted.");
   }
-}
-
-/** A token for one component need not be told which. */
-async function onlyComponent(client: Client): Promise<string> {
-  const { components } = await client.whoami();
-  if (components?.length === 1) return components[0] as string;
-  throw new CliError("usage", "It is not clear who asks.", "Say it with --component, or BERTH_COMPONENT.");
 }
 
 async function waitOrWithdraw(

@@ -54,7 +54,7 @@ async function serve(options: ServeOptions, context: CliContext): Promise<void> 
     const lines = [`✓ store      ${shownPath(server.storeName)}`, `✓ listening  ${server.url}`];
     if (server.firstToken !== undefined) {
       lines.push(`✓ token      ${keepToken(server.firstToken.secret, options, settings.dataDir, context)}`);
-      lines.push(`Next:  berth login ${server.url}`);
+      lines.push(`Next:  ${context.program ?? "berth"} login ${server.url}`);
     }
     context.write(plainIfNeeded(`${lines.join("\n")}\n`, context));
     process.send?.({ ready: server.url });

@@ -12,7 +12,7 @@ export interface Session extends Connection {
   readonly client: Client;
 }
 
-/** Somebody waits at the keyboard: a server that does not answer is told so soon. */
+/** Interactive: give up soon on a server that does not answer. */
 const RETRY_FOR_MS = 2_000;
 
 export function connect(flags: ConnectionFlags = {}): Session {
@@ -137,10 +137,20 @@ export async function gather<Item>(
   return gathered;
 }
 
-/** Who asks, unless the command line says so: the context, or the only component of the token. */
-export async function componentOf({ client, component }: Session): Promise<string> {
+/** Who asks: what the command line or the context says, or the only component of the token. */
+export async function componentOf({
+  client,
+  component,
+  componentGuess,
+}: Pick<Session, "client" | "component" | "componentGuess">): Promise<string> {
   if (component !== undefined) return component;
   const { components } = await client.whoami();
   if (components?.length === 1) return components[0] as string;
-  throw new CliError("usage", "It is not clear who asks.", "Say it with --component, or BERTH_COMPONENT.");
+  if (componentGuess !== undefined && (components?.includes(componentGuess) ?? true)) return componentGuess;
+  const choices = components === null ? "" : ` The token may ask for ${components.join(", ")}.`;
+  throw new CliError(
+    "usage",
+    "It is not clear which component asks.",
+    `Add --component NAME, or set BERTH_COMPONENT.${choices}`,
+  );
 }

@@ -1,15 +1,16 @@
 // berth up: everything on this machine, in one command.
 
 import { cpus, totalmem, userInfo } from "node:os";
+import { basename } from "node:path";
 import type { Command } from "commander";
 import type { WirePoolAnswer } from "../protocol/index.ts";
 import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { parseAmounts } from "./amounts.ts";
-import { readContexts, saveContext } from "./connection.ts";
+import { readContexts, type SavedContext, saveContext } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
 import { plainIfNeeded } from "./output/print.ts";
 import { amountsText } from "./output/text.ts";
-import { shownPath } from "./paths.ts";
+import { dataDirectory, shownPath } from "./paths.ts";
 import { hostingOf, listenForEnd, openHosted } from "./serving/host.ts";
 import type { HostedServer } from "./serving/hosting.ts";
 import { findRunning, leaveNote, type RunningNote, takeNoteAway } from "./serving/running.ts";
@@ -49,11 +50,12 @@ async function up(options: UpOptions, context: CliContext): Promise<void> {
   const capacity = options.capacity === undefined ? undefined : await parseAmounts(options.capacity);
   const settings = await servingSettings(options);
   const running = findRunning(settings.dataDir);
-  if (running !== undefined) return tellRunning(running, capacity, context);
+  if (running !== undefined) return tellRunning(running, { capacity, store: storeOf(settings) }, context);
   if (options.detach === true) {
     const { startDetached } = await import("./serving/detached.ts");
     return startDetached(context);
   }
+  const { program = "berth" } = context;
   const ending = listenForEnd();
   const hosting = await hostingOf(context);
   const server = await openHosted(hosting, {
@@ -62,10 +64,11 @@ async function up(options: UpOptions, context: CliContext): Promise<void> {
     log: "people",
   });
   try {
-    leaveNote(settings.dataDir, server.url);
-    const client = createClient({ url: server.url, token: await tokenFor(server) });
+    const saved = await saveOwnContext(server, storeOf(settings));
+    leaveNote(settings.dataDir, server.url, saved.token);
+    const client = createClient({ url: server.url, token: saved.token });
     const pool = await preparePool(client, capacity);
-    const text = plainIfNeeded(welcome(server, pool, capacity), context);
+    const text = plainIfNeeded(welcome({ server, pool, saved, capacity, program }), context);
     context.write(text);
     process.send?.({ ready: text }); // To the one who started us in the background.
     await ending.asked;
@@ -91,7 +94,7 @@ export function hostedOptions({ dataDir, databaseUrl, ...settings }: ServingSett
   };
 }
 
-/** Capital letters and the like are fine for a component, but not for whoever has to type them. */
+/** Of the user, if it is easy to type; else `me`. */
 export function ownName(): string {
   const name = (process.env.USER || nameOfUser()).toLowerCase();
   return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(name) && name !== URGENT.component ? name : "me";
@@ -106,13 +109,50 @@ function nameOfUser(): string {
   }
 }
 
-/** The one that was saved last time, as long as this server knows it; whoever has the data may always have another. */
-async function tokenFor(server: HostedServer): Promise<string> {
-  const saved = readContexts().contexts[CONTEXT];
-  const token = server.firstToken?.secret ?? (await knownToken(server.url, saved?.token));
-  const chosen = token ?? (await server.makeAdminToken(ownName())).secret;
-  saveContext(CONTEXT, { url: server.url, token: chosen, component: saved?.component ?? ownName() });
-  return chosen;
+interface OwnContext {
+  readonly name: string;
+  readonly token: string;
+  readonly isCurrent: boolean;
+}
+
+/** What tells one server of this machine from another, whatever its port. */
+function storeOf({ dataDir, databaseUrl }: ServingSettings): string {
+  if (databaseUrl === undefined) return dataDir;
+  const { host, pathname } = new URL(databaseUrl);
+  return `postgres://${host}${pathname}`;
+}
+
+/** With the token that was saved last time, as long as this server knows it; the owner of the data may always have another. */
+async function saveOwnContext(server: HostedServer, store: string): Promise<OwnContext> {
+  const name = contextNameFor(store);
+  const saved = readContexts().contexts[name];
+  const known = server.firstToken?.secret ?? (await knownToken(server.url, saved?.token));
+  const token = known ?? (await server.makeAdminToken(ownName())).secret;
+  return keepContext(name, { url: server.url, token, component: saved?.component ?? ownName(), store });
+}
+
+/** A server that is started beside another one does not take over the context in use. */
+function keepContext(name: string, saved: SavedContext & { token: string; store: string }): OwnContext {
+  const { current, contexts } = readContexts();
+  const other = current === undefined ? undefined : contexts[current]?.store;
+  const isBeside = other !== undefined && other !== saved.store && findRunning(other) !== undefined;
+  saveContext(name, saved, isBeside ? current : name);
+  return { name, token: saved.token, isCurrent: !isBeside };
+}
+
+/** The name that this server's context has, or gets: each server has one of its own. */
+export function contextNameFor(store: string, { contexts } = readContexts()): string {
+  const known = Object.entries(contexts).find(([, saved]) => saved.store === store);
+  if (known !== undefined) return known[0];
+  const isFree = (name: string) => contexts[name] === undefined;
+  if (store === dataDirectory(undefined) && (isFree(CONTEXT) || contexts[CONTEXT]?.store === undefined))
+    return CONTEXT;
+  const base = basename(store).toLowerCase();
+  const wanted = /^[a-z0-9][a-z0-9._-]{0,50}$/.test(base) ? base : CONTEXT;
+  for (let count = 1; ; count++) {
+    const name = count === 1 ? wanted : `${wanted}-${count}`;
+    if (isFree(name)) return name;
+  }
 }
 
 async function knownToken(url: string, token: string | undefined): Promise<string | undefined> {
@@ -148,30 +188,40 @@ function machineCapacity(): Record<string, number> {
   return { mcpu: Math.max(1, cpus().length) * 1000, memory_mb: Math.floor(totalmem() / 1_000_000) };
 }
 
-function welcome(server: HostedServer, pool: WirePoolAnswer, capacity?: Record<string, number>): string {
+interface Welcome {
+  readonly server: HostedServer;
+  readonly pool: WirePoolAnswer;
+  readonly saved: OwnContext;
+  readonly capacity: Record<string, number> | undefined;
+  readonly program: string;
+}
+
+function welcome({ server, pool, saved, capacity, program }: Welcome): string {
   const ask = pool.capacity.gpu === undefined ? "--cpu 1" : "--gpu 1";
+  const where = saved.isCurrent ? "" : `--context ${saved.name} `;
   const other =
     capacity === undefined || isSame(capacity, pool.capacity)
       ? ""
       : `\n  unchanged  it was made before; to change it: ${changeCommand(capacity, pool.capacity)}`;
   return `✓ store      ${shownPath(server.storeName)}
 ✓ pool       ${POOL}   ${amountsText(pool.capacity)}${other}
-✓ context    ${CONTEXT} → ${server.url}   (token saved, mode 0600)
+✓ context    ${saved.name} → ${server.url}   (token saved, mode 0600)
   reference  ${server.url}/docs
-Next:  berth run ${ask} -- echo hello
+Next:  ${program} run ${where}${ask} -- echo hello
 `;
 }
 
+/** The context may have been changed or deleted since: it is saved again. */
 async function tellRunning(
-  { url, pid }: RunningNote,
-  capacity: Record<string, number> | undefined,
+  { url, pid, token }: RunningNote,
+  { capacity, store }: { readonly capacity: Record<string, number> | undefined; readonly store: string },
   context: CliContext,
 ): Promise<void> {
-  const { contexts } = readContexts();
-  const saved = Object.values(contexts).find((one) => one.url === url);
-  context.write(`Berth is running: ${url} (pid ${pid})\n`);
+  const name = contextNameFor(store);
+  const component = readContexts().contexts[name]?.component ?? ownName();
+  if (token !== undefined) keepContext(name, { url, token, component, store });
+  context.write(`Berth is running: ${url} (pid ${pid}), context ${name}.\n`);
   if (capacity === undefined) return;
-  const token = saved?.token;
   const client = createClient({ url, ...(token !== undefined && { token }), retryForMs: 2_000 });
   const pool = await client.pools.get(POOL);
   if (isSame(capacity, pool.capacity)) return;

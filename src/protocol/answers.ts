@@ -485,7 +485,8 @@ export const plan = z
     ),
     rejected: z.array(affected.extend({ reasons: z.array(rejectionReason) })),
     cancelled: z.array(affected),
-    stopped: z.array(affected),
+    /** `at`: when, unless it ends before; left out: at once. */
+    stopped: z.array(affected.extend({ at: z.string().optional() })),
     /** Whose attempt ends with its node. */
     lost: z.array(affected),
   })

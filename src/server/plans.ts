@@ -1,8 +1,9 @@
 // Plans: what a change would do to requests (P10), read off the events that the engine would emit.
 
-import { type Command, type Event, type RequestId, requestOf } from "../engine/index.ts";
+import { type Command, type Event, nodeViewsOf, type RequestId, requestOf } from "../engine/index.ts";
 import type { View } from "../leader/index.ts";
 import type { WirePlan } from "../protocol/index.ts";
+import { toTimestamp } from "../translation/index.ts";
 import { type Call, refused, type Services } from "./call.ts";
 import { requestReach } from "./identity.ts";
 import { ownedOf } from "./presentation.ts";
@@ -21,7 +22,9 @@ export async function planOf(call: Call, services: Services, command: Command): 
       if (!reaches(ownedOf(spec, progress))) return { id };
       return { id, ...numberOf(view, id), name: spec.name, component: spec.component };
     };
-    return toPlan(decision.events, affected);
+    const runsOn = (node: NodeName) =>
+      nodeViewsOf(view.state, [node]).flatMap(({ runs }) => runs.map(({ requestId }) => requestId));
+    return toPlan(decision.events, affected, runsOn);
   });
 }
 
@@ -30,9 +33,14 @@ function numberOf(view: View, id: RequestId): { number?: number } {
   return number === undefined ? {} : { number };
 }
 
+type NodeName = Extract<Event, { kind: "nodeStateChanged" }>["name"];
 type Affected = WirePlan["cancelled"][number];
 
-function toPlan(events: readonly Event[], affected: (id: RequestId) => Affected): WirePlan {
+function toPlan(
+  events: readonly Event[],
+  affected: (id: RequestId) => Affected,
+  runsOn: (node: NodeName) => readonly RequestId[],
+): WirePlan {
   const plan: WirePlan = {
     dry_run: true,
     granted: [],
@@ -69,6 +77,13 @@ function toPlan(events: readonly Event[], affected: (id: RequestId) => Affected)
       case "stopChanged":
         plan.stopped.push(affected(event.requestId));
         break;
+      case "nodeStateChanged": {
+        const { drainDeadlineMs: deadlineMs = null } = event;
+        if (deadlineMs === null) break;
+        const at = toTimestamp(deadlineMs);
+        plan.stopped.push(...runsOn(event.name).map((id) => ({ ...affected(id), at })));
+        break;
+      }
     }
   }
   return plan;

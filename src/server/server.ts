@@ -27,7 +27,7 @@ import { createMetrics, type Metrics } from "./metrics.ts";
 import { createApp } from "./pipeline.ts";
 import { createRateLimits } from "./rates.ts";
 import { createStreams } from "./streams.ts";
-import { loadTokenBook, type MadeToken, makeAdminToken } from "./tokens.ts";
+import { loadTokenBook, type MadeToken, makeAdminToken, revokeLostToken } from "./tokens.ts";
 import { createWaiting } from "./waiting.ts";
 
 export interface ServerOptions {
@@ -110,6 +110,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   log.info({ url }, "listening");
 
   const makeAdmin = async (name: string): Promise<MadeToken> => {
+    // Names of tokens in use are unique: the new one replaces those of the same name.
+    for (const old of tokens.find(name)) tokens.put(await revokeLostToken(leader, old));
     const { record, secret } = await makeAdminToken(leader, name);
     tokens.put(record);
     return { id: record.id, name, secret };

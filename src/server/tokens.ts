@@ -47,7 +47,8 @@ export function hashOf(secret: string): string {
 export interface TokenBook {
   authenticate(secret: string, nowMs: number): Identity | undefined;
   list(): readonly TokenRecord[];
-  find(idOrName: string): TokenRecord | undefined;
+  /** One token by its id, or those in use that have this name; normally one at most. */
+  find(idOrName: string): readonly TokenRecord[];
   put(record: TokenRecord): void;
   /** Keeps a name for a token that is being made; undefined if somebody else does. Returns the way to give it up. */
   claim(name: string): (() => void) | undefined;
@@ -83,8 +84,10 @@ export async function loadTokenBook(store: Store): Promise<TokenBook> {
     list: () => [...records.values()],
     find(idOrName) {
       const byId = records.get(idOrName);
-      if (byId !== undefined) return byId;
-      return [...records.values()].find((record) => record.name === idOrName && record.revokedAtMs === null);
+      if (byId !== undefined) return [byId];
+      return [...records.values()].filter(
+        (record) => record.name === idOrName && record.revokedAtMs === null,
+      );
     },
     put,
     claim(name) {
@@ -114,10 +117,22 @@ export async function makeAdminToken(
   name: string,
 ): Promise<{ record: TokenRecord; secret: string }> {
   const { record, secret } = makeToken({ name, role: "admin" }, leader.nowMs());
+  await putToken(leader, record, "createToken", { role: "admin" });
+  return { record, secret };
+}
+
+/** Revokes a token that is replaced because its owner no longer has it. */
+export async function revokeLostToken(leader: Leader, token: TokenRecord): Promise<TokenRecord> {
+  const revoked = { ...token, revokedAtMs: leader.nowMs() };
+  await putToken(leader, revoked, "revokeToken", { id: token.id });
+  return revoked;
+}
+
+/** On behalf of the person who starts the server, not of a caller. */
+async function putToken(leader: Leader, token: TokenRecord, action: string, detail: object): Promise<void> {
   const answer = await leader.perform(
-    { kind: "putToken", token: record },
-    { actor: "berth", audit: { action: "createToken", target: `token ${name}`, detail: { role: "admin" } } },
+    { kind: "putToken", token },
+    { actor: "berth", audit: { action, target: `token ${token.name}`, detail } },
   );
   if (answer.outcome === "refused") throw new Error(answer.refusal.message);
-  return { record, secret };
 }

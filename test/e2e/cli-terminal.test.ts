@@ -50,7 +50,9 @@ Next:  berth run --gpu 1 -- echo hello
   // Again, while it runs.
   expect(await typed("berth up")).toMatchObject({
     exitCode: 0,
-    screen: expect.stringMatching(/^Berth is running: http:\/\/127\.0\.0\.1:\d+ \(pid \d+\)\n$/) as string,
+    screen: expect.stringMatching(
+      /^Berth is running: http:\/\/127\.0\.0\.1:\d+ \(pid \d+\), context local\.\n$/,
+    ) as string,
   });
   const other = await typed("berth up --capacity gpu=4");
   expect(other.exitCode).toBe(5);
@@ -160,7 +162,7 @@ test("a team's server makes nothing but its first token", async () => {
   login.type(`${secret}\n`);
   expect(await login.exited).toBe(0);
   expect(login.screen()).not.toContain(secret);
-  expect((await typed("berth pool list")).screen).toBe("Nothing there.\n");
+  expect((await typed("berth pool list")).screen).toBe("Nothing to show.\n");
   serve.type("\u0003");
   expect(await serve.exited).toBe(0);
 });

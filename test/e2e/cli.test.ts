@@ -399,3 +399,25 @@ test("a copy is taken while the server runs, and put back where none is", async 
   expect(await person.berth(["restore", copy, "--data-dir", elsewhere, "-y"])).toMatchObject({ exitCode: 0 });
   expect((await hosting.inspect(join(elsewhere, "berth.db"))).damage).toEqual([]);
 });
+
+test("a token from elsewhere asks for its own component, not for that of the saved context", async () => {
+  const other = await openWorld({ gpu: 4 });
+  const person = createUser();
+  const login = { env: { BERTH_API_TOKEN: other.token } };
+  await person.berth(["login", other.url, "--name", "lab", "--component", "urgent"], login);
+  const { secret = "" } = await other.client.tokens.create({
+    name: "researcher",
+    role: "user",
+    components: ["research"],
+  });
+  const asked = await person.berth(["submit", "--gpu", "1", "-o", "json"], {
+    env: { BERTH_API_TOKEN: secret },
+  });
+  expect(asked).toMatchObject({ exitCode: 0 });
+  const request = JSON.parse(asked.stdout) as { id: string; component: string };
+  expect(request.component).toBe("research");
+  // An administrator may ask for any component, so the one of the context is meant.
+  const admin = await person.berth(["submit", "--gpu", "1", "-o", "json"], login);
+  expect(JSON.parse(admin.stdout)).toMatchObject({ component: "urgent" });
+  await other.close();
+});

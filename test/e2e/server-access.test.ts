@@ -1,6 +1,8 @@
 // Who may do what: tokens, roles, reach, and the trace that everything leaves.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { makeToken } from "../../src/server/tokens.ts";
+import { temporaryDirectory } from "./runner-support.ts";
 import { openStream, openTestServer, smallWorld, type TestServer } from "./server-support.ts";
 
 let server: TestServer;
@@ -53,6 +55,21 @@ test("names of tokens in use are unique; a revoked name is free again", async ()
   expect(both.map(({ status }) => status).sort()).toEqual([201, 409]);
   expect((await server.admin("DELETE", "/v1/tokens/twice")).status).toBe(204);
   expect((await server.admin("POST", "/v1/tokens", wanted)).status).toBe(201);
+});
+
+test("a name that several tokens in use have, as old data may hold it, names none of them", async () => {
+  const directory = temporaryDirectory();
+  const before = await openTestServer({ directory });
+  const records = [0, 1].map(() => makeToken({ name: "twin", role: "viewer" }, 0).record);
+  for (const token of records) await before.leader.perform({ kind: "putToken", token }, { actor: "test" });
+  await before.close();
+  const after = await openTestServer({ directory });
+  const { status, body } = await after.admin("DELETE", "/v1/tokens/twin");
+  expect([status, body.code]).toEqual([409, "ambiguous"]);
+  for (const { id } of records) expect(body.detail).toContain(id);
+  expect((await after.admin("DELETE", `/v1/tokens/${records[0]?.id}`)).status).toBe(204);
+  expect((await after.admin("DELETE", "/v1/tokens/twin")).status).toBe(204);
+  await after.close();
 });
 
 test("a token of role user must say which components are its own", async () => {

@@ -213,6 +213,11 @@ test("nodes are registered, drained, and their units are those of the pool", asy
     requests: [{ id: run.id, number: run.number, devices: [0, 1, 2] }],
   });
 
+  const ends = await admin("POST", "/v1/nodes/n2/drain?dry_run=true", { deadline_seconds: 600 });
+  expect(ends.body.stopped).toEqual([
+    { id: run.id, number: run.number, name: "", component: "racer", at: expect.stringMatching(/Z$/) },
+  ]);
+  expect((await admin("POST", "/v1/nodes/n2/drain?dry_run=true", {})).body.stopped).toEqual([]);
   const drained = await admin("POST", "/v1/nodes/n2/drain", { deadline_seconds: 600 });
   expect(drained.body).toMatchObject({ state: "draining", drain_deadline: expect.stringMatching(/Z$/) });
   expect(drained.headers.get("etag")).not.toBe(headers.get("etag"));

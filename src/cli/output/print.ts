@@ -14,6 +14,8 @@ export interface OutputOptions {
   readonly headers?: boolean;
 }
 
+export const NOTHING = "Nothing to show.";
+
 /** How things of one kind are shown. */
 export interface Shape<Row> {
   readonly columns: readonly Column<Row>[];
@@ -43,7 +45,7 @@ export async function printRows<Row extends object>(
   if (format === "json") return context.write(`${toJson({ items: rows, next_cursor: null }, 2)}\n`);
   if (format === "yaml") return context.write(await toYaml({ items: rows, next_cursor: null }));
   context.write(textOfRows(rows, shape, { ...options, output: format }, context));
-  if (rows.length === 0 && (format === "table" || format === "wide")) context.tell("Nothing there.\n");
+  if (rows.length === 0 && (format === "table" || format === "wide")) context.tell(`${NOTHING}\n`);
 }
 
 /** One thing: at length for people, and otherwise exactly what the API says. */

@@ -3,7 +3,8 @@
 import { isBerthError } from "../../sdk/index.ts";
 import type { CliContext } from "../context.ts";
 import type { Session } from "../session.ts";
-import { formatOf, type OutputOptions, printRows, type Shape, textOfRows, toYaml } from "./print.ts";
+import { formatOf, NOTHING, type OutputOptions, printRows, type Shape, textOfRows, toYaml } from "./print.ts";
+import { styleOf } from "./text.ts";
 
 export interface WatchOptions extends OutputOptions {
   readonly watch?: boolean;
@@ -18,10 +19,11 @@ export interface Watched<Row> {
 }
 
 const QUIET_MS = 200;
+const TICK_MS = 1_000;
 const HOME_AND_CLEAR = "\u001b[H\u001b[J";
 const CLEAR_SCREEN = "\u001b[2J";
 
-/** Once, or with `--watch` for as long as anybody looks. */
+/** Once, or with `--watch` until the command is ended. */
 export async function showRows<Row extends object>(
   session: Session,
   watched: Watched<Row>,
@@ -31,9 +33,10 @@ export async function showRows<Row extends object>(
   if (options.watch !== true) return printRows(await watched.load(), watched.shape, options, context);
   const format = formatOf(options);
   const redraws = context.screen !== undefined && (format === "table" || format === "wide");
-  const show: (rows: readonly Row[]) => void | Promise<void> = redraws
-    ? redrawer(watched, options, context)
-    : appender(watched, options, context);
+  const screen = redraws ? redrawer(watched, options, context) : undefined;
+  const show: (rows: readonly Row[]) => void | Promise<void> =
+    screen?.show ?? appender(watched, options, context);
+  const ticking = screen && setInterval(screen.tick, TICK_MS);
   let isToldLost = false;
   const stream = session.client.events.stream(watched.events, {
     signal: context.signal,
@@ -50,22 +53,34 @@ export async function showRows<Row extends object>(
       if (!isBerthError(error, "unavailable", "timeout", "rate_limited")) throw error;
     }
   });
-  await Promise.race([
-    look.failed,
-    (async () => {
-      for await (const _ of stream) look.now();
-    })(),
-  ]);
+  try {
+    await Promise.race([
+      look.failed,
+      (async () => {
+        for await (const _ of stream) look.now();
+      })(),
+    ]);
+  } finally {
+    clearInterval(ticking);
+  }
 }
 
-/** The whole table, in the same place. */
+/** The whole table, in the same place. Ages go on between two changes, and the last line says how old the rows are. */
 function redrawer<Row extends object>({ shape }: Watched<Row>, options: OutputOptions, context: CliContext) {
   let isFirst = true;
-  return (rows: readonly Row[]): void => {
-    const text = textOfRows(rows, shape, options, context) || "Nothing there.\n";
-    context.write(`${isFirst ? CLEAR_SCREEN : ""}${HOME_AND_CLEAR}${text}`);
+  let latest: { readonly rows: readonly Row[]; readonly readAt: string } | undefined;
+  const tick = () => {
+    if (latest === undefined) return;
+    const text = textOfRows(latest.rows, shape, options, context) || `${NOTHING}\n`;
+    const updated = styleOf(context).faint(`updated ${latest.readAt}`);
+    context.write(`${isFirst ? CLEAR_SCREEN : ""}${HOME_AND_CLEAR}${text}${updated}\n`);
     isFirst = false;
   };
+  const show = (rows: readonly Row[]): void => {
+    latest = { rows, readAt: new Date().toLocaleTimeString("en-GB") };
+    tick();
+  };
+  return { show, tick };
 }
 
 /** The rows that have changed, one after the other: what pipes and logs need. */

@@ -8,13 +8,16 @@ export interface RunningNote {
   readonly url: string;
   /** Tells the process from a later one with the same number. */
   readonly birth: string;
+  /** The administrator's token that `berth up` saved, so that the context can be repaired. */
+  readonly token?: string;
 }
 
 const fileIn = (directory: string) => join(directory, "server.json");
 
-export function leaveNote(directory: string, url: string): void {
+export function leaveNote(directory: string, url: string, token?: string): void {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  const note: RunningNote = { pid: process.pid, url, birth: birthOf(process.pid) };
+  const note: RunningNote = { pid: process.pid, url, birth: birthOf(process.pid), ...(token && { token }) };
+  rmSync(fileIn(directory), { force: true }); // A file that is there already would keep its mode.
   writeFileSync(fileIn(directory), `${JSON.stringify(note)}\n`, { mode: 0o600 });
 }
 

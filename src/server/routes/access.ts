@@ -22,10 +22,18 @@ export const listTokens: Handler<"listTokens"> = (call, { tokens }) => {
 };
 
 export const getToken: Handler<"getToken"> = (call, { tokens }) => {
-  const record = tokens.find(call.params.token as string);
-  if (record === undefined) throw notFound("token", call.params.token as string);
-  return ok(presentToken(record));
+  return ok(presentToken(theOne(tokens, call.params.token as string)));
 };
+
+function theOne(tokens: Services["tokens"], idOrName: string): TokenRecord {
+  const [record, ...others] = tokens.find(idOrName);
+  if (record === undefined) throw notFound("token", idOrName);
+  if (others.length === 0) return record;
+  const ids = [record, ...others].map(({ id }) => id).join(", ");
+  throw problemError("ambiguous", `Several tokens in use are called "${idOrName}": ${ids}.`, {
+    hint: "Name the one you mean by its id.",
+  });
+}
 
 export const createToken: Handler<"createToken"> = async (call, services) => {
   const wanted = call.body;
@@ -91,8 +99,7 @@ function expiryOf({ expires_in_seconds: seconds }: WireTokenCreation, nowMs: num
 }
 
 export const revokeToken: Handler<"revokeToken"> = async (call, services) => {
-  const record = services.tokens.find(call.params.token as string);
-  if (record === undefined) throw notFound("token", call.params.token as string);
+  const record = theOne(services.tokens, call.params.token as string);
   if (record.revokedAtMs !== null) return { status: 204 };
   const revoked = { ...record, revokedAtMs: services.leader.nowMs() };
   await perform(call, services, {
