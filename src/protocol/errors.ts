@@ -93,6 +93,7 @@ export const ERRORS = {
   method_not_allowed: info(405, EXIT.usage, "This path does not know this method."),
   url_too_long: info(414, EXIT.usage, "The address of the call is longer than is allowed."),
   headers_too_large: info(431, EXIT.usage, "Address and headers of the call are larger than is allowed."),
+  request_timeout: info(408, EXIT.berthFailed, "The request did not arrive in time."),
   host_not_allowed: info(421, EXIT.usage, "The server does not answer to this host name or origin."),
   idempotency_conflict: info(422, EXIT.conflict, "The idempotency key was used before with another body."),
   precondition_failed: info(412, EXIT.conflict, "The thing has changed since the version named by If-Match."),

@@ -7,8 +7,19 @@ export const HEADERS_TIMEOUT_MS = 10_000;
 /** For the whole request to arrive; answers may take longer. */
 export const REQUEST_TIMEOUT_MS = 30_000;
 export const KEEP_ALIVE_MS = 65_000;
+/** A connection on which nothing moves, such as that of a client that does not read its answer. */
+export const STANDSTILL_MS = 120_000;
+export const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** How often connections are checked against the times above. */
+export const CONNECTIONS_CHECK_MS = 1_000;
+/** After the last answer on a connection that the client does not close. */
+export const LINGER_MS = 1_000;
 export const CALLS_PER_CONNECTION_MAX = 1_000;
 export const CONNECTIONS_MAX = 10_000;
+/** One address, or one /64 of IPv6. Many clients may share one behind a proxy. */
+export const CONNECTIONS_PER_ADDRESS_MAX = 5_000;
+/** Connections that serve no call now; the longest idle one goes first. */
+export const IDLE_CONNECTIONS_PER_ADDRESS_MAX = 500;
 
 /** Below this size the schemas alone bound what a body can contain, and no walk through it is needed. */
 export const SMALL_BODY_BYTES = 4 * 1024;
@@ -33,6 +44,8 @@ export interface Rates {
   readonly perToken: Rate;
   /** Calls without a token, by address. */
   readonly perStranger: Rate;
+  /** Calls without a token that need one, from all addresses together. */
+  readonly allStrangers: Rate;
   /** Tokens that are not known, by address, per minute; then nothing more is looked at for a minute. */
   readonly failedLoginsPerMinute: number;
 }
@@ -40,11 +53,16 @@ export interface Rates {
 export const DEFAULT_RATES: Rates = {
   perToken: { perSecond: 50, burst: 100 },
   perStranger: { perSecond: 10, burst: 20 },
+  allStrangers: { perSecond: 200, burst: 400 },
   failedLoginsPerMinute: 5,
 };
 
 /** All who ask for one component may do so as often as this many tokens may call. */
 export const TOKENS_PER_COMPONENT = 4;
+
+/** Denied calls of strangers are counted for so long, and written down for the busiest addresses. */
+export const STRANGERS_TALLY_MS = 60_000;
+export const STRANGERS_LISTED_MAX = 20;
 
 /** Tokens that say nothing about their end. */
 export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;

@@ -1,31 +1,36 @@
 // The HTTP server: listens, serves the table of routes, and ends in order.
 
-import { createServer, type Server, STATUS_CODES } from "node:http";
+import { createServer, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { Leader, Log } from "../leader/index.ts";
-import { toProblem } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Services } from "./call.ts";
+import { type Connections, watchConnections } from "./connections.ts";
 import { createGrants } from "./grants.ts";
 import { HANDLERS } from "./handlers.ts";
 import { createHostCheck, isLoopback } from "./hosts.ts";
 import {
   CALLS_PER_CONNECTION_MAX,
   CLOSE_GRACE_MS,
+  CONNECTIONS_CHECK_MS,
   CONNECTIONS_MAX,
+  CONNECTIONS_PER_ADDRESS_MAX,
   DEFAULT_RATES,
+  HANDSHAKE_TIMEOUT_MS,
   HEADER_BYTES_MAX,
   HEADERS_TIMEOUT_MS,
+  IDLE_CONNECTIONS_PER_ADDRESS_MAX,
   KEEP_ALIVE_MS,
   type Rates,
   REQUEST_TIMEOUT_MS,
+  STANDSTILL_MS,
 } from "./limits.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { createApp } from "./pipeline.ts";
 import { createRateLimits } from "./rates.ts";
+import { createStrangers } from "./strangers.ts";
 import { createStreams } from "./streams.ts";
 import { loadTokenBook, type MadeToken, makeAdminToken, revokeLostToken } from "./tokens.ts";
 import { createWaiting } from "./waiting.ts";
@@ -82,6 +87,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const streams = createStreams({ leader, store, tokens, grants, log });
   const stopMetrics = metrics.follow(leader, streams);
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
+  const strangers = createStrangers(leader);
   const services: Services = {
     leader,
     store,
@@ -91,6 +97,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     streams,
     metrics,
     rates,
+    strangers,
     log,
     version,
   };
@@ -102,7 +109,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
 
   const server = createHttpServer(app.fetch as Fetch, tls);
-  const unused = unusedConnections(server, tls === undefined ? "connection" : "secureConnection");
+  const connections = watchConnections(server, {
+    perAddressMax: CONNECTIONS_PER_ADDRESS_MAX,
+    idlePerAddressMax: IDLE_CONNECTIONS_PER_ADDRESS_MAX,
+  });
   await listen(server, host, port);
   const address = server.address() as AddressInfo;
   const shownHost = address.family === "IPv6" ? `[${address.address}]` : address.address;
@@ -124,7 +134,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       stopMetrics();
       streams.close();
       waiting.close();
-      await closeServer(server, unused);
+      await closeServer(server, connections);
+      await strangers.close();
       log.info({ url }, "closed");
     },
   };
@@ -151,6 +162,7 @@ export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Serv
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
+    connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
     noDelay: true,
   };
   const listener = getRequestListener(fetch);
@@ -159,31 +171,20 @@ export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Serv
   const server =
     tls === undefined
       ? createServer(limits, serve)
-      : createTlsServer({ ...limits, cert: tls.cert, key: tls.key, minVersion: "TLSv1.2" }, serve);
+      : createTlsServer(
+          {
+            ...limits,
+            cert: tls.cert,
+            key: tls.key,
+            minVersion: "TLSv1.2",
+            handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+          },
+          serve,
+        );
+  server.timeout = STANDSTILL_MS;
   server.maxRequestsPerSocket = CALLS_PER_CONNECTION_MAX;
   server.maxConnections = CONNECTIONS_MAX;
-  server.on("clientError", answerNonsense);
   return server;
-}
-
-/** What is not HTTP never reaches a route, and is still told what is wrong. */
-function answerNonsense(error: NodeJS.ErrnoException, socket: Duplex): void {
-  if (!socket.writable || error.code === "ECONNRESET") {
-    socket.destroy();
-    return;
-  }
-  const problem =
-    error.code === "HPE_HEADER_OVERFLOW"
-      ? toProblem("headers_too_large", `Address and headers have more than ${HEADER_BYTES_MAX} bytes.`)
-      : toProblem("invalid_request", "What was sent is not HTTP.");
-  const body = JSON.stringify(problem);
-  const lines = [
-    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
-    "content-type: application/problem+json",
-    `content-length: ${Buffer.byteLength(body)}`,
-    "connection: close",
-  ];
-  socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`);
 }
 
 export function parseListen(listen: string): { host: string; port: number } {
@@ -211,30 +212,17 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   });
 }
 
-/** Connections that have not asked anything yet, as clients open some in advance: Node never counts them as idle. */
-function unusedConnections(server: Server, opened: "connection" | "secureConnection"): ReadonlySet<Socket> {
-  const unused = new Set<Socket>();
-  server.on(opened, (socket: Socket) => {
-    unused.add(socket);
-    socket.once("close", () => unused.delete(socket));
-  });
-  server.on("request", ({ socket }) => unused.delete(socket));
-  return unused;
-}
-
 const SWEEP_MS = 20;
 
-function closeServer(server: Server, unused: ReadonlySet<Socket>): Promise<void> {
+function closeServer(server: Server, connections: Connections): Promise<void> {
   return new Promise((resolve) => {
-    // Whoever has got the last answer need not keep the connection, either.
-    const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
+    const sweep = setInterval(() => connections.closeIdle(), SWEEP_MS);
     const force = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS);
     server.close(() => {
       clearInterval(sweep);
       clearTimeout(force);
       resolve();
     });
-    server.closeIdleConnections();
-    for (const socket of unused) socket.destroy();
+    connections.closeIdle();
   });
 }

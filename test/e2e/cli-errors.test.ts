@@ -92,6 +92,7 @@ const onlyTold: readonly ErrorCode[] = [
   "method_not_allowed",
   "url_too_long",
   "headers_too_large",
+  "request_timeout",
   "host_not_allowed",
   "precondition_failed",
   "rate_limited",
