@@ -52,7 +52,11 @@ export function problem(status: number, code: string, headers: Record<string, st
 const interrupt = new WeakMap<Response, (reason: unknown) => void>();
 
 /** A stream of events that a test feeds. */
-export function eventStream(): { response: Response; tell: (event: object) => void; end: () => void } {
+export function eventStream(): {
+  response: Response;
+  tell: (event: { readonly seq: number } & Readonly<Record<string, unknown>>) => void;
+  end: () => void;
+} {
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   const body = new ReadableStream<Uint8Array>({
     start: (given) => {
@@ -60,7 +64,8 @@ export function eventStream(): { response: Response; tell: (event: object) => vo
     },
   });
   const encoder = new TextEncoder();
-  const tell = (event: object) => controller?.enqueue(encoder.encode(`data: ${JSON.stringify(event)}\n\n`));
+  const tell = (event: { readonly seq: number } & Readonly<Record<string, unknown>>) =>
+    controller?.enqueue(encoder.encode(`id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`));
   tell({ event: "stream.opened", seq: 1 });
   const response = new Response(body);
   interrupt.set(response, (reason) => controller?.error(reason));

@@ -36,7 +36,7 @@ export type EventName = z.infer<typeof eventName>;
 export const streamEvent = z
   .looseObject({
     event: eventName,
-    /** Position in the journal, and the id of the message: send it as `Last-Event-ID` to go on from there. */
+    /** Position in the journal. The id of the message says it too, and in which history: send that as `Last-Event-ID`. */
     seq: z.int(),
     at: z.string(),
     request_id: z.string().optional(),

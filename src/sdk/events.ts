@@ -14,8 +14,8 @@ export interface EventFilter {
 
 export interface StreamOptions {
   readonly signal?: AbortSignal | undefined;
-  /** The last event that was seen; what came after it is told first. */
-  readonly after?: number;
+  /** The id of the last message that was seen, or 0 for all that is kept; what came after it is sent first. */
+  readonly after?: string | number;
   /** Told about every interruption; the stream goes on by itself. */
   readonly onInterruption?: (error: BerthError) => void;
 }
@@ -39,9 +39,9 @@ export async function* streamEvents(
   const isOver = () => options.signal?.aborted === true;
   for (let failures = 0; !isOver(); ) {
     try {
-      for await (const event of connect(transport, filter, lastId, options.signal)) {
+      for await (const { id, event } of connect(transport, filter, lastId, options.signal)) {
         failures = 0;
-        lastId = event.seq;
+        lastId = id ?? lastId;
         yield event;
       }
     } catch (error) {
@@ -54,13 +54,18 @@ export async function* streamEvents(
   }
 }
 
+interface Message {
+  readonly id: string | undefined;
+  readonly event: WireEvent;
+}
+
 /** One connection. Ends when the server ends it. */
 async function* connect(
   transport: Transport,
   filter: EventFilter,
-  lastId: number | undefined,
+  lastId: string | number | undefined,
   signal: AbortSignal | undefined,
-): AsyncGenerator<WireEvent, void> {
+): AsyncGenerator<Message, void> {
   const connection = new AbortController();
   const headers: Record<string, string> = { accept: "text/event-stream" };
   if (lastId !== undefined) headers["last-event-id"] = String(lastId);
@@ -78,9 +83,9 @@ async function* connect(
       headers,
       anySignal(connection.signal, signal),
     );
-    const received: WireEvent[] = [];
+    const received: Message[] = [];
     const parser = createParser({
-      onEvent: ({ data }) => received.push(JSON.parse(data) as WireEvent),
+      onEvent: ({ id, data }) => received.push({ id, event: JSON.parse(data) as WireEvent }),
       maxBufferSize: EVENT_CHARS_MAX,
     });
     const decoder = new TextDecoder();

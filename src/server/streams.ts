@@ -14,11 +14,13 @@ import {
   STREAMS_MAX,
   STREAMS_PER_TOKEN_MAX,
 } from "./limits.ts";
+import { createPositions, type Position, type Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
 import { isOver, type TokenBook } from "./tokens.ts";
 import { type RequestFacts, toWireEvents } from "./wire-events.ts";
 
 export interface Streams {
+  readonly positions: Positions;
   /** Takes the connection over until the caller goes, the token ends or the server closes. */
   open(stream: StreamOrder): void;
   count(): number;
@@ -30,8 +32,8 @@ export interface StreamOrder {
   readonly outgoing: ServerResponse;
   readonly headers: Readonly<Record<string, string>>;
   readonly filter: QueryOf<"streamEvents"> & { readonly requestId?: RequestId };
-  /** The last event that the caller has seen; undefined: only what comes. */
-  readonly afterSeq: number | undefined;
+  /** The last id that the caller has seen; undefined: only what comes. */
+  readonly after: Position | undefined;
 }
 
 interface OpenStream {
@@ -54,11 +56,13 @@ export function createStreams({
 }): Streams {
   const streams = new Set<OpenStream>();
   const facts = createFacts(leader, store);
+  const positions = createPositions(store.meta.incarnation);
   const stopListening = tokens.onRevoked((tokenId) => {
     for (const stream of streams) if (stream.tokenId === tokenId) stream.abort.abort();
   });
 
   return {
+    positions,
     open(order) {
       const { identity, outgoing } = order;
       checkRoom(streams, identity);
@@ -73,7 +77,7 @@ export function createStreams({
       }, STREAM_HEARTBEAT_MS);
       heartbeat.unref();
 
-      follow(order, { leader, facts, grants, signal })
+      follow(order, { leader, facts, grants, positions, signal })
         .catch((error: unknown) => {
           if (!signal.aborted) log.warn({ err: error }, "an event stream ended early");
         })
@@ -102,14 +106,21 @@ function checkRoom(streams: ReadonlySet<OpenStream>, { tokenId }: Identity): voi
   });
 }
 
+interface Sources {
+  readonly leader: Leader;
+  readonly facts: Facts;
+  readonly grants: Grants;
+  readonly positions: Positions;
+}
+
 async function follow(
-  { identity, outgoing, headers, filter, afterSeq }: StreamOrder,
-  { leader, facts, grants, signal }: { leader: Leader; facts: Facts; grants: Grants; signal: AbortSignal },
+  { identity, outgoing, headers, filter, after }: StreamOrder,
+  { leader, facts, grants, positions, signal }: Sources & { readonly signal: AbortSignal },
 ): Promise<void> {
   const headSeq = leader.seq();
   // From a history that we do not have, such as that of a store before its backup was restored.
-  const isFromElsewhere = afterSeq !== undefined && afterSeq > headSeq;
-  const startSeq = afterSeq === undefined || isFromElsewhere ? headSeq : afterSeq;
+  const isFromElsewhere = after === "of another history" || (after !== undefined && after.seq > headSeq);
+  const startSeq = after === undefined || isFromElsewhere ? headSeq : (after as { seq: number }).seq;
 
   outgoing.writeHead(200, {
     ...headers,
@@ -117,15 +128,15 @@ async function follow(
     "x-accel-buffering": "no",
   });
   const opening = { event: isFromElsewhere ? "stream.reset" : "stream.opened", seq: startSeq };
-  outgoing.write(`retry: 2000\n${message(opening.event, startSeq, opening)}`);
+  outgoing.write(`retry: 2000\n${message(opening.event, positions.idOf(startSeq), opening)}`);
 
   for await (const received of leader.events(startSeq + 1, signal)) {
     if (received.kind === "reset") {
       const data = { event: "stream.reset", seq: received.seq };
-      await send(outgoing, message("stream.reset", received.seq, data), signal);
+      await send(outgoing, message("stream.reset", positions.idOf(received.seq), data), signal);
       continue;
     }
-    const text = textOf(await facts.tell(received.events), { identity, filter, grants });
+    const text = textOf(await facts.tell(received.events), { identity, filter, grants, positions });
     if (text !== "") await send(outgoing, text, signal);
     if (signal.aborted) return;
   }
@@ -147,29 +158,38 @@ async function send(outgoing: ServerResponse, text: string, signal: AbortSignal)
   });
 }
 
-/** Data on one line: JSON has no line breaks of its own. The id comes last, when all of its event is told. */
-function message(event: string, seq: number, data: unknown): string {
-  return `event: ${event}\nid: ${seq}\ndata: ${JSON.stringify(data)}\n\n`;
+/** Data on one line: JSON has no line breaks of its own. */
+function message(event: string, id: number, data: unknown): string {
+  return `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
 function textOf(
   { events, known, componentPools }: Told,
-  { identity, filter, grants }: Pick<StreamOrder, "identity" | "filter"> & { grants: Grants },
+  {
+    identity,
+    filter,
+    grants,
+    positions,
+  }: Pick<StreamOrder, "identity" | "filter"> & Pick<Sources, "grants" | "positions">,
 ): string {
-  let text = "";
   // Whoever can see the token can act as the holder, so only those who may; it is the position of the grant (L1).
   const mayHold = identity.permissions.has("requests.hold");
   const withToken = (event: WireEvent): WireEvent =>
     mayHold && event.event === "request.allocated"
       ? { ...event, token: grants.sign(event.request_id as string, event.seq) }
       : event;
-  for (const event of events) {
+  const shown = events.filter((event) => {
     const about = event.request_id === undefined ? undefined : known.get(event.request_id);
-    if (!reaches(identity, event, about, componentPools)) continue;
-    if (matches(event, about, filter, componentPools))
-      text += message(event.event, event.seq, withToken(event));
-  }
-  return text;
+    return reaches(identity, event, about, componentPools) && matches(event, about, filter, componentPools);
+  });
+  return shown
+    .map((event, index) => {
+      // A decision is several messages. Only the last of them moves the reader on: one that is cut off before it gets
+      // them all again.
+      const isWhole = shown[index + 1]?.seq !== event.seq;
+      return message(event.event, positions.idOf(isWhole ? event.seq : event.seq - 1), withToken(event));
+    })
+    .join("");
 }
 
 function matches(

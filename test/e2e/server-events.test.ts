@@ -1,6 +1,7 @@
 // The event stream over HTTP: live, resumed, filtered, and never silent about a gap.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createPositions } from "../../src/server/positions.ts";
 import { openStream, openTestServer, smallWorld, type TestServer } from "./server-support.ts";
 
 let server: TestServer;
@@ -107,6 +108,38 @@ test("a position from another history is answered with a reset, not with silence
   expect(await stream.next()).toMatchObject({ event: "stream.reset", data: { seq: server.leader.seq() } });
   await run("vision");
   expect((await stream.next())?.event).toBe("request.queued");
+  stream.close();
+});
+
+test("a stream that is cut off inside a decision gets all of its victims when it resumes", async () => {
+  await server.admin("POST", "/v1/pools", { name: "three", capacity: { slots: 3 } });
+  await server.admin("PATCH", "/v1/pools/three", { settings: { priority_preempts: "any" } });
+  await server.admin("PUT", "/v1/pools/three/policies/low", { priority: 1 });
+  await server.admin("PUT", "/v1/pools/three/policies/high", { priority: 9 });
+  const ask = (component: string, slots: number) =>
+    server.admin("POST", "/v1/resource-requests", { component, resources: { slots } });
+  for (let count = 0; count < 3; count++) await ask("low", 1);
+  const first = await openStream(server.url, server.adminSecret);
+  await ask("high", 3);
+  const victim = await first.until("request.preempting");
+  first.close();
+  const resumed = await openStream(server.url, server.adminSecret, {
+    headers: { "last-event-id": victim.id },
+  });
+  const victims = new Set();
+  for (let told = await resumed.next(); told?.event !== "request.held"; told = await resumed.next()) {
+    if (told?.event === "request.preempting") victims.add(told.data.request_id);
+  }
+  expect(victims.size).toBe(3);
+  resumed.close();
+});
+
+test("a position of the history before a restore is answered with a reset, though the journal has gone past it", async () => {
+  const other = createPositions("another incarnation").idOf(1);
+  const stream = await openStream(server.url, server.adminSecret, {
+    headers: { "last-event-id": String(other) },
+  });
+  expect(await stream.next()).toMatchObject({ event: "stream.reset", data: { seq: server.leader.seq() } });
   stream.close();
 });
 

@@ -5,23 +5,24 @@ import { type Handler, ok, type Reply, type Services } from "../call.ts";
 import { DOCS_CSP, docsPage } from "../docs.ts";
 import { SECURITY_HEADERS } from "../headers.ts";
 import { locate } from "../locate.ts";
+import type { Position } from "../positions.ts";
 import { problemError } from "../problems.ts";
 
 export const streamEvents: Handler<"streamEvents"> = async (call, services) => {
   const { identity, outgoing, query } = call;
-  const afterSeq = lastSeen(call.incoming.headers["last-event-id"]) ?? query.after;
+  const lastId = call.incoming.headers["last-event-id"] ?? query.after;
+  const after = lastId === undefined || lastId === "" ? undefined : lastSeen(services, String(lastId));
   if (call.incoming.method === "HEAD") return { status: 200, text: "", contentType: "text/event-stream" };
   const requestId =
     query.request === undefined ? undefined : (await locate(call, services, query.request)).id;
   const filter = { ...query, ...(requestId !== undefined && { requestId }) };
-  services.streams.open({ identity, outgoing, filter, afterSeq, headers: SECURITY_HEADERS });
+  services.streams.open({ identity, outgoing, filter, after, headers: SECURITY_HEADERS });
   return "sent";
 };
 
-function lastSeen(header: string | string[] | undefined): number | undefined {
-  if (header === undefined || header === "") return undefined;
-  const seq = /^\d{1,15}$/.test(String(header)) ? Number(header) : Number.NaN;
-  if (Number.isSafeInteger(seq)) return seq;
+function lastSeen({ streams }: Services, id: string): Position {
+  const position = streams.positions.parse(id);
+  if (position !== undefined) return position;
   throw problemError("invalid_request", "The header Last-Event-ID is not the id of an event.");
 }
 
