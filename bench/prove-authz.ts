@@ -185,7 +185,12 @@ async function prove(): Promise<{ unexpected: string[]; forged: number; accepted
   const server = await openServer({
     data: "memory",
     listen: "127.0.0.1:0",
-    rates: { perToken: unlimited, perStranger: unlimited, failedLoginsPerMinute: 10_000_000 },
+    rates: {
+      perToken: unlimited,
+      perStranger: unlimited,
+      allStrangers: unlimited,
+      failedLoginsPerMinute: 10_000_000,
+    },
     onFatal: (error) => {
       throw error;
     },

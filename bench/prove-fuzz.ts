@@ -43,7 +43,12 @@ const unlimited = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
 const server = await openServer({
   data: "memory",
   listen: "127.0.0.1:0",
-  rates: { perToken: unlimited, perStranger: unlimited, failedLoginsPerMinute: 10_000_000 },
+  rates: {
+    perToken: unlimited,
+    perStranger: unlimited,
+    allStrangers: unlimited,
+    failedLoginsPerMinute: 10_000_000,
+  },
   log: {
     info: () => undefined,
     warn: () => undefined,

@@ -9,6 +9,7 @@ import { backupSqlite, isStoreError, openSqliteStore, restoreSqlite } from "../s
 const UNLIMITED = {
   perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
   perStranger: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
+  allStrangers: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
   failedLoginsPerMinute: 1_000_000,
 };
 

@@ -1,11 +1,12 @@
 // berth serve: a server for a team. Creates nothing but the first admin token.
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Command } from "commander";
 import { type CliContext, CliError } from "./context.ts";
 import { plainIfNeeded } from "./output/print.ts";
 import { shownPath } from "./paths.ts";
+import { writePrivateFile } from "./private-file.ts";
 import { hostingOf, listenForEnd, openHosted } from "./serving/host.ts";
 import { findRunning, leaveNote, takeNoteAway } from "./serving/running.ts";
 import { type ServingFlags, servingSettings, withServing } from "./serving/settings.ts";
@@ -77,6 +78,6 @@ function keepToken(
     return `${secret}   (administrator; shown only now)`;
   const file = tokenFile ?? join(dataDir, "admin-token");
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  writeFileSync(file, `${secret}\n`, { mode: 0o600 });
+  writePrivateFile(file, `${secret}\n`);
   return `${shownPath(file)}   (administrator; mode 0600)`;
 }

@@ -2,14 +2,9 @@
 
 import { z } from "zod";
 import { extraPermission, role } from "./access.ts";
-import { amounts, labels, name, seconds } from "./common.ts";
+import { amounts, idempotencyKey, labels, name, seconds } from "./common.ts";
 import { problem } from "./errors.ts";
-import {
-  BATCH_ITEMS_MAX,
-  GRANT_TOKEN_LENGTH_MAX,
-  IDEMPOTENCY_KEY_LENGTH_MAX,
-  NOTE_LENGTH_MAX,
-} from "./limits.ts";
+import { BATCH_ITEMS_MAX, GRANT_TOKEN_LENGTH_MAX, NOTE_LENGTH_MAX } from "./limits.ts";
 import { policyKind } from "./policies.ts";
 import { discipline, groupSettings, poolSettings } from "./pools.ts";
 import {
@@ -108,7 +103,7 @@ export const requestPage = pageOf(requestAnswer, "RequestPage");
 export const bulkEnvelope = z.strictObject({ items: z.array(z.unknown()).min(1).max(BATCH_ITEMS_MAX) });
 
 export const bulkSubmissionItem = requestSubmission.extend({
-  idempotency_key: z.string().min(1).max(IDEMPOTENCY_KEY_LENGTH_MAX).optional(),
+  idempotency_key: idempotencyKey.optional(),
 });
 
 export const bulkSubmission = z.strictObject({

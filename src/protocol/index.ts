@@ -12,7 +12,7 @@ export {
 } from "./access.ts";
 export { type Parsed, parseMcpu, parseMemoryMb, parseSettings } from "./amounts.ts";
 export * from "./answers.ts";
-export { amounts, labels, name, note, seconds } from "./common.ts";
+export { amounts, idempotencyKey, labels, name, note, seconds } from "./common.ts";
 export { formatDuration, parseDurationSeconds } from "./durations.ts";
 export {
   ERRORS,
@@ -46,7 +46,7 @@ export {
   type WirePoolUpdate,
 } from "./pools.ts";
 export * from "./requests.ts";
-export { idempotencyKey, ROUTES, type Route, type RouteName } from "./routes.ts";
+export { ROUTES, type Route, type RouteName } from "./routes.ts";
 export {
   type AllocationGroupsScenario,
   allocationGroupsScenario,

@@ -50,6 +50,8 @@ export const SECONDS_MAX = 10_000_000_000;
 export interface ShapeProblem {
   readonly path: readonly (string | number)[];
   readonly message: string;
+  /** Else it is a name or a text that nothing of ours may have. */
+  readonly isTooLarge: boolean;
 }
 
 interface Visit {
@@ -59,14 +61,15 @@ interface Visit {
   readonly parent: Visit | undefined;
 }
 
-/** The first way in which the document is larger than allowed. Walks without recursion, so depth cannot hurt. */
+/** The first thing in the document that is larger than allowed, or a text that is not allowed at all. Walks without recursion, so depth cannot hurt. */
 export function shapeProblem(document: unknown, limits: ShapeLimits): ShapeProblem | undefined {
   let valuesSeen = 0;
   const open: Visit[] = [{ value: document, depth: 0, key: "", parent: undefined }];
   for (let visit = open.pop(); visit !== undefined; visit = open.pop()) {
     valuesSeen += 1;
-    const message = complaint(visit, valuesSeen, limits);
-    if (message !== undefined) return { path: pathOf(visit), message };
+    const tooLarge = excess(visit, valuesSeen, limits);
+    const message = tooLarge ?? forbiddenText(visit);
+    if (message !== undefined) return { path: pathOf(visit), message, isTooLarge: tooLarge !== undefined };
     const { value } = visit;
     if (typeof value !== "object" || value === null) continue;
     const depth = visit.depth + 1;
@@ -77,15 +80,9 @@ export function shapeProblem(document: unknown, limits: ShapeLimits): ShapeProbl
   return undefined;
 }
 
-function complaint(
-  { value, depth, key }: Visit,
-  valuesSeen: number,
-  limits: ShapeLimits,
-): string | undefined {
+function excess({ value, depth, key }: Visit, valuesSeen: number, limits: ShapeLimits): string | undefined {
   if (depth > limits.depthMax) return `is nested more than ${limits.depthMax} levels deep`;
   if (valuesSeen > limits.valuesMax) return `has more than ${limits.valuesMax} values`;
-  // Objects made by assignment would lose this key or worse; nothing of ours is called so.
-  if (key === "__proto__") return "is not a name that can be used";
   if (typeof key === "string" && key.length > NAME_LENGTH_MAX) {
     return `has a name of more than ${NAME_LENGTH_MAX} characters`;
   }
@@ -97,6 +94,17 @@ function complaint(
   }
   return undefined;
 }
+
+function forbiddenText({ key, value }: Visit): string | undefined {
+  // Objects made by assignment would lose this key or worse; nothing of ours is called so.
+  if (key === "__proto__") return "is not a name that can be used";
+  const isForbidden = [key, value].some((text) => typeof text === "string" && UNPRINTABLE.test(text));
+  return isForbidden ? "has control characters or half a surrogate pair" : undefined;
+}
+
+/** Tabs and line breaks are for notes; where names are expected, the schemas refuse them too. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
+const UNPRINTABLE = /[\p{Cs}\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/u;
 
 function pathOf(visit: Visit): (string | number)[] {
   const path: (string | number)[] = [];

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { Permission } from "./access.ts";
 import * as answers from "./answers.ts";
 import { name } from "./common.ts";
-import { IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX } from "./limits.ts";
+import { LABEL_LENGTH_MAX, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX } from "./limits.ts";
 import { node } from "./nodes.ts";
 import { policy } from "./policies.ts";
 import { group, pool } from "./pools.ts";
@@ -690,9 +690,3 @@ export const ROUTES = {
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof ROUTES;
-
-export const idempotencyKey = z
-  .string()
-  .min(1)
-  .max(IDEMPOTENCY_KEY_LENGTH_MAX)
-  .regex(/^[\x20-\x7e]*$/);

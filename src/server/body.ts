@@ -21,6 +21,8 @@ export async function readJson(incoming: IncomingMessage, bytesMax: number): Pro
   return parseJson(bytes.toString("utf8"));
 }
 
+const DANGEROUS = /[\\\u007f-\u009f]|__proto__/;
+
 function parseJson(text: string): unknown {
   let value: unknown;
   try {
@@ -28,12 +30,12 @@ function parseJson(text: string): unknown {
   } catch (error) {
     throw problemError("malformed_body", `The body is not JSON: ${(error as Error).message}.`.slice(0, 300));
   }
-  // A small body without escapes and without the one dangerous name cannot hide anything from its schema.
-  const isPlain = text.length <= SMALL_BODY_BYTES && !text.includes("\\") && !text.includes("__proto__");
+  // A small body without escapes, control characters and the one dangerous name cannot hide anything from its schema.
+  const isPlain = text.length <= SMALL_BODY_BYTES && !DANGEROUS.test(text);
   const found = isPlain ? undefined : shapeProblem(value, BODY_LIMITS);
   if (found === undefined) return value;
   const pointer = toPointer(found.path);
-  const code = found.path.at(-1) === "__proto__" ? "invalid_request" : "body_too_large";
+  const code = found.isTooLarge ? "body_too_large" : "invalid_request";
   throw problemError(code, `${pointer || "The body"} ${found.message}.`, {
     errors: [{ pointer, message: found.message }],
   });

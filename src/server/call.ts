@@ -19,6 +19,7 @@ import type { Identity } from "./identity.ts";
 import type { Metrics } from "./metrics.ts";
 import { ProblemError, refusalProblem } from "./problems.ts";
 import type { RateLimits } from "./rates.ts";
+import type { Strangers } from "./strangers.ts";
 import type { Streams } from "./streams.ts";
 import type { TokenBook } from "./tokens.ts";
 import type { Waiting } from "./waiting.ts";
@@ -33,6 +34,7 @@ export interface Services {
   readonly streams: Streams;
   readonly metrics: Metrics;
   readonly rates: RateLimits;
+  readonly strangers: Strangers;
   readonly log: Log;
   readonly version: string;
 }
@@ -159,23 +161,23 @@ function bodyHashOf({ params, query }: Call, body: unknown): string {
   return bodyHash;
 }
 
-/** Resolves when the denial is in the audit log: nobody is turned away without a trace. */
+/** Resolves when the denial is in the audit log: no token is turned away without a trace. */
 export function auditDenial(
   { leader }: Services,
   { problem: { code, detail } }: ProblemError,
   who: {
     readonly route: RouteName | undefined;
-    readonly identity: Identity | undefined;
+    readonly identity: Identity;
     readonly address: string;
     readonly target: string;
   },
 ): Promise<void> {
   const { route, identity, address, target } = who;
   return leader.audit({
-    actor: identity?.name ?? "nobody",
+    actor: identity.name,
     action: route ?? "unknown route",
     target: target.slice(0, 512),
     outcome: "denied",
-    body: { token: identity?.tokenId ?? null, from: address, code, detail },
+    body: { token: identity.tokenId, from: address, code, detail },
   });
 }

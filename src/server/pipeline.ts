@@ -9,11 +9,16 @@ import { LeaderError } from "../leader/index.ts";
 import {
   BATCH_BODY_BYTES_MAX,
   BODY_BYTES_MAX,
+  BODY_LIMITS,
   idempotencyKey,
+  issuesOf,
+  name as nameSchema,
   type Permission,
   ROUTES,
   type Route,
   type RouteName,
+  shapeProblem,
+  toPointer,
   toProblem,
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
@@ -71,12 +76,11 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       return reply === "sent" ? RESPONSE_ALREADY_SENT : send(reply, name);
     } catch (error) {
       if (error instanceof ProblemError && error.isDenial) {
-        await auditDenial(pipeline.services, error, {
-          route: name,
-          identity,
-          address,
-          target: context.req.path,
-        });
+        if (identity === undefined) pipeline.services.strangers.count(address);
+        else {
+          const target = context.req.path;
+          await auditDenial(pipeline.services, error, { route: name, identity, address, target });
+        }
       }
       return send(failure(error, pipeline.services), name ?? "unknown");
     }
@@ -121,6 +125,7 @@ async function identify(
   if (identity === undefined) {
     await rates.checkGuesses(address);
     await rates.checkStranger(address);
+    await rates.checkStrangers();
     if (secret !== undefined) await rates.countGuess(address);
     throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
   }
@@ -160,7 +165,7 @@ async function toCall(
     address,
     incoming,
     outgoing: outgoing,
-    params: context.req.param() as Record<string, string>,
+    params: parseParams(context),
     query: parseQuery(context, route),
     body: await parseBody(incoming, route),
     ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
@@ -168,10 +173,25 @@ async function toCall(
   };
 }
 
+/** Names in the path are held to what names in a body are held to. */
+function parseParams(context: Context<Env>): Record<string, string> {
+  const params = context.req.param() as Record<string, string>;
+  for (const [field, given] of Object.entries(params)) {
+    const { error } = nameSchema.safeParse(given);
+    if (error === undefined) continue;
+    const [issue] = issuesOf(error);
+    throw problemError("invalid_request", `The ${field} in the path ${issue?.message ?? "cannot be read"}.`);
+  }
+  return params;
+}
+
 function parseQuery(context: Context<Env>, { query }: Route): unknown {
   // Fields of a query are optional everywhere, so an empty one needs no look.
   if (!context.req.url.includes("?")) return {};
   const given = context.req.query();
+  const found = shapeProblem(given, BODY_LIMITS);
+  if (found !== undefined)
+    throw problemError("invalid_request", `${toPointer(found.path)} in the query ${found.message}.`);
   if (query === undefined) {
     const unknown = Object.keys(given)[0];
     if (unknown === undefined) return {};

@@ -1,6 +1,7 @@
 // How often somebody may call: token buckets per token and per address, and a brake on guessing.
 
 import { BurstyRateLimiter, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
+import { addressGroup } from "./addresses.ts";
 import { type Rate, type Rates, TOKENS_PER_COMPONENT } from "./limits.ts";
 import { problemError } from "./problems.ts";
 
@@ -10,15 +11,19 @@ export interface RateLimits {
   /** New requests of one component, whoever asks for it. */
   checkComponent(component: string): Promise<void>;
   checkStranger(address: string): Promise<void>;
+  /** Of all addresses together. */
+  checkStrangers(): Promise<void>;
   /** Before a token is looked at. */
   checkGuesses(address: string): Promise<void>;
   countGuess(address: string): Promise<void>;
 }
 
-export function createRateLimits({ perToken, perStranger, failedLoginsPerMinute }: Rates): RateLimits {
+export function createRateLimits(rates: Rates): RateLimits {
+  const { perToken, perStranger, allStrangers, failedLoginsPerMinute } = rates;
   const tokens = bucket("token", perToken);
   const components = bucket("component", { perSecond: TOKENS_PER_COMPONENT * perToken.perSecond, burst: 0 });
   const strangers = bucket("stranger", perStranger);
+  const everyStranger = bucket("strangers", allStrangers);
   const guesses = new RateLimiterMemory({
     keyPrefix: "guess",
     points: failedLoginsPerMinute,
@@ -28,13 +33,14 @@ export function createRateLimits({ perToken, perStranger, failedLoginsPerMinute 
   return {
     checkToken: (tokenId) => consume(tokens, tokenId),
     checkComponent: (component) => consume(components, component),
-    checkStranger: (address) => consume(strangers, address),
+    checkStranger: (address) => consume(strangers, addressGroup(address)),
+    checkStrangers: () => consume(everyStranger, "all"),
     async checkGuesses(address) {
-      const seen = await guesses.get(address);
+      const seen = await guesses.get(addressGroup(address));
       if (seen !== null && seen.consumedPoints > failedLoginsPerMinute) throw tooMany(seen.msBeforeNext);
     },
     async countGuess(address) {
-      await guesses.consume(address).catch(() => undefined);
+      await guesses.consume(addressGroup(address)).catch(() => undefined);
     },
   };
 }

@@ -31,6 +31,7 @@ export interface World {
 const UNLIMITED = {
   perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
   perStranger: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
+  allStrangers: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
   failedLoginsPerMinute: 1_000_000,
 };
 

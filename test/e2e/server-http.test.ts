@@ -270,6 +270,66 @@ test("a component is not asked for too fast, not even by many tokens", async () 
   await slow.close();
 });
 
+test("whoever does not reach a component does not use up its rate", async () => {
+  const slow = await openTestServer("memory", { rates: { perToken: { perSecond: 1, burst: 1_000 } } });
+  const { call } = await slow.token("user", { components: ["mine"] });
+  const wanted = { component: "theirs", resources: { gpu: 1 } };
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, i) =>
+      i % 2
+        ? call("POST", "/v1/resource-requests", wanted)
+        : call("POST", "/v1/resource-requests/bulk", { items: [wanted] }),
+    ),
+  );
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 403]));
+  expect((await slow.admin("POST", "/v1/resource-requests", wanted)).status).toBe(201);
+  await slow.close();
+});
+
+describe("no name has control characters, or half a surrogate pair", () => {
+  const bad = ["n\u0000", "s\ud800", "t\udc00x", "e\u001b[2J", "c\u009b", "l\nine", "r\u202e"];
+  const request = { component: "vision", resources: { gpu: 1 } };
+  const calls: Record<string, (name: string) => [string, string, unknown?]> = {
+    token: (name) => ["POST", "/v1/tokens", { name, role: "viewer" }],
+    "component of a token": (name) => ["POST", "/v1/tokens", { name: "x", role: "user", components: [name] }],
+    policy: (name) => ["POST", "/v1/pools/gpus/policies", { component: name }],
+    "policy in the path": (name) => ["PUT", `/v1/pools/gpus/policies/${encodeURIComponent(name)}`, {}],
+    "component type": (name) => ["PUT", "/v1/pools/gpus/policies/x", { component_type: name }],
+    group: (name) => ["PUT", `/v1/pools/gpus/groups/${encodeURIComponent(name)}`, {}],
+    node: (name) => ["PUT", `/v1/nodes/${encodeURIComponent(name)}`, { pool: "gpus", capacity: { gpu: 1 } }],
+    "label of a pool": (name) => ["PATCH", "/v1/pools/gpus", { labels: { [name]: "x" } }],
+    component: (name) => ["POST", "/v1/resource-requests", { ...request, component: name }],
+    request: (name) => ["POST", "/v1/resource-requests", { ...request, name }],
+    operation: (name) => ["POST", "/v1/resource-requests", { ...request, operation: name }],
+    label: (name) => ["POST", "/v1/resource-requests", { ...request, labels: { k: name } }],
+    "filter of a list": (name) => ["GET", `/v1/resource-requests?component=${encodeURIComponent(name)}`],
+  };
+  for (const [what, toCall] of Object.entries(calls)) {
+    test(what, async () => {
+      for (const name of bad) {
+        // A lone surrogate cannot be written into a path at all.
+        const isWritable = !/[\ud800-\udfff]/.test(name) || toCall("x")[2] !== undefined;
+        if (!isWritable || (/path|group|node/.test(what) && /[\ud800-\udfff]/.test(name))) continue;
+        const [method, path, body] = toCall(name);
+        expect([name, (await server.admin(method, path, body)).body.code]).toEqual([name, "invalid_request"]);
+      }
+    });
+  }
+
+  test("a note may have lines, and nothing else of the kind", async () => {
+    const noted = (note: string) => server.admin("POST", "/v1/resource-requests", { ...request, note });
+    expect((await noted("two\n\tlines")).status).toBe(201);
+    expect((await noted("\u0000")).body.code).toBe("invalid_request");
+    expect((await noted("\ud800")).body.code).toBe("invalid_request");
+  });
+
+  test("an item of a bulk call keeps its key to plain ASCII, as the header does", async () => {
+    const items = [{ ...request, idempotency_key: "k\u0000" }];
+    const { body } = await server.admin("POST", "/v1/resource-requests/bulk", { items });
+    expect(body.code).toBe("invalid_request");
+  });
+});
+
 test("guessing tokens is slowed down, whoever else calls from there", async () => {
   const strict = await openTestServer("memory", { rates: { failedLoginsPerMinute: 3 } });
   const guess = async () => (await strict.as(`berth_${"C".repeat(43)}`)("GET", "/v1/pools")).status;

@@ -50,8 +50,9 @@ import {
 // --- Submitting
 
 export const submitRequest: Handler<"submitRequest"> = async (call, services) => {
-  await services.rates.checkComponent(call.body.component);
-  const answer = await perform(call, services, submission(call, services, call.body));
+  const change = submission(call, services, call.body);
+  await services.rates.checkComponent(call.body.component); // Only spent by those who may ask for it.
+  const answer = await perform(call, services, change);
   const shown = answer.body as WireRequest;
   const headers = { location: `/v1/resource-requests/${shown.id}` };
   return { status: 201, body: shown, headers: answer.replayed ? { ...headers, ...REPLAYED } : headers };
@@ -103,7 +104,7 @@ function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
 }
 
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
-  for (const component of componentsOf(call.body.items)) await services.rates.checkComponent(component);
+  for (const component of componentsOf(call)) await services.rates.checkComponent(component);
   const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
     const change = submission(call, services, wanted, presentBriefly);
@@ -114,10 +115,15 @@ export const submitRequests: Handler<"submitRequests"> = async (call, services) 
   return ok({ results });
 };
 
-/** A bulk call counts once for each of them. */
-function componentsOf(items: readonly unknown[]): ReadonlySet<string> {
-  const named = items.map((item) => (item as { component?: unknown } | null)?.component);
-  return new Set(named.filter((component) => typeof component === "string"));
+/** A bulk call counts once for each component that the caller may ask for. */
+function componentsOf({ identity, body }: CallOf<"submitRequests">): ReadonlySet<string> {
+  const named = body.items.map((item) => (item as { component?: unknown } | null)?.component);
+  return new Set(
+    named.filter(
+      (component): component is string =>
+        typeof component === "string" && reachesComponent(identity, component),
+    ),
+  );
 }
 
 export const releaseRequests: Handler<"releaseRequests"> = async (call, services) => {

@@ -1,0 +1,57 @@
+// Calls by nobody we know: counted per address and minute, not written down one by one. Otherwise a stranger could fill
+// the audit log, which is kept for a year.
+
+import type { Leader } from "../leader/index.ts";
+import { addressGroup } from "./addresses.ts";
+import { STRANGERS_LISTED_MAX, STRANGERS_TALLY_MS } from "./limits.ts";
+
+export interface Strangers {
+  /** One more call from there was turned away. */
+  count(address: string): void;
+  /** Writes down what has been counted so far, and counts no more. */
+  close(): Promise<void>;
+}
+
+/** Addresses that are counted one by one in a minute; the others are counted together. */
+const ADDRESSES_MAX = 1_000;
+
+export function createStrangers(leader: Pick<Leader, "audit">): Strangers {
+  const calls = new Map<string, number>();
+  let elsewhere = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  const write = async () => {
+    clearTimeout(timer);
+    timer = undefined;
+    const busiest = [...calls].sort(([, a], [, b]) => b - a);
+    const listed = busiest.slice(0, STRANGERS_LISTED_MAX);
+    const unlisted = busiest.slice(STRANGERS_LISTED_MAX);
+    const rest = unlisted.reduce((sum, [, count]) => sum + count, elsewhere);
+    calls.clear();
+    elsewhere = 0;
+    const entries = rest === 0 ? listed : [...listed, ["other addresses", rest] as const];
+    await Promise.all(
+      entries.map(([from, count]) =>
+        leader.audit({
+          actor: "nobody",
+          action: "unauthenticated calls",
+          target: from,
+          outcome: "denied",
+          body: { from, calls: count, within_seconds: STRANGERS_TALLY_MS / 1000 },
+        }),
+      ),
+    );
+  };
+
+  return {
+    count(address) {
+      const from = addressGroup(address);
+      if (calls.has(from) || calls.size < ADDRESSES_MAX) calls.set(from, (calls.get(from) ?? 0) + 1);
+      else elsewhere += 1;
+      // A failure of the store is the leader's to report; what was counted is lost with it.
+      timer ??= setTimeout(() => void write().catch(() => undefined), STRANGERS_TALLY_MS);
+      timer.unref();
+    },
+    close: () => write().catch(() => undefined),
+  };
+}
