@@ -1,23 +1,28 @@
 // The end of an attempt, with all that follows from it for its request, its pool and its nodes.
 
 import { rejectUnadmitted, removeWhatClosed } from "./administration/effects.ts";
+import type { EndFacts } from "./events.ts";
+import { TERMINAL_STATUSES } from "./records.ts";
 import { emit, type Transaction } from "./scheduling/transaction.ts";
 import type { Node, Request } from "./state.ts";
-import { endAttempt } from "./stopping.ts";
+import { endAttempt, type ReportedEnd } from "./stopping.ts";
 
 /** Ends an attempt, and judges again what comes back (P8, A3). */
 export function finishAttempt(
   transaction: Transaction,
   request: Request,
-  outcome: "succeeded" | "failed" | "stopped" | "lost",
+  outcome: ReportedEnd,
+  end?: EndFacts,
 ): void {
-  const { run } = request;
-  endAttempt(transaction, request, outcome);
+  const { run, progress } = request;
+  endAttempt(transaction, request, outcome, end);
   if (run !== null) {
     endDraining(transaction, run.nodes);
     removeWhatClosed(transaction, run.poolLine.pool);
   }
-  if (request.progress.status === "queued") rejectUnadmitted(transaction, request.line);
+  if (progress.status === "queued") rejectUnadmitted(transaction, request.line);
+  if (progress.deletionPlanned === true && TERMINAL_STATUSES.has(progress.status))
+    emit(transaction, { kind: "requestDeleted", requestId: request.spec.id });
 }
 
 /** A draining node on which nothing runs any more is drained. */

@@ -1,5 +1,6 @@
 // What somebody asks of the engine, in the imperative. A command may be refused; then nothing changes.
 
+import type { EndFacts } from "./events.ts";
 import type {
   ComponentName,
   GroupName,
@@ -53,6 +54,9 @@ export interface EndReport {
   readonly requestId: RequestId;
   readonly outcome: Outcome | "lost";
 }
+
+/** Why no holder has to confirm the end of a grant before its units come free (L2). */
+export type NoHolder = "not_taken_up" | "declared_lost";
 
 export type CheckpointReport =
   | { readonly report: "done" }
@@ -120,8 +124,13 @@ export type Command =
   | { readonly kind: "removeNode"; readonly name: NodeName; readonly force?: boolean }
   | { readonly kind: "changeServerSettings"; readonly unmanaged: "reject" | "allow" }
   | { readonly kind: "submitRequest"; readonly spec: RequestSpec }
-  | { readonly kind: "cancelRequest"; readonly requestId: RequestId }
-  | { readonly kind: "deleteRequest"; readonly requestId: RequestId; readonly force?: boolean }
+  | { readonly kind: "cancelRequest"; readonly requestId: RequestId; readonly noHolder?: NoHolder }
+  | {
+      readonly kind: "deleteRequest";
+      readonly requestId: RequestId;
+      readonly force?: boolean;
+      readonly noHolder?: NoHolder;
+    }
   /** Requests that ended before this time leave the memory; their records stay in the store. */
   | { readonly kind: "forgetEnded"; readonly endedBeforeMs: number }
   /** The holder says how its run ended. A token that is not the current one changes nothing (L1). */
@@ -130,6 +139,7 @@ export type Command =
       readonly requestId: RequestId;
       readonly token?: number;
       readonly outcome: Outcome;
+      readonly end?: EndFacts;
     }
   | {
       readonly kind: "reportCheckpoint";
@@ -138,7 +148,13 @@ export type Command =
       readonly checkpoint: CheckpointReport;
     }
   /** The lease rules (13) say that the holder, or the client of a waiting attended request, is gone. */
-  | { readonly kind: "loseHolder"; readonly requestId: RequestId; readonly token?: number }
+  | {
+      readonly kind: "loseHolder";
+      readonly requestId: RequestId;
+      readonly token?: number;
+      /** Its grant was never taken up: the same request is not granted again (L2). */
+      readonly untaken?: boolean;
+    }
   /** Time itself: all timers up to now fire; ends known at this instant come first. */
   | { readonly kind: "tick"; readonly ends?: readonly EndReport[] };
 

@@ -8,7 +8,7 @@ import { attachPolicy, detachPolicy, updatePolicy } from "./administration/polic
 import { createPool, deletePool, updatePool } from "./administration/pools.ts";
 import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
-import type { Command, CommandOf } from "./commands.ts";
+import type { Command, CommandOf, NoHolder } from "./commands.ts";
 import type { Event } from "./events.ts";
 import { rewake } from "./indexes/timers.ts";
 import { decideNode, fireDrainDeadlines } from "./nodes.ts";
@@ -111,7 +111,7 @@ function carryOut(transaction: Transaction, command: Command): void {
     case "submitRequest":
       return submit(transaction, command.spec);
     case "cancelRequest":
-      return cancel(transaction, command.requestId);
+      return cancel(transaction, command.requestId, command.noHolder);
     case "deleteRequest":
       return deleteRequest(transaction, command);
     case "forgetEnded":
@@ -223,15 +223,16 @@ function highestClass(state: EngineState, component: RequestSpec["component"]): 
   return highest;
 }
 
-/** Cancelling what waits ends it; what runs is stopped and ends when it has stopped (Q5). */
-function cancel(transaction: Transaction, id: RequestId): void {
+/** Cancelling what waits, or what nobody holds, ends it; what runs is stopped and ends when it has stopped (Q5, L2). */
+function cancel(transaction: Transaction, id: RequestId, noHolder?: NoHolder): void {
   const request = requestNamed(transaction.state, id);
   const { progress } = request;
   if (progress.status === "queued") {
     emit(transaction, { kind: "requestCancelled", requestId: id, atMs: transaction.nowMs });
   } else if (progress.allocation !== null) {
-    if (progress.allocation.stop?.cause === "cancellation") return; // Asked twice: the first one counts.
-    cancelRun(transaction, request);
+    // Asked twice: the first one counts.
+    if (progress.allocation.stop?.cause !== "cancellation") cancelRun(transaction, request);
+    if (noHolder !== undefined) finishAttempt(transaction, request, "stopped", { cause: noHolder });
   } else {
     refuse(
       "invalid_request",
@@ -245,15 +246,19 @@ function cancel(transaction: Transaction, id: RequestId): void {
 /** Possible when it has ended; otherwise force cancels first, and the record goes with its end (Q6). */
 function deleteRequest(
   transaction: Transaction,
-  { requestId, force = false }: CommandOf<"deleteRequest">,
+  { requestId, force = false, noHolder }: CommandOf<"deleteRequest">,
 ): void {
   const { progress } = requestNamed(transaction.state, requestId);
   if (!TERMINAL_STATUSES.has(progress.status)) {
     if (!force) {
       refuse("in_use", `Request "${requestId}" is ${progress.status}.`, "Cancel it first, or pass force.");
     }
-    cancel(transaction, requestId);
-    if (!TERMINAL_STATUSES.has(progress.status)) return; // It is stopping; its record can be deleted when it has.
+    cancel(transaction, requestId, noHolder);
+    if (!transaction.state.requests.has(requestId)) return; // Asked twice, and gone with its end.
+    if (!TERMINAL_STATUSES.has(progress.status)) {
+      if (progress.deletionPlanned !== true) emit(transaction, { kind: "deletionPlanned", requestId });
+      return; // It is stopping.
+    }
   }
   emit(transaction, { kind: "requestDeleted", requestId });
 }
@@ -269,7 +274,10 @@ function forgetEnded(transaction: Transaction, endedBeforeMs: number): void {
 
 // --- what holders say --------------------------------------------------------------------------------
 
-function reportEnd(transaction: Transaction, { requestId, token, outcome }: CommandOf<"reportEnd">): void {
+function reportEnd(
+  transaction: Transaction,
+  { requestId, token, outcome, end }: CommandOf<"reportEnd">,
+): void {
   const request = runningRequest(transaction.state, requestId, token);
   if (outcome === "stopped" && request.progress.allocation?.stop === null) {
     refuse(
@@ -278,7 +286,7 @@ function reportEnd(transaction: Transaction, { requestId, token, outcome }: Comm
       "Report succeeded or failed, or cancel it.",
     );
   }
-  finishAttempt(transaction, request, outcome);
+  finishAttempt(transaction, request, outcome, end);
   schedule(transaction);
 }
 
@@ -308,12 +316,16 @@ function reportCheckpoint(transaction: Transaction, command: CommandOf<"reportCh
 }
 
 /** The lease rules say that a holder is gone, or that nobody waits any more for an attended request (L2). */
-function loseHolder(transaction: Transaction, { requestId, token }: CommandOf<"loseHolder">): void {
+function loseHolder(
+  transaction: Transaction,
+  { requestId, token, untaken = false }: CommandOf<"loseHolder">,
+): void {
   const request = requestNamed(transaction.state, requestId);
   if (request.progress.status === "queued" && request.spec.attended) {
     emit(transaction, { kind: "requestExpired", requestId, atMs: transaction.nowMs });
   } else {
-    finishAttempt(transaction, runningRequest(transaction.state, requestId, token), "lost");
+    const run = runningRequest(transaction.state, requestId, token);
+    finishAttempt(transaction, run, "lost", { cause: untaken ? "not_taken_up" : "holder_silent" });
   }
   schedule(transaction);
 }

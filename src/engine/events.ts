@@ -23,6 +23,26 @@ import type { Resources } from "./resources.ts";
 /** How an attempt ended. */
 export type AttemptOutcome = "succeeded" | "failed" | "preempted" | "cancelled" | "lost" | "walltime";
 
+/** What is known about the end of an attempt beside its outcome. */
+export interface EndFacts {
+  /** When it happened, as its holder says; the report may have come later. Absent: at the time of the event. */
+  readonly atMs?: number;
+  readonly exitCode?: number;
+  /** Such as SIGSEGV. */
+  readonly signal?: string;
+  readonly cause?: EndCause;
+  readonly message?: string;
+}
+
+/** The first three are reported by holders, the others follow from the lease rules (L2). */
+export type EndCause =
+  | "interrupted"
+  | "wrapper_killed"
+  | "start_failed"
+  | "not_taken_up"
+  | "holder_silent"
+  | "declared_lost";
+
 export type HoldEnd =
   | "granted_elsewhere"
   | "cancelled"
@@ -138,10 +158,13 @@ export type Event =
       readonly queuedAtMs: number | null;
       /** Nobody had asked it to stop: a new event in the sense of V6. */
       readonly unasked: boolean;
+      readonly end?: EndFacts;
       readonly atMs: number;
     }
   | { readonly kind: "requestCancelled"; readonly requestId: RequestId; readonly atMs: number }
   | { readonly kind: "requestExpired"; readonly requestId: RequestId; readonly atMs: number }
+  /** Deleted by force while it runs: its record goes with its end (Q6). */
+  | { readonly kind: "deletionPlanned"; readonly requestId: RequestId }
   | { readonly kind: "requestDeleted"; readonly requestId: RequestId }
   | { readonly kind: "endedForgotten"; readonly requestIds: readonly RequestId[] }
   /** What the shares of a fair-share pool mean for its elements from now on (9.3, 9.4). */

@@ -94,6 +94,8 @@ export function evolve(state: EngineState, event: Event): void {
     case "requestExpired":
       forgetDisplacements(state);
       return endWaiting(state, requireRequest(state, event.requestId), "expired", event.atMs);
+    case "deletionPlanned":
+      return state.undo.set(requireRequest(state, event.requestId).progress, "deletionPlanned", true);
     case "requestDeleted":
       return forgetRequest(state, event.requestId);
     case "endedForgotten":
@@ -234,6 +236,7 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
     hold: null,
     rejection: null,
     endedAtMs: null,
+    deletionPlanned: false,
   };
   const request: Request = {
     spec,

@@ -7,6 +7,7 @@ export type {
   EndReport,
   GroupChange,
   NodeChange,
+  NoHolder,
   Outcome,
   PolicyChange,
 } from "./commands.ts";
@@ -18,6 +19,8 @@ export type {
   AttemptOutcome,
   ChosenVictim,
   ConsideredKind,
+  EndCause,
+  EndFacts,
   Event,
   HoldEnd,
   StarvationChange,

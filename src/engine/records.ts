@@ -247,4 +247,6 @@ export interface RequestProgress {
   hold: HoldRecord | null;
   rejection: readonly RejectionReason[] | null;
   endedAtMs: number | null;
+  /** Deleted by force while it ran: its record goes with its end (Q6). Absent in older records. */
+  deletionPlanned?: boolean;
 }

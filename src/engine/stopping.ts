@@ -1,6 +1,6 @@
 // The stopping sequence (11), attempts and their ends (Q3, Q5, Q7): what a report or a timer means for a run.
 
-import type { AttemptOutcome } from "./events.ts";
+import type { AttemptOutcome, EndFacts } from "./events.ts";
 import type { AllocationRecord, PreemptionReason, RequestId, RequestStatus, Stop } from "./records.ts";
 import { emit, type Transaction } from "./scheduling/transaction.ts";
 import { DEFAULT_POOL_SETTINGS, type PoolSettings } from "./settings.ts";
@@ -92,17 +92,21 @@ export function deferStop(transaction: Transaction, request: Request, askedMs: n
   });
 }
 
+/** How an attempt ended, as its holder reports it or as the lease rules say. */
+export type ReportedEnd = "succeeded" | "failed" | "stopped" | "lost";
+
 /** An attempt ended, one way or the other; what comes next follows from why (Q2, Q3, 11.4, 11.6, L2). */
 export function endAttempt(
   transaction: Transaction,
   request: Request,
-  reported: "succeeded" | "failed" | "stopped" | "lost",
+  reported: ReportedEnd,
+  end?: EndFacts,
 ): void {
   const { spec } = request;
   const { nowMs } = transaction;
-  const { stop } = allocationOf(request);
+  const { stop, startedAtMs } = allocationOf(request);
   const outcome = outcomeOf(reported, stop);
-  const comesBack = mayComeBack(request, outcome);
+  const comesBack = end?.cause !== "not_taken_up" && mayComeBack(request, outcome);
   const isDelayed = outcome !== "preempted";
   emit(transaction, {
     kind: "attemptEnded",
@@ -111,11 +115,18 @@ export function endAttempt(
     status: comesBack ? "queued" : finalStatus(outcome),
     queuedAtMs: comesBack ? nowMs + (isDelayed ? spec.retryDelayMs : 0) : null,
     unasked: stop === null,
+    ...(end !== undefined && { end: plausible(end, { startedAtMs, nowMs }) }),
     atMs: nowMs,
   });
 }
 
-function outcomeOf(reported: "succeeded" | "failed" | "stopped" | "lost", stop: Stop | null): AttemptOutcome {
+/** The holder's clock may be wrong: an attempt ended neither before it began nor after its end was reported. */
+function plausible(end: EndFacts, { startedAtMs, nowMs }: { startedAtMs: number; nowMs: number }): EndFacts {
+  if (end.atMs === undefined) return end;
+  return { ...end, atMs: Math.max(startedAtMs, Math.min(end.atMs, nowMs)) };
+}
+
+function outcomeOf(reported: ReportedEnd, stop: Stop | null): AttemptOutcome {
   if (reported === "succeeded") return "succeeded"; // Its own result counts, whatever it was asked for (11.4).
   if (stop?.cause === "cancellation") return "cancelled";
   if (reported === "lost" || reported === "failed") return reported;

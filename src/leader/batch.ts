@@ -21,10 +21,12 @@ import type {
   Observer,
   View,
 } from "./interface.ts";
+import type { Leases } from "./leases.ts";
 import type { Lookups } from "./lookups.ts";
 import { type Memory, note } from "./memory.ts";
 import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
 import { toStored } from "./recovery.ts";
+import { resumeExpiry, withoutHolder } from "./renewals.ts";
 
 export interface Batch {
   readonly nowMs: number;
@@ -48,6 +50,7 @@ export interface Decider {
   readonly log: Log;
   readonly observer: Observer;
   readonly measureMs: () => number;
+  readonly leases: Leases;
 }
 
 export function openBatch(view: View): Batch {
@@ -143,9 +146,16 @@ function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, c
         batch.deletedRequestIds.add(command.requestId);
         return accepted(batch, decider, context, []);
       }
-      return decideInEngine(batch, decider, command, context);
+      return decideInEngine(batch, decider, withoutHolder(decider.leases, command), context);
+    case "resumeExpiry":
+      if (resumeExpiry(decider.leases, command.name)) return accepted(batch, decider, context, []);
+      return refused({
+        code: "not_found",
+        message: `Expiry in pool "${command.name}" is not paused.`,
+        hint: "`berth doctor` lists the pools in which it is.",
+      });
     default:
-      return decideInEngine(batch, decider, command, context);
+      return decideInEngine(batch, decider, withoutHolder(decider.leases, command), context);
   }
 }
 

@@ -7,6 +7,7 @@ import type {
   Decision,
   EngineState,
   Event,
+  PoolName,
   PreemptionReason,
   Refusal,
   RequestId,
@@ -16,6 +17,7 @@ import type {
   Stop,
 } from "../engine/index.ts";
 import type { AuditEntry, Json, Retention, Store, TokenRecord } from "../store/index.ts";
+import type { LeaseState } from "./leases.ts";
 
 export interface Leader {
   /**
@@ -31,8 +33,11 @@ export interface Leader {
   /** Looks at the committed state, never at what a batch in flight has changed. `look` must not wait or write. */
   read<T>(look: (view: View) => T): Promise<T>;
 
-  /** A sign of life of a holder (its token), or of the client that waits for an attended request (null). */
-  renew(requestId: RequestId, token: number | null): Promise<Renewal>;
+  /**
+   * A sign of life of a holder (its token), or of the client that waits for an attended request (null). Clients name
+   * themselves, so that mass silence can be told from the silence of one of them (L3).
+   */
+  renew(requestId: RequestId, token: number | null, client?: string): Promise<Renewal>;
 
   /**
    * A denial, or something else worth remembering. Resolves when it is in the audit log, with whatever is committed
@@ -64,7 +69,9 @@ export type LeaderCommand =
   | Command
   /** Made, changed or (with `revokedAtMs`) revoked. */
   | { readonly kind: "putToken"; readonly token: TokenRecord }
-  | { readonly kind: "deleteToken"; readonly tokenId: string };
+  | { readonly kind: "deleteToken"; readonly tokenId: string }
+  /** Ends a pause of expiry after mass silence (L3). */
+  | { readonly kind: "resumeExpiry"; readonly name: PoolName };
 
 export interface Call {
   readonly command: LeaderCommand;
@@ -122,6 +129,8 @@ export interface View {
   attemptsOf(requestId: RequestId): readonly EndedAttempt[];
   /** When the holder (or the waiting client of an attended request) must have been heard of again. */
   leaseExpiresAtMs(requestId: RequestId): number | undefined;
+  /** How the holder, or the waiting client of an attended request, stands. */
+  leaseOf(requestId: RequestId): LeaseState | undefined;
 }
 
 /** `body` of a `RequestRecord`: the projection of a request, and all that is left of it when it has ended. */
@@ -214,8 +223,9 @@ export interface LeaderStatus {
   readonly brakes: readonly {
     /** The pool, or those who wait. */
     readonly group: string;
+    /** Clients that fell silent, and all that there are. */
     readonly silent: number;
-    readonly holders: number;
+    readonly clients: number;
     readonly untilMs: number;
   }[];
 }

@@ -777,6 +777,7 @@ describe("leases", () => {
     await rig.do(submit("silent", { requeue: "never" }));
     await rig.do(submit("next"));
     const token = await tokenOf(rig, "loud");
+    await rig.leader.renew(request("silent"), await tokenOf(rig, "silent"));
 
     for (let i = 0; i < 4; i++) {
       await rig.clock.advance(20_000);
@@ -832,6 +833,7 @@ describe("leases", () => {
     await createPool(rig, { gpu: 1, settings });
     await rig.do(submit("a", { checkpoint: "auto" }));
     const token = await tokenOf(rig, "a");
+    await rig.leader.renew(request("a"), token);
     await rig.clock.advance(80_000);
     const checkpoint = { report: "done" } as const;
     await rig.do({ kind: "reportCheckpoint", requestId: request("a"), token, checkpoint });
@@ -865,7 +867,7 @@ describe("leases", () => {
     const rig = await createRig({ clock });
     await createPool(rig, { gpu: 1, settings });
     await rig.do(submit("a", { requeue: "never" }));
-    await clock.advance(80_000);
+    await clock.advance(50_000);
     await rig.leader.close();
     clock.freeze(3_600_000);
 
@@ -880,6 +882,7 @@ describe("leases", () => {
     const rig = await createRig();
     await createPool(rig, { gpu: 1, settings });
     await rig.do(submit("a", { requeue: "never" }));
+    await rig.leader.renew(request("a"), await tokenOf(rig, "a"));
     rig.clock.freeze(3_600_000);
     await rig.clock.advance(60_000);
 
@@ -892,16 +895,18 @@ describe("leases", () => {
     for (let i = 0; i < 10; i++) await rig.do(submit(`r${i}`, { requeue: "never" }));
     const tokens = await Promise.all(Array.from({ length: 10 }, (_, i) => tokenOf(rig, `r${i}`)));
     const renew = async (from: number) => {
-      for (let i = from; i < 10; i++) await rig.leader.renew(request(`r${i}`), tokens[i] as number);
+      for (let i = from; i < 10; i++)
+        await rig.leader.renew(request(`r${i}`), tokens[i] as number, `client ${i}`);
     };
     const statuses = () => Promise.all(Array.from({ length: 10 }, (_, i) => statusOf(rig, `r${i}`)));
 
+    await renew(0);
     for (let i = 0; i < 6; i++) {
       await rig.clock.advance(20_000);
-      await renew(5); // Half of them are silent from the start.
+      await renew(5); // Half of them are silent from now on.
     }
     expect(new Set(await statuses())).toEqual(new Set(["allocated"]));
-    expect(rig.leader.status().brakes).toMatchObject([{ group: "main", silent: 5, holders: 10 }]);
+    expect(rig.leader.status().brakes).toMatchObject([{ group: "main", silent: 5, clients: 10 }]);
     expect((await rig.store.listAudit({ limit: 1 })).items).toMatchObject([
       { action: "pause_expiry", target: "main", outcome: "alert" },
     ]);
@@ -915,5 +920,70 @@ describe("leases", () => {
       ...["allocated", "allocated", "allocated", "allocated", "allocated"],
     ]);
     expect(rig.leader.status().brakes).toEqual([]);
+  });
+
+  test("a grant that nobody takes up is expired after one lease, and not granted again (L2)", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 1, settings });
+    await rig.do(submit("ghost"));
+    await rig.do(submit("next"));
+    await rig.clock.advance(LEASE_MS - 1);
+    expect(await statusOf(rig, "ghost")).toBe("allocated");
+    await rig.clock.advance(1);
+    expect(await statusOf(rig, "ghost")).toBe("expired");
+    expect(await statusOf(rig, "next")).toBe("allocated");
+  });
+
+  test("cancelling a grant that was never taken up frees it at once, also under an attended client that is silent", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 3, settings });
+    await rig.do(submit("ghost"));
+    await rig.do(submit("attended", { attended: true }));
+    await rig.do(submit("held"));
+    await rig.leader.renew(request("held"), await tokenOf(rig, "held"));
+    const cancel = (id: string) => rig.do({ kind: "cancelRequest", requestId: request(id) });
+
+    await cancel("ghost");
+    expect(await statusOf(rig, "ghost")).toBe("cancelled");
+    await cancel("attended");
+    await cancel("held");
+    expect(await statusOf(rig, "attended")).toBe("allocated"); // It may be starting at this moment.
+    await rig.clock.advance(40_001);
+    await cancel("attended");
+    await cancel("held");
+    expect(await statusOf(rig, "attended")).toBe("cancelled");
+    expect(await statusOf(rig, "held")).toBe("allocated");
+  });
+
+  test("a deletion by force takes the record away with the end of the run (Q6)", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 1, settings });
+    await rig.do(submit("a"));
+    const token = await tokenOf(rig, "a");
+    await rig.leader.renew(request("a"), token);
+    for (let i = 0; i < 2; i++) await rig.do({ kind: "deleteRequest", requestId: request("a"), force: true });
+    expect(await statusOf(rig, "a")).toBe("allocated");
+    await rig.do({ kind: "reportEnd", requestId: request("a"), token, outcome: "stopped" });
+    expect(await statusOf(rig, "a")).toBeUndefined();
+    expect(await rig.store.getRequest("a")).toBeUndefined();
+  });
+
+  test("an operator ends a pause of expiry, which is in the audit log (L3)", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 5, settings });
+    for (let i = 0; i < 5; i++) {
+      await rig.do(submit(`r${i}`, { requeue: "never" }));
+      await rig.leader.renew(request(`r${i}`), await tokenOf(rig, `r${i}`), `client ${i}`);
+    }
+    const resume = () => rig.leader.perform({ kind: "resumeExpiry", name: pool("main") }, { actor: "ann" });
+    expect(await resume()).toMatchObject({ outcome: "refused", refusal: { code: "not_found" } });
+    await rig.clock.advance(90_000);
+    expect(rig.leader.status().brakes).toHaveLength(1);
+    expect(await resume()).toMatchObject({ outcome: "accepted" });
+    expect(rig.leader.status().brakes).toEqual([]);
+    expect(await statusOf(rig, "r0")).toBe("expired");
+    expect((await rig.store.listAudit({ limit: 1 })).items).toMatchObject([
+      { action: "resumeExpiry", target: "main", outcome: "accepted" },
+    ]);
   });
 });

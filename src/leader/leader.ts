@@ -23,7 +23,7 @@ import { createLoop, type Loop } from "./loop.ts";
 import { createOwnCommands } from "./own-commands.ts";
 import { createReads } from "./reads.ts";
 import { recover } from "./recovery.ts";
-import { renewalOf } from "./renewals.ts";
+import { renewalOf, withoutHolder } from "./renewals.ts";
 import { grantSecretOf } from "./secret.ts";
 import { createEventStream } from "./stream.ts";
 import type { Condition, Surroundings } from "./surroundings.ts";
@@ -66,6 +66,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
 
   const surroundings: Surroundings = { store, clock, nowMs, log, observer, settings };
   const ledger = createLedger(surroundings, { memory, head });
+  const leases = createLeases(nowMs);
   const decider: Decider = {
     get memory() {
       return ledger.memory;
@@ -73,9 +74,9 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     log,
     observer,
     measureMs: () => clock.monotonicMs(),
+    leases,
   };
   const condition = () => trouble.condition;
-  const leases = createLeases(nowMs);
   const stream = createEventStream(store, log, head.seq);
   const reads = createReads(surroundings, { ledger, leases, condition });
   const inbox = createInbox(surroundings, { ledger, condition, onArrival: () => loop.plan() });
@@ -101,11 +102,15 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
       return answer as Answer;
     },
     performMany: inbox.performMany,
-    preview: (command) => reads.read(({ state, nowMs }) => preview(state, command, nowMs)),
+    preview: (command) =>
+      reads.read(({ state, nowMs }) => {
+        const meant = command.kind === "askInstead" ? command : withoutHolder(leases, command);
+        return preview(state, meant, nowMs);
+      }),
     read: reads.read,
-    renew(requestId, token) {
+    renew(requestId, token, client) {
       // Heard is heard, even while the answer has to wait for the disk.
-      leases.renew(requestId, token);
+      leases.renew(requestId, token, client);
       return reads.read(({ state, leaseExpiresAtMs }) =>
         renewalOf(state, { requestId, token, leaseExpiresAtMs }),
       );

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import type { RequestId } from "../engine/index.ts";
-import { createLeases, type Leases } from "./leases.ts";
+import { createLeases, type Leases, type WantedLease } from "./leases.ts";
 
 const MINUTE_MS = 60_000;
-const terms = { group: "main", leaseMs: 5 * MINUTE_MS, patienceMs: 7.5 * MINUTE_MS };
+const terms = { group: "main", leaseMs: 5 * MINUTE_MS, patienceMs: 7.5 * MINUTE_MS, silentAfterMs: 40_000 };
 
 interface World {
   readonly leases: Leases;
@@ -31,11 +31,19 @@ function createWorld(): World {
 
 const id = (number: number) => String(number) as RequestId;
 
-/** Holders 0 … count-1, each last heard of at its time. */
-function holdersHeardAt({ leases, at }: World, timesMs: readonly number[]): void {
+const granted = (token: number, client = `client ${token}`): WantedLease => ({
+  token,
+  client,
+  attended: false,
+  terms,
+});
+
+/** Holders 0 … count-1, each a client of its own unless it is named, last heard of at its time. */
+function holdersHeardAt({ leases, at }: World, timesMs: readonly number[], client?: string): void {
   for (const [number, ms] of timesMs.entries()) {
     at(ms);
-    leases.keep(id(number), { token: number, terms });
+    leases.keep(id(number), granted(number, client));
+    leases.renew(id(number), number);
   }
 }
 
@@ -50,6 +58,10 @@ const cases: Record<string, { heardAtMs: readonly number[]; want: readonly numbe
   "five of seventeen are not more than thirty per cent": {
     heardAtMs: [0, 0, 0, 0, 0, ...Array.from({ length: 12 }, () => 400_000)],
     want: [0, 1, 2, 3, 4],
+  },
+  "six of twenty are exactly thirty per cent, and not more": {
+    heardAtMs: [0, 0, 0, 0, 0, 0, ...Array.from({ length: 14 }, () => 400_000)],
+    want: [0, 1, 2, 3, 4, 5],
   },
   "five of sixteen are": {
     heardAtMs: [0, 0, 0, 0, 0, ...Array.from({ length: 11 }, () => 400_000)],
@@ -79,8 +91,8 @@ test("the brake lasts a quarter of an hour at most, and does not come back for t
 
 test("an old token renews nothing, and a renewal revives nothing", () => {
   const world = createWorld();
-  world.leases.keep(id(1), { token: 1, terms });
-  world.leases.keep(id(1), { token: 2, terms });
+  world.leases.keep(id(1), granted(1));
+  world.leases.keep(id(1), granted(2));
   expect(world.leases.renew(id(1), 1)).toBe(false);
   expect(world.leases.renew(id(1), 2)).toBe(true);
   world.leases.keep(id(1), null);
@@ -90,11 +102,12 @@ test("an old token renews nothing, and a renewal revives nothing", () => {
 
 test("keeping a lease that is right does not renew it, but takes new terms over", () => {
   const world = createWorld();
-  world.leases.keep(id(1), { token: 1, terms });
+  world.leases.keep(id(1), granted(1));
   world.at(10_000);
-  world.leases.keep(id(1), { token: 1, terms: { ...terms, leaseMs: 20_000, patienceMs: 30_000 } });
-  expect(world.leases.expiresAtMs(id(1), 1)).toBe(20_000);
-  expect(world.leases.nextCheckMs()).toBe(30_000);
+  world.leases.keep(id(1), { ...granted(1), terms: { ...terms, leaseMs: 20_000, patienceMs: 30_000 } });
+  expect(world.leases.stateOf(id(1))).toMatchObject({ heardAtMs: 0, expiresAtMs: 20_000 });
+  world.leases.renew(id(1), 1);
+  expect(world.leases.nextCheckMs()).toBe(40_000);
 });
 
 test("after an amnesty every lease has its whole time before it", () => {
@@ -106,4 +119,80 @@ test("after an amnesty every lease has its whole time before it", () => {
   expect(world.lost()).toEqual([]);
   world.at(440_000 + 450_000);
   expect(world.lost()).toEqual([0, 1]);
+});
+
+test("a grant that nobody takes up is given up after one lease, one that was taken up after one and a half", () => {
+  const world = createWorld();
+  for (const number of [1, 2, 3]) world.leases.keep(id(number), granted(number));
+  world.leases.renew(id(1), 1);
+  world.leases.restore(id(4), granted(4)); // Nobody remembers whether it was taken up.
+  expect(world.leases.stateOf(id(2))).toMatchObject({ isFree: true, givenUpAtMs: 5 * MINUTE_MS });
+  expect(world.leases.nextCheckMs()).toBe(5 * MINUTE_MS);
+  world.at(5 * MINUTE_MS - 1);
+  expect(world.lost()).toEqual([]);
+  world.at(5 * MINUTE_MS);
+  expect(world.leases.expired().lost.map(({ untaken }) => untaken)).toEqual([true, true]);
+  expect(world.lost()).toEqual([2, 3]);
+  world.at(7.5 * MINUTE_MS);
+  expect(world.leases.expired().lost.map(({ untaken }) => untaken)).toEqual([false, false]);
+  expect(world.lost()).toEqual([1, 4]);
+});
+
+test("one client that held many grants is one client to the brake", () => {
+  const world = createWorld();
+  holdersHeardAt(world, [0, 0, 0, 0, 0, 0], "one orchestrator");
+  world.at(450_000);
+  expect(world.lost()).toEqual([0, 1, 2, 3, 4, 5]);
+});
+
+test("a client is heard of through any of its grants", () => {
+  const world = createWorld();
+  holdersHeardAt(world, [0, 0, 0, 0, 0]);
+  for (const number of [10, 11]) world.leases.keep(id(number), granted(number, "client 0"));
+  world.at(400_000);
+  world.leases.renew(id(10), 10, "client 0");
+  world.at(450_000);
+  expect(world.lost()).toEqual([0, 1, 2, 3, 4, 11]);
+});
+
+test("clients that name themselves are counted by their names", () => {
+  const world = createWorld();
+  for (const number of [0, 1, 2, 3, 4]) {
+    world.leases.keep(id(number), granted(number, "one token"));
+    world.leases.renew(id(number), number, `process ${number}`);
+  }
+  world.at(450_000);
+  expect(world.leases.expired().alerts).toMatchObject([{ silent: 5, clients: 5 }]);
+  expect(world.leases.stateOf(id(0))?.givenUpAtMs).toBe(450_000 + 15 * MINUTE_MS);
+});
+
+test("an operator can take the brake off, and it does not come back for the same silence", () => {
+  const world = createWorld();
+  holdersHeardAt(world, [0, 0, 0, 0, 0]);
+  world.at(450_000);
+  expect(world.lost()).toEqual([]);
+  expect(world.leases.lift("elsewhere")).toBe(false);
+  expect(world.leases.lift("main")).toBe(true);
+  expect(world.leases.lift("main")).toBe(false);
+  expect(world.lost()).toEqual([0, 1, 2, 3, 4]);
+});
+
+test("a grant that was not taken up is free at once, that of an attended request when it has missed its renewals", () => {
+  const world = createWorld();
+  world.leases.keep(id(1), granted(1));
+  world.leases.keep(id(2), { ...granted(2), attended: true });
+  world.leases.keep(id(3), granted(3));
+  world.leases.renew(id(3), 3);
+  const free = () => [1, 2, 3].map((number) => world.leases.stateOf(id(number))?.isFree);
+  const silent = () => [1, 2, 3].map((number) => world.leases.stateOf(id(number))?.isSilent);
+  world.at(40_000);
+  expect([free(), silent()]).toEqual([
+    [true, false, false],
+    [false, false, false],
+  ]);
+  world.at(40_001);
+  expect([free(), silent()]).toEqual([
+    [true, true, false],
+    [true, true, true],
+  ]);
 });

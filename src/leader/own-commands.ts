@@ -77,15 +77,15 @@ export function createOwnCommands(
     },
     decideLosses(batch) {
       const { lost, alerts } = leases.expired();
-      for (const { requestId, token } of lost) {
-        const command = { kind: "loseHolder", requestId, ...(token !== null && { token }) } as const;
+      for (const { requestId, token, untaken } of lost) {
+        const command = { kind: "loseHolder", requestId, untaken, ...(token !== null && { token }) } as const;
         const events = decideOwn(batch, decider, command);
         // It has ended by itself, or the engine failed on it: either way not again before another lease.
         if (events === undefined) leases.renew(requestId, token);
       }
-      for (const { group, silent, holders, untilMs } of alerts) {
-        log.error({ group, silent, holders, untilMs }, "many holders fell silent at once: expiry is paused");
-        const body = { silent, holders, untilMs };
+      for (const { group, silent, clients, untilMs } of alerts) {
+        log.error({ group, silent, clients, untilMs }, "many clients fell silent at once: expiry is paused");
+        const body = { silent, clients, untilMs };
         batch.audit.push({ actor: LEADER, action: "pause_expiry", target: group, outcome: "alert", body });
       }
     },
@@ -101,7 +101,7 @@ export function createOwnCommands(
     },
     restartLeases() {
       const { state } = ledger.memory;
-      for (const id of requestIds(state)) leases.keep(id, leaseOf(state, id));
+      for (const id of requestIds(state)) leases.restore(id, leaseOf(state, id));
       leases.amnesty();
       lastTurnMs = nowMs();
     },

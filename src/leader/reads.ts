@@ -40,8 +40,10 @@ export function createReads(
       leaseExpiresAtMs(id) {
         const wanted = leaseOf(state, id);
         if (wanted === null) return undefined;
-        return leases.expiresAtMs(id, wanted.token) ?? atMs + wanted.terms.leaseMs;
+        const lease = leases.stateOf(id);
+        return lease?.token === wanted.token ? lease.expiresAtMs : atMs + wanted.terms.leaseMs;
       },
+      leaseOf: leases.stateOf,
     };
   }
 

@@ -1,39 +1,61 @@
-// What the lease of a request is, and what a holder is told when it renews it (L1, L2).
+// What the lease of a request is, how its holder stands, and what a holder is told when it renews (L1, L2).
 
 import {
+  type Command,
   DEFAULT_POOL_SETTINGS,
   type EngineState,
   type PoolName,
+  type PoolSettings,
   type RequestId,
   requestOf,
   type Stop,
 } from "../engine/index.ts";
 import type { Instruction, Renewal } from "./interface.ts";
-import type { LeaseTerms } from "./leases.ts";
+import type { Leases, LeaseTerms, WantedLease } from "./leases.ts";
 
 /** Units of a silent self-held run come free after this many leases; its holder stopped after one (L2). */
 const PATIENCE = 1.5;
+/** A holder that has missed this many renewals is silent. */
+const MISSED_RENEWALS = 2;
+const WAITING = "waiting";
 
 /** The lease that a request should have now: of its holder, or of the client that attends it while it waits. */
-export function leaseOf(
-  state: EngineState,
-  requestId: RequestId,
-): { readonly token: number | null; readonly terms: LeaseTerms } | null {
+export function leaseOf(state: EngineState, requestId: RequestId): WantedLease | null {
   const request = requestOf(state, requestId);
   if (request === undefined) return null;
   const { spec, progress } = request;
   const { allocation } = progress;
+  const client = { client: `token ${spec.submittedBy}`, attended: spec.attended };
   if (allocation !== null) {
-    const { leaseMs } = poolSettings(state, allocation.pool);
+    const settings = poolSettings(state, allocation.pool);
     const group = allocation.pool ?? "outside all pools";
-    return { token: allocation.token, terms: { group, leaseMs, patienceMs: PATIENCE * leaseMs } };
+    return { token: allocation.token, ...client, terms: termsOf(group, settings, PATIENCE) };
   }
   if (progress.status !== "queued" || !spec.attended) return null;
   const pools = [...(state.components.get(spec.component)?.policies.keys() ?? [])];
-  const leaseMs = Math.max(
-    ...(pools.length > 0 ? pools : [null]).map((pool) => poolSettings(state, pool).leaseMs),
-  );
-  return { token: null, terms: { group: `waiting, ${leaseMs} ms`, leaseMs, patienceMs: leaseMs } };
+  const [settings = DEFAULT_POOL_SETTINGS] = pools
+    .map((pool) => poolSettings(state, pool))
+    .sort((a, b) => b.leaseMs - a.leaseMs);
+  return { token: null, ...client, terms: termsOf(`${WAITING}, ${settings.leaseMs} ms`, settings, 1) };
+}
+
+function termsOf(group: string, { leaseMs, renewalMs }: PoolSettings, patience: number): LeaseTerms {
+  const silentAfterMs = MISSED_RENEWALS * Math.min(renewalMs, leaseMs / 3);
+  return { group, leaseMs, patienceMs: patience * leaseMs, silentAfterMs };
+}
+
+/** Ends the pause of expiry in a pool, and among those who wait; false if there is none (L3). */
+export function resumeExpiry(leases: Leases, pool: PoolName): boolean {
+  const groups = leases.brakes().map(({ group }) => group);
+  const meant = groups.filter((group) => group === pool || group.startsWith(`${WAITING}, `));
+  return meant.map((group) => leases.lift(group)).includes(true);
+}
+
+/** Ending a grant that nobody holds frees its units at once (L2). */
+export function withoutHolder(leases: Pick<Leases, "stateOf">, command: Command): Command {
+  if (command.kind !== "cancelRequest" && command.kind !== "deleteRequest") return command;
+  const isFree = leases.stateOf(command.requestId)?.isFree === true;
+  return isFree ? { ...command, noHolder: "not_taken_up" } : command;
 }
 
 export function renewalOf(

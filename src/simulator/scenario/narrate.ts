@@ -55,6 +55,8 @@ export function narrate(event: Event): string {
       return `${event.requestId} was cancelled`;
     case "requestExpired":
       return `${event.requestId} expired`;
+    case "deletionPlanned":
+      return `the record of ${event.requestId} goes with its end`;
     case "requestDeleted":
       return `the record of ${event.requestId} is gone`;
     case "endedForgotten":
