@@ -153,14 +153,14 @@ for (const kind of ["memory", "sqlite"] as const) {
 
     test("a cancelled run is told to stop, and frees its units when it has", async () => {
       const { body } = await submit({ resources: { gpu: 2 } });
+      const taken = { token: body.token };
+      await server.admin("POST", `/v1/resource-requests/${body.id}/renew`, taken);
       const cancelled = await server.admin("POST", `/v1/resource-requests/${body.id}/cancel`);
       expect(cancelled.body).toMatchObject({
         status: "allocated",
         stop: { cause: "cancellation", phase: "terminate" },
       });
-      const renewed = await server.admin("POST", `/v1/resource-requests/${body.id}/renew`, {
-        token: body.token,
-      });
+      const renewed = await server.admin("POST", `/v1/resource-requests/${body.id}/renew`, taken);
       expect(renewed.body.instruction).toMatchObject({ do: "stop", reason: "cancellation" });
       expect((await release(body, "stopped")).body).toMatchObject({ status: "cancelled" });
       expect((await server.admin("POST", `/v1/resource-requests/${body.id}/cancel`)).body.status).toBe(400);
