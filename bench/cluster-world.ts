@@ -6,7 +6,7 @@ import {
   type Command,
   type ComponentName,
   createState,
-  type Discipline,
+  type DisciplineName,
   decide,
   type Event,
   type NodeName,
@@ -47,7 +47,13 @@ const GPUS_PER_NODE = 8;
 const GPUS_OF_SHAPES = [1, 1, 1, 2, 1, 1, 1, 8];
 const HOUR_MS = 3_600_000;
 
-export function createClusterWorld({ discipline, k }: { discipline: Discipline; k: number }): ClusterWorld {
+export function createClusterWorld({
+  discipline,
+  k,
+}: {
+  discipline: DisciplineName;
+  k: number;
+}): ClusterWorld {
   const nodes = Math.round(5_000 * k);
   const teams = Math.max(2, Math.round(500 * k));
   const runsWanted = Math.round(20_000 * k);

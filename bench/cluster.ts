@@ -4,7 +4,7 @@
 
 import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
-import type { Discipline } from "../src/engine/index.ts";
+import type { DisciplineName } from "../src/engine/index.ts";
 import { type ClusterWorld, cpuMs, createClusterWorld } from "./cluster-world.ts";
 
 /** In milliseconds of processor time; fair_share may take four times as long. */
@@ -38,16 +38,16 @@ const { values } = parseArgs({
 });
 
 if (values.world !== undefined) {
-  const [discipline, k] = values.world.split(":") as [Discipline, string];
+  const [discipline, k] = values.world.split(":") as [DisciplineName, string];
   console.log(JSON.stringify(measure(discipline, Number(k))));
 } else {
   const isWithinLimits = values.discipline
     .split(",")
-    .map((discipline) => report(discipline as Discipline, values.scales.split(",").map(Number)));
+    .map((discipline) => report(discipline as DisciplineName, values.scales.split(",").map(Number)));
   process.exitCode = isWithinLimits.every(Boolean) ? 0 : 1;
 }
 
-function measure(discipline: Discipline, k: number): Figures {
+function measure(discipline: DisciplineName, k: number): Figures {
   const world = createClusterWorld({ discipline, k });
   const startedMs = cpuMs();
   world.registerNodes();
@@ -84,7 +84,7 @@ function quantile({ timings }: ClusterWorld, step: string, share: number): numbe
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 }
 
-function report(discipline: Discipline, scales: readonly number[]): boolean {
+function report(discipline: DisciplineName, scales: readonly number[]): boolean {
   console.log(`\n${discipline}: milliseconds of processor time unless a unit is given`);
   console.log(
     row([
@@ -127,7 +127,7 @@ function report(discipline: Discipline, scales: readonly number[]): boolean {
   return limits.every(([, value, limit]) => value <= limit);
 }
 
-function inProcess(discipline: Discipline, k: number): Figures {
+function inProcess(discipline: DisciplineName, k: number): Figures {
   const program = process.argv[1] as string;
   const args = ["--expose-gc", "--max-old-space-size=6144", program, "--world", `${discipline}:${k}`];
   const { stdout, status } = spawnSync(process.execPath, args, {

@@ -4,7 +4,7 @@ import {
   type Command,
   type ComponentName,
   createState,
-  type Discipline,
+  type DisciplineName,
   decide,
   type Event,
   type NodeName,
@@ -14,10 +14,10 @@ import {
   type RequestSpec,
 } from "../src/engine/index.ts";
 
-export type { Discipline } from "../src/engine/index.ts";
+export type { DisciplineName } from "../src/engine/index.ts";
 
 export interface BenchWorldOptions {
-  readonly discipline: Discipline;
+  readonly discipline: DisciplineName;
   readonly pools: number;
   /** Kinds of waiting work, spread over the pools. */
   readonly lines: number;

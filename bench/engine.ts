@@ -6,7 +6,7 @@
 import { parseArgs } from "node:util";
 import { cpuMs } from "./cluster-world.ts";
 import { compare, worldOf } from "./engine-against.ts";
-import { createBenchWorld, type Discipline } from "./engine-world.ts";
+import { createBenchWorld, type DisciplineName } from "./engine-world.ts";
 import { createGangWorld } from "./gang-world.ts";
 
 const POOLS = 100;
@@ -21,7 +21,7 @@ const { values } = parseArgs({
     against: { type: "string" },
   },
 });
-const discipline = values.discipline as Discipline;
+const discipline = values.discipline as DisciplineName;
 if (!["priority", "class", "fair_share"].includes(discipline)) {
   console.error(`--discipline is priority, class or fair_share, not ${discipline}`);
   process.exit(2);
@@ -117,9 +117,9 @@ function measurePreemption(): void {
 }
 
 /** The same workload under another discipline: 100 000 waiting (10 000 operations for fair share), 10 000 running. */
-function compareDisciplines(other: Discipline): void {
+function compareDisciplines(other: DisciplineName): void {
   const waiting = other === "fair_share" ? 10_000 : 100_000;
-  const rateOf = (each: Discipline) => {
+  const rateOf = (each: DisciplineName) => {
     const world = createBenchWorld({
       discipline: each,
       pools: POOLS,

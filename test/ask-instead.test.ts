@@ -13,6 +13,7 @@ import {
   requestIds,
   requestOf,
   restoreState,
+  resume,
   snapshotOf,
   violations,
 } from "../src/engine/index.ts";
@@ -71,8 +72,7 @@ function startsOnCopy(state: EngineState, spec: RequestSpec, nowMs: number): boo
   const requests = snapshot.requests.map((one) => (one.spec.id === spec.id ? { ...one, spec } : one));
   const copy = restoreState({ ...snapshot, requests });
   copy.displaced.clear();
-  for (const pool of copy.pools.values()) copy.unsettled.add(pool);
-  copy.clockMs = nowMs;
+  resume(copy, nowMs);
   return isGranted(decide(copy, { kind: "tick" }, nowMs), spec.id);
 }
 

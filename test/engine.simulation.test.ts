@@ -2,7 +2,7 @@
 // `SEED=17 npx vitest run test/engine.simulation.test.ts` repeats it.
 
 import { describe, expect, test } from "vitest";
-import type { Discipline } from "../src/engine/index.ts";
+import type { DisciplineName } from "../src/engine/index.ts";
 import { simulate } from "../src/simulator/index.ts";
 
 const { SEED } = process.env;
@@ -18,7 +18,7 @@ describe.each([false, true])("on nodes: %s", (onNodes) => {
 });
 
 /** What eighty worlds must come upon, or the checks have had nothing to check. */
-const reached: Record<string, { discipline: Discipline; onNodes: boolean; wanted: readonly string[] }> = {
+const reached: Record<string, { discipline: DisciplineName; onNodes: boolean; wanted: readonly string[] }> = {
   "by priority": {
     discipline: "priority",
     onNodes: false,

@@ -3,6 +3,7 @@
 
 import { isFirmOn } from "./admission.ts";
 import { assert } from "./assert.ts";
+import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { Event } from "./events.ts";
 import type { Placement, PoolName } from "./records.ts";
 import { amountOf } from "./resources.ts";
@@ -91,9 +92,9 @@ export function assertDecision(
       );
       return others < lacking;
     });
-    // On nodes a victim may be needed for its place, and fair share holds whole requests (9.7).
-    const pool = state.pools.get(decision.pool)?.record;
-    const isPlain = pool?.nodeBacked === false && pool.discipline !== "fair_share";
+    // On nodes a victim may be needed for its place, and where there are shares whole requests are held (9.7).
+    const pool = state.pools.get(decision.pool);
+    const isPlain = pool?.record.nodeBacked === false && !disciplineOf(pool).hasShares;
     assert(!isPlain || isNeeded, () => `${id} is chosen as a victim but could be left out`);
   }
 }

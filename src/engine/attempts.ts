@@ -3,9 +3,9 @@
 import { rejectUnadmitted, removeWhatClosed } from "./administration/effects.ts";
 import type { EndFacts } from "./events.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
-import { emit, type Transaction } from "./scheduling/transaction.ts";
 import type { Node, Request } from "./state.ts";
 import { endAttempt, type ReportedEnd } from "./stopping.ts";
+import type { Transaction } from "./transaction.ts";
 
 /** Ends an attempt, and judges again what comes back (P8, A3). */
 export function finishAttempt(
@@ -22,13 +22,13 @@ export function finishAttempt(
   }
   if (progress.status === "queued") rejectUnadmitted(transaction, request.line);
   if (progress.deletionPlanned === true && TERMINAL_STATUSES.has(progress.status))
-    emit(transaction, { kind: "requestDeleted", requestId: request.spec.id });
+    transaction.emit({ kind: "requestDeleted", requestId: request.spec.id });
 }
 
 /** A draining node on which nothing runs any more is drained. */
 export function endDraining(transaction: Transaction, nodes: readonly Node[]): void {
   for (const { record, runs } of nodes) {
     if (record.state !== "draining" || runs.size > 0) continue;
-    emit(transaction, { kind: "nodeStateChanged", name: record.name, state: "drained" });
+    transaction.emit({ kind: "nodeStateChanged", name: record.name, state: "drained" });
   }
 }

@@ -12,7 +12,7 @@ import type {
   RequestSpec,
 } from "./records.ts";
 import type { Resources } from "./resources.ts";
-import type { Discipline, GroupSettings, PoolSettings } from "./settings.ts";
+import type { DisciplineName, GroupSettings, PoolSettings } from "./settings.ts";
 
 export interface GroupChange {
   readonly name: GroupName;
@@ -69,7 +69,7 @@ export type Command =
       readonly name: PoolName;
       /** Absent: the pool is node-backed (P2). */
       readonly capacity?: Resources;
-      readonly discipline?: Discipline;
+      readonly discipline?: DisciplineName;
       readonly description?: string;
       readonly labels?: Labels;
       readonly settings?: Partial<PoolSettings>;

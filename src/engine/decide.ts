@@ -4,6 +4,7 @@
 import { checkAmounts } from "./administration/checks.ts";
 import { rejectUnadmitted, settleAdministration } from "./administration/effects.ts";
 import { createGroup, deleteGroup, updateGroup } from "./administration/groups.ts";
+import { decideNode, fireDrainDeadlines } from "./administration/nodes.ts";
 import { attachPolicy, detachPolicy, updatePolicy } from "./administration/policies.ts";
 import { createPool, deletePool, updatePool } from "./administration/pools.ts";
 import { assertNever } from "./assert.ts";
@@ -11,13 +12,12 @@ import { finishAttempt } from "./attempts.ts";
 import type { Command, CommandOf, NoHolder } from "./commands.ts";
 import type { Event } from "./events.ts";
 import { rewake } from "./indexes/timers.ts";
-import { decideNode, fireDrainDeadlines } from "./nodes.ts";
 import { type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
 import { schedule } from "./scheduling/schedule.ts";
-import { EvolveError, emit, type Transaction } from "./scheduling/transaction.ts";
 import type { EngineState, Request } from "./state.ts";
 import { cancelRun, deferStop, fireRunTimer, reportCheckpointDone, reportProgress } from "./stopping.ts";
+import { EvolveError, Transaction } from "./transaction.ts";
 
 export type Decision =
   | { readonly outcome: "accepted"; readonly events: readonly Event[] }
@@ -48,23 +48,15 @@ function attempt(
   then: "keep" | "take back",
 ): Decision {
   if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
-  const { clockMs } = state;
-  const unsettled = [...state.unsettled];
-  const transaction: Transaction = { state, nowMs, events: [] };
+  const transaction = new Transaction(state, nowMs);
   state.undo.begin();
-  const takeBack = () => {
-    state.undo.rollback();
-    state.unsettled.clear();
-    for (const pool of unsettled) state.unsettled.add(pool);
-    state.clockMs = clockMs;
-  };
   try {
-    state.clockMs = nowMs;
+    state.undo.set(state, "clockMs", nowMs);
     if (command.kind === "askInstead") askInstead(transaction, command.spec);
     else carryOut(transaction, command);
     schedule(transaction); // Time has passed, whatever the command was about.
   } catch (error) {
-    takeBack();
+    state.undo.rollback();
     if (error instanceof RefusedError) return { outcome: "refused", refusal: error.refusal };
     if (error instanceof EvolveError) throw error;
     const message = `The engine failed on ${command.kind}; nothing was changed.`;
@@ -74,9 +66,18 @@ function attempt(
       bug: error,
     };
   }
-  if (then === "take back") takeBack();
+  if (then === "take back") state.undo.rollback();
   else state.undo.commit();
   return { outcome: "accepted", events: transaction.events };
+}
+
+/**
+ * The state is the fold of a journal up to a moment, and commands follow from there on. What had settled is not
+ * written down, so every pool is looked at once more with the next command; where nothing changed, nothing happens.
+ */
+export function resume(state: EngineState, atMs: number): void {
+  state.clockMs = atMs;
+  for (const pool of state.pools.values()) state.unsettled.add(pool);
 }
 
 function carryOut(transaction: Transaction, command: Command): void {
@@ -107,7 +108,7 @@ function carryOut(transaction: Transaction, command: Command): void {
     case "removeNode":
       return administer(transaction, () => decideNode(transaction, command));
     case "changeServerSettings":
-      return emit(transaction, { kind: "serverSettingsChanged", unmanaged: command.unmanaged });
+      return transaction.emit({ kind: "serverSettingsChanged", unmanaged: command.unmanaged });
     case "submitRequest":
       return submit(transaction, command.spec);
     case "cancelRequest":
@@ -146,10 +147,10 @@ function submit(transaction: Transaction, spec: RequestSpec): void {
     );
   }
   checkSpec(state, spec);
-  emit(transaction, { kind: "requestSubmitted", spec, atMs: nowMs });
+  transaction.emit({ kind: "requestSubmitted", spec, atMs: nowMs });
   const { line } = requestNamed(state, spec.id);
   if (line.pools.size === 0 && state.unmanaged === "allow") {
-    return emit(transaction, {
+    return transaction.emit({
       kind: "requestAllocated",
       requestId: spec.id,
       pool: null,
@@ -167,11 +168,11 @@ function askInstead(transaction: Transaction, spec: RequestSpec): void {
   const { state, nowMs } = transaction;
   checkSpec(state, spec);
   const { progress } = requestNamed(state, spec.id);
-  emit(transaction, { kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
-  emit(transaction, { kind: "requestDeleted", requestId: spec.id });
+  transaction.emit({ kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
+  transaction.emit({ kind: "requestDeleted", requestId: spec.id });
   const { seq } = state;
   state.undo.set(state, "seq", progress.seq - 1); // The place in the order is the number of the event.
-  emit(transaction, { kind: "requestSubmitted", spec, atMs: progress.submittedAtMs });
+  transaction.emit({ kind: "requestSubmitted", spec, atMs: progress.submittedAtMs });
   state.undo.set(state, "seq", seq);
   rejectUnadmitted(transaction, requestNamed(state, spec.id).line);
   schedule(transaction);
@@ -228,7 +229,7 @@ function cancel(transaction: Transaction, id: RequestId, noHolder?: NoHolder): v
   const request = requestNamed(transaction.state, id);
   const { progress } = request;
   if (progress.status === "queued") {
-    emit(transaction, { kind: "requestCancelled", requestId: id, atMs: transaction.nowMs });
+    transaction.emit({ kind: "requestCancelled", requestId: id, atMs: transaction.nowMs });
   } else if (progress.allocation !== null) {
     // Asked twice: the first one counts.
     if (progress.allocation.stop?.cause !== "cancellation") cancelRun(transaction, request);
@@ -256,11 +257,11 @@ function deleteRequest(
     cancel(transaction, requestId, noHolder);
     if (!transaction.state.requests.has(requestId)) return; // Asked twice, and gone with its end.
     if (!TERMINAL_STATUSES.has(progress.status)) {
-      if (progress.deletionPlanned !== true) emit(transaction, { kind: "deletionPlanned", requestId });
+      if (progress.deletionPlanned !== true) transaction.emit({ kind: "deletionPlanned", requestId });
       return; // It is stopping.
     }
   }
-  emit(transaction, { kind: "requestDeleted", requestId });
+  transaction.emit({ kind: "requestDeleted", requestId });
 }
 
 function forgetEnded(transaction: Transaction, endedBeforeMs: number): void {
@@ -269,7 +270,7 @@ function forgetEnded(transaction: Transaction, endedBeforeMs: number): void {
     if ((progress.endedAtMs as number) >= endedBeforeMs) break;
     requestIds.push(spec.id);
   }
-  if (requestIds.length > 0) emit(transaction, { kind: "endedForgotten", requestIds });
+  if (requestIds.length > 0) transaction.emit({ kind: "endedForgotten", requestIds });
 }
 
 // --- what holders say --------------------------------------------------------------------------------
@@ -322,7 +323,7 @@ function loseHolder(
 ): void {
   const request = requestNamed(transaction.state, requestId);
   if (request.progress.status === "queued" && request.spec.attended) {
-    emit(transaction, { kind: "requestExpired", requestId, atMs: transaction.nowMs });
+    transaction.emit({ kind: "requestExpired", requestId, atMs: transaction.nowMs });
   } else {
     const run = runningRequest(transaction.state, requestId, token);
     finishAttempt(transaction, run, "lost", { cause: untaken ? "not_taken_up" : "holder_silent" });
@@ -375,7 +376,7 @@ function tick(transaction: Transaction, { ends = [] }: CommandOf<"tick">): void 
     const { spec, progress } = request;
     const waitedEnough = nowMs >= progress.queuedAtMs + (spec.waitTimeoutMs ?? Number.POSITIVE_INFINITY);
     if (progress.status === "queued" && !progress.delayed && waitedEnough) {
-      emit(transaction, { kind: "requestExpired", requestId: spec.id, atMs: nowMs });
+      transaction.emit({ kind: "requestExpired", requestId: spec.id, atMs: nowMs });
     }
     rewake(state, request);
   }
@@ -395,10 +396,10 @@ function fireTimer(transaction: Transaction, request: Request): void {
   const { state, nowMs } = transaction;
   const { progress, spec, run } = request;
   if (progress.delayed && nowMs >= progress.queuedAtMs) {
-    emit(transaction, { kind: "requestEntered", requestId: spec.id, atMs: nowMs });
+    transaction.emit({ kind: "requestEntered", requestId: spec.id, atMs: nowMs });
     rejectUnadmitted(transaction, request.line);
   } else if (progress.allocation !== null) {
     fireRunTimer(transaction, request);
-    if (run !== null) state.unsettled.add(run.poolLine.pool); // It may have become old enough to be a victim (V2).
+    if (run !== null) state.undo.addTo(state.unsettled, run.poolLine.pool); // It may have become old enough to be a victim (V2).
   }
 }

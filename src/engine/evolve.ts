@@ -3,7 +3,10 @@
 
 import { assertNever } from "./assert.ts";
 import { assertDecision, assertGrant, assertPlacement } from "./assertions.ts";
+import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { Event } from "./events.ts";
+import { joinLine, leaveLine } from "./indexes/lines.ts";
+import { dropNode, evolveNode } from "./indexes/nodes.ts";
 import {
   addPolicy,
   ensureComponent,
@@ -16,8 +19,6 @@ import { endRun, sortRunAnew, startRun, stopRun } from "./indexes/running.ts";
 import { forgetOperation, forgetShares, rememberOperation, touchShares } from "./indexes/shares.ts";
 import { keepOrderUntil, rewake } from "./indexes/timers.ts";
 import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
-import { joinLine, leaveLine } from "./lines.ts";
-import { dropNode, evolveNode } from "./nodes.ts";
 import { NodeIndex } from "./placement/node-index.ts";
 import type { HoldRecord, RequestId, RequestProgress, RequestStatus, Stop } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
@@ -141,7 +142,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     nodes: new Map(),
     places: new NodeIndex(),
     waiting: new Set(),
-    holders: new Set(),
+    promised: new Set(),
     passers: new Set(),
     runKinds: new Set(),
     ends: new SortedList<Run>(byEnd, { weigh: needOf }),
@@ -173,7 +174,7 @@ function evolvePoolDeleted(state: EngineState, { name }: EventOf<"poolDeleted">)
     () => state.pools.delete(name),
     () => state.pools.set(name, pool),
   );
-  state.unsettled.delete(pool);
+  state.undo.removeFrom(state.unsettled, pool);
   keepOrderUntil(state, pool, Number.POSITIVE_INFINITY);
 }
 
@@ -412,8 +413,9 @@ function evolvePreemptionDecided(state: EngineState, event: EventOf<"preemptionD
 
 /** From here on the back-off counts, on every node of the placement (9.7). */
 function notePreemptiveStart(state: EngineState, event: EventOf<"preemptionDecided">): void {
-  const { record, preemptiveStartAtMs } = requirePool(state, event.pool);
-  if (record.discipline !== "fair_share") return;
+  const pool = requirePool(state, event.pool);
+  if (!disciplineOf(pool).hasShares) return;
+  const { record, preemptiveStartAtMs } = pool;
   const nodes = record.nodeBacked ? event.placement.map(({ node }) => node) : [""];
   for (const node of nodes) setEntry(state, preemptiveStartAtMs, node, event.atMs);
 }

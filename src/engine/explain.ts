@@ -1,10 +1,10 @@
 // Explanations (14): why a request waits, told from the state alone. Facts only; words are made at the edges.
 
-import { disciplineOf } from "./disciplines/discipline.ts";
-import { explainShare, type ShareExplanation } from "./disciplines/fair_share/explain.ts";
+import { disciplineOf } from "./disciplines/disciplines.ts";
+import type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
 import type { ConsideredKind } from "./events.ts";
 import { byPreference } from "./lines.ts";
-import { explainNodes, type NodesExplanation } from "./placement/verdicts.ts";
+import type { NodesExplanation } from "./placement/verdicts.ts";
 import type {
   ComponentName,
   GroupName,
@@ -14,20 +14,8 @@ import type {
   RequestStatus,
   Stop,
 } from "./records.ts";
-import { type Resources, toResources } from "./resources.ts";
-import { earliestStart } from "./scheduling/backfill.ts";
-import { QueueWalk, type Waiter } from "./scheduling/queue-walk.ts";
-import {
-  type EngineState,
-  type Pool,
-  type PoolLine,
-  queueLengthOf,
-  type Request,
-  type Run,
-} from "./state.ts";
-
-/** How many holders of what is short are named. */
-const HOLDERS_NAMED_MAX = 20;
+import type { Resources } from "./resources.ts";
+import type { EngineState } from "./state.ts";
 
 export interface Explanation {
   readonly requestId: RequestId;
@@ -121,133 +109,7 @@ export function explain(state: EngineState, id: RequestId, nowMs: number): Expla
     delayedUntilMs: progress.delayed ? progress.queuedAtMs : null,
     pools: standings
       .filter(({ verdict }) => verdict === null)
-      .map((poolLine) => explainInPool(state, request, poolLine, nowMs)),
+      .map((poolLine) => disciplineOf(poolLine.pool).explain(state, poolLine, request, nowMs)),
     notAdmitted: standings.flatMap(({ verdict }) => verdict ?? []),
   };
-}
-
-function explainInPool(
-  state: EngineState,
-  request: Request,
-  { pool, line }: PoolLine,
-  nowMs: number,
-): PoolExplanation {
-  const walk = new QueueWalk(pool, nowMs, ({ line: each }) => {
-    const first = each.members.first() as Request;
-    return each !== line || first === request || request.progress.hold !== null ? [first] : [first, request];
-  });
-  let head: Waiter | undefined;
-  let self: Waiter | undefined;
-  for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
-    const isHead = waiter.hold === null && walk.quotaBlock(waiter) === null && !walk.fits(waiter);
-    if (head === undefined && isHead) head = waiter;
-    self = waiter;
-    if (waiter.request === request) break;
-  }
-  if (self === undefined) throw new Error(`${request.spec.id} is not in the queue of ${pool.record.name}`);
-  const shortage = walk.shortage(self);
-  const search = { state, nowMs, pool, walk, head: self, shortage };
-  const holders = holdersOf(pool, self, walk);
-  const startMs = earliestStart({ waiter: self, shortage, walk });
-  const explained: PoolExplanation = {
-    pool: pool.record.name,
-    position: positionOf(pool, self, nowMs),
-    queueLength: queueLengthOf(pool),
-    fitsReserve: !self.borrows,
-    blockedBy: blockerOf(walk, self, head),
-    holders: holders.slice(0, HOLDERS_NAMED_MAX).map((run) => describeHolder(run)),
-    holderCount: holders.length,
-    considered: self.hold === null ? disciplineOf(pool).consider(search) : [],
-    preemptionNeeds: head?.request === request ? positiveOf(shortage, pool) : null,
-    couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
-    value: disciplineOf(pool).worth?.(self.poolLine, request) ?? null,
-    nodes: nodesFor(walk, self),
-    share: null,
-  };
-  if (pool.record.discipline !== "fair_share") return explained;
-  return { ...explained, ...explainShare(state, request, self.poolLine, nowMs, stoppingFor(pool, request)) };
-}
-
-/** The walk stands at the request. */
-function blockerOf(walk: QueueWalk, self: Waiter, head: Waiter | undefined): Blocker {
-  const { pool } = walk;
-  const { request, poolLine } = self;
-  const quota = walk.quotaBlock(self);
-  if (quota !== null) {
-    const { rule, group, keyIndex, used, allowed } = quota;
-    const key = pool.keys[keyIndex] as string;
-    return {
-      rule,
-      key,
-      asked: poolLine.need[keyIndex] as number,
-      used,
-      allowed,
-      group: group?.record.name ?? null,
-    };
-  }
-  if (self.hold === "here") return { rule: "holds", waitsFor: stoppingFor(pool, request) };
-  if (self.hold === "elsewhere")
-    return { rule: "holds_elsewhere", pool: request.progress.hold?.pool as PoolName };
-  const short = walk.shortOf(self);
-  if (short.length === 0) return { rule: "behind_head", head: (head ?? self).request.spec.id };
-  return { rule: "units", short, head: (head ?? self).request.spec.id };
-}
-
-function nodesFor(walk: QueueWalk, { request, poolLine }: Waiter): NodesExplanation | null {
-  if (poolLine.ask === null) return null;
-  const explained = explainNodes(walk.pool, poolLine.ask, walk.roomsFor(request).now);
-  return explained.fitting < explained.asked ? explained : null;
-}
-
-/** Victims that stop for this request, or where others will serve it, whatever is stopping in the pool. */
-function stoppingFor(pool: Pool, request: Request): RequestId[] {
-  const stopping = runsOf(pool).filter((run) => run.isStopping);
-  const own = stopping.filter((run) => run.request.progress.preemptedFor === request.spec.id);
-  return (own.length > 0 ? own : stopping).map((run) => run.request.spec.id);
-}
-
-function holdersOf(pool: Pool, self: Waiter, walk: QueueWalk): Run[] {
-  const short = new Set(walk.shortOf(self).map(({ key }) => pool.keys.indexOf(key)));
-  return runsOf(pool)
-    .filter((run) => run.poolLine.need.some((amount, i) => amount > 0 && short.has(i)))
-    .sort((a, b) => b.token - a.token);
-}
-
-function runsOf(pool: Pool): Run[] {
-  return [...pool.policies.values()].flatMap((policy) => [...policy.runs]);
-}
-
-function describeHolder({ request, poolLine, isStopping, startedAtMs, endMs }: Run): Holder {
-  return {
-    requestId: request.spec.id,
-    component: request.spec.component,
-    units: positiveOf(poolLine.need, poolLine.pool),
-    preemptible: request.spec.preemptible,
-    isStopping,
-    startedAtMs,
-    endsAtMs: endMs === Number.POSITIVE_INFINITY ? null : endMs,
-  };
-}
-
-function positiveOf(amounts: readonly number[], pool: Pool): Resources {
-  return Object.fromEntries(
-    Object.entries(toResources(amounts, pool.keys)).filter(([, amount]) => amount > 0),
-  );
-}
-
-/** Members of a line follow each other, so a line's share of those before somebody is found by halving. */
-function positionOf(pool: Pool, self: Waiter, nowMs: number): number {
-  const compare = disciplineOf(pool).compareIn(pool, nowMs);
-  let before = 0;
-  for (const waiter of new QueueWalk(pool, nowMs)) {
-    if (waiter.hold !== null) {
-      before += waiter.request !== self.request && compare(waiter, self) < 0 ? 1 : 0;
-      continue;
-    }
-    const { poolLine } = waiter;
-    before += poolLine.line.members.countWhile(
-      (request) => request !== self.request && compare({ ...waiter, request, score: Number.NaN }, self) < 0,
-    );
-  }
-  return before + 1;
 }

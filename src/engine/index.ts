@@ -11,7 +11,7 @@ export type {
   Outcome,
   PolicyChange,
 } from "./commands.ts";
-export { type AskInstead, type Decision, decide, preview } from "./decide.ts";
+export { type AskInstead, type Decision, decide, preview, resume } from "./decide.ts";
 export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";
 export type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
 export { computeFairShares, type ShareElement, type ShareGroup } from "./disciplines/fair_share/shares.ts";
@@ -40,7 +40,7 @@ export type { Refusal, RefusalCode } from "./refusals.ts";
 export { amountOf, compareIds, likelyMeantKey, type Resources } from "./resources.ts";
 export {
   DEFAULT_POOL_SETTINGS,
-  type Discipline,
+  type DisciplineName,
   type GroupSettings,
   type PoolSettings,
   type ScoreWeights,
@@ -52,6 +52,7 @@ export {
   borrowedOf,
   capacityOf,
   type ElementView,
+  forcesSensitive,
   groupsOf,
   type NodeView,
   nodesOf,

@@ -1,18 +1,16 @@
 // The safety rules as checks that recompute everything from the records. The full check runs after every step
 // in tests and simulations; the cheap assertions in `evolve` and the scheduler stay on in production.
 
-import { rightViolations } from "./disciplines/fair_share/starvation.ts";
-import { shareTreeOf, treeViolations } from "./disciplines/fair_share/tree.ts";
+import { disciplineOf } from "./disciplines/disciplines.ts";
 import { type Blocker, explain } from "./explain.ts";
 import { rewake } from "./indexes/timers.ts";
 import { ANY_NODE } from "./placement/node-index.ts";
 import { compareFit } from "./placement/node-list.ts";
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
-import { QueueWalk } from "./scheduling/queue-walk.ts";
 import { schedule } from "./scheduling/schedule.ts";
-import type { Transaction } from "./scheduling/transaction.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
 import type { EngineState, Node, Pool, Request } from "./state.ts";
+import { Transaction } from "./transaction.ts";
 
 /** What is wrong with the state, in words; empty if nothing is. */
 export function violations(state: EngineState, nowMs: number): string[] {
@@ -68,19 +66,8 @@ function poolViolations(state: EngineState, pool: Pool, nowMs: number): string[]
     }
   }
   if (pool.record.nodeBacked) found.push(...nodeViolations(pool));
-  if (pool.record.discipline === "fair_share") {
-    const wrong = [...treeViolations(state, pool), ...rightViolations(pool, shareTreeOf(state, pool))];
-    return [...found, ...wrong.map((what) => `pool ${name}: ${what}`)]; // Its holds follow rules of their own (9.7).
-  }
-  const walk = new QueueWalk(pool, nowMs);
-  for (const waiter of walk) {
-    if (waiter.hold !== "here") continue;
-    const { id } = waiter.request.spec;
-    if (walk.quotaBlock(waiter) !== null)
-      found.push(`pool ${name}: the hold of ${id} stands against its own quota (V5)`);
-    if (!walk.isCovered(waiter)) found.push(`pool ${name}: the hold of ${id} is not backed by units (V5)`);
-  }
-  return found;
+  const wrong = disciplineOf(pool).violations(state, pool, nowMs);
+  return [...found, ...wrong.map((what) => `pool ${name}: ${what}`)];
 }
 
 /** Every node has the sums of its runs, no device is in two allocations, and the lists hold who is ready (12). */
@@ -144,7 +131,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
     const { keys, capacity, usage, stopping, isReserved, runCount } = pool;
     note(`pool ${name}`, { keys, capacity, usage, stopping, isReserved, runCount });
     note(`the queue of pool ${name}`, [...pool.waiting].map(({ line }) => line.key).sort());
-    note(`the holders of pool ${name}`, [idsOf(pool.holders), idsOf(pool.passers)]);
+    note(`the holders of pool ${name}`, [idsOf(pool.promised), idsOf(pool.passers)]);
     note(
       `the ends of pool ${name}`,
       [...pool.ends].map(({ request }) => request.spec.id),
@@ -195,12 +182,11 @@ function describeIndexes(state: EngineState): Map<string, string> {
 
 /** Nothing waits that could be granted, promised or preempted for now: another look changes nothing (6). */
 function restlessness(state: EngineState): string[] {
-  const transaction: Transaction = { state, nowMs: state.clockMs, events: [] };
+  const transaction = new Transaction(state, state.clockMs);
   state.undo.begin();
-  for (const pool of state.pools.values()) state.unsettled.add(pool);
+  for (const pool of state.pools.values()) state.undo.addTo(state.unsettled, pool);
   schedule(transaction);
   state.undo.rollback();
-  state.unsettled.clear();
   return transaction.events.map((event) => `a second look finds something to do: ${JSON.stringify(event)}`);
 }
 
@@ -214,8 +200,8 @@ export function reasonViolations(state: EngineState, id: RequestId, nowMs: numbe
   if (explanation.pools.length === 0) return [`${id} waits, and no pool says why`];
   return explanation.pools
     .filter(({ pool }) => {
-      const record = state.pools.get(pool)?.record;
-      return record?.discipline !== "fair_share" && record?.nodeBacked === false;
+      const known = state.pools.get(pool);
+      return known?.record.nodeBacked === false && !disciplineOf(known).hasShares;
     })
     .filter(({ blockedBy }) => !isTrue(id, blockedBy))
     .map(

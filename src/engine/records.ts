@@ -2,7 +2,7 @@
 // the engine is an index over them and can be rebuilt from them.
 
 import type { Resources } from "./resources.ts";
-import type { Discipline, GroupSettings, PoolSettings } from "./settings.ts";
+import type { DisciplineName, GroupSettings, PoolSettings } from "./settings.ts";
 
 declare const brand: unique symbol;
 type Branded<Name extends string> = string & { readonly [brand]: Name };
@@ -18,7 +18,7 @@ export interface PoolRecord {
   readonly name: PoolName;
   readonly description: string;
   readonly labels: Labels;
-  readonly discipline: Discipline;
+  readonly discipline: DisciplineName;
   /** Units per key. A node-backed pool has none of its own: its capacity is that of its nodes (P2). */
   readonly capacity: Resources;
   readonly nodeBacked: boolean;

@@ -2,7 +2,7 @@
 
 import type { Resources } from "./resources.ts";
 
-export type Discipline = "priority" | "fair_share" | "class";
+export type DisciplineName = "priority" | "fair_share" | "class";
 
 /** The weights w1, w2, w3 and w8 of the score that orders a queue of discipline `class` (10.6). */
 export interface ScoreWeights {

@@ -3,12 +3,12 @@
 
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
+import { joinLine } from "./indexes/lines.ts";
 import { ensureComponent, releaseComponent } from "./indexes/pools.ts";
 import { startRun } from "./indexes/running.ts";
 import { rememberOperation } from "./indexes/shares.ts";
 import { keepOrderUntil, rewake } from "./indexes/timers.ts";
 import { enqueue } from "./indexes/waiting.ts";
-import { joinLine } from "./lines.ts";
 import type {
   GroupRecord,
   NodeName,
@@ -102,10 +102,6 @@ export function restoreState(snapshot: Snapshot): EngineState {
   state.lastEventAtMs = snapshot.lastEventAtMs;
   state.clockMs = snapshot.lastEventAtMs;
   state.unmanaged = snapshot.unmanaged;
-  // What is settled is not written down. Where time itself moves something (9.3, 10.6), the pool is looked at again.
-  for (const pool of state.unsettled) {
-    if (pool.record.discipline === "priority") state.unsettled.delete(pool);
-  }
   return state;
 }
 

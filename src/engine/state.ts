@@ -83,7 +83,7 @@ export interface Pool {
   /** Lines with members that this pool admits. */
   readonly waiting: Set<PoolLine>;
   /** Waiting requests that hold units here (V5). */
-  readonly holders: Set<Request>;
+  readonly promised: Set<Request>;
   /** Waiting requests that this pool admits and that hold units elsewhere (G5). */
   readonly passers: Set<Request>;
   /** Kinds of running work that is not stopping, for the search for victims. */
@@ -171,7 +171,7 @@ export interface PoolLine {
   /** Lives inside reserved only: NP, and in discipline `class` class 10 and sensitive work (10.8). */
   firm: boolean;
   /** Where its runs stand when the share is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
-  shareRank: number;
+  reserveRank: number;
   /** Kinds of runs of this line, by whether they are opportunistic and shielded. */
   readonly runKinds: Map<string, RunKind>;
   /** Runs of this line that were told to stop. */
@@ -253,8 +253,8 @@ export function bySubmission(a: Request, b: Request): number {
 }
 
 /** The order in which runs fill the share of their component (G6). */
-export function byShareOrder(a: Run, b: Run): number {
-  return a.poolLine.shareRank - b.poolLine.shareRank || a.token - b.token;
+export function byReserveOrder(a: Run, b: Run): number {
+  return a.poolLine.reserveRank - b.poolLine.reserveRank || a.token - b.token;
 }
 
 export function byGrant(a: Run, b: Run): number {
@@ -270,7 +270,7 @@ export function needOf(run: Run): readonly number[] {
 }
 
 /** What of a run may fill its component's share: nothing that it holds on home nodes of others (G6, N3). */
-export function shareNeedOf({ poolLine, away }: Run): readonly number[] {
+export function reserveNeedOf({ poolLine, away }: Run): readonly number[] {
   return away === null ? poolLine.need : poolLine.need.map((amount, i) => amount - (away[i] as number));
 }
 
@@ -280,8 +280,8 @@ export function freeOf(pool: Pool, index: number): number {
 }
 
 /** How many requests wait in a pool, whether or not they are promised something. */
-export function queueLengthOf({ waiting, holders, passers }: Pool): number {
-  let length = holders.size + passers.size;
+export function queueLengthOf({ waiting, promised, passers }: Pool): number {
+  let length = promised.size + passers.size;
   for (const { line } of waiting) length += line.members.size;
   return length;
 }

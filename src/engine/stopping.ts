@@ -2,9 +2,9 @@
 
 import type { AttemptOutcome, EndFacts } from "./events.ts";
 import type { AllocationRecord, PreemptionReason, RequestId, RequestStatus, Stop } from "./records.ts";
-import { emit, type Transaction } from "./scheduling/transaction.ts";
 import { DEFAULT_POOL_SETTINGS, type PoolSettings } from "./settings.ts";
 import type { EngineState, Pool, Request } from "./state.ts";
+import type { Transaction } from "./transaction.ts";
 
 /** How a victim's stop begins: with a checkpoint if it can make one, else with SIGTERM (11.2, 11.3). */
 export function firstStop(
@@ -66,7 +66,7 @@ export function fireRunTimer(transaction: Transaction, request: Request): void {
 }
 
 export function reportCheckpointDone(transaction: Transaction, request: Request): void {
-  emit(transaction, { kind: "checkpointCompleted", requestId: request.spec.id, atMs: transaction.nowMs });
+  transaction.emit({ kind: "checkpointCompleted", requestId: request.spec.id, atMs: transaction.nowMs });
   const { stop } = allocationOf(request);
   if (stop?.phase === "checkpoint") emitStop(transaction, request, terminated(transaction, request, stop));
 }
@@ -108,7 +108,7 @@ export function endAttempt(
   const outcome = outcomeOf(reported, stop);
   const comesBack = end?.cause !== "not_taken_up" && mayComeBack(request, outcome);
   const isDelayed = outcome !== "preempted";
-  emit(transaction, {
+  transaction.emit({
     kind: "attemptEnded",
     requestId: spec.id,
     outcome,
@@ -178,7 +178,7 @@ function terminated({ state, nowMs }: Transaction, request: Request, stop: Stop 
 }
 
 function emitStop(transaction: Transaction, request: Request, stop: Stop): void {
-  emit(transaction, { kind: "stopChanged", requestId: request.spec.id, stop, atMs: transaction.nowMs });
+  transaction.emit({ kind: "stopChanged", requestId: request.spec.id, stop, atMs: transaction.nowMs });
 }
 
 function allocationOf({ spec, progress }: Request): AllocationRecord {

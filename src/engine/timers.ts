@@ -1,6 +1,7 @@
 // When time itself is the next event.
 
-import { drainWakeMs } from "./nodes.ts";
+import { drainWakeMs } from "./administration/nodes.ts";
+import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { EngineState } from "./state.ts";
 
 /** The next moment at which a `tick` has something to do; null if only commands can change anything. */
@@ -13,8 +14,8 @@ export function nextWakeMs(state: EngineState): number | null {
   return wakeAtMs === Number.POSITIVE_INFINITY ? null : wakeAtMs;
 }
 
-/** When somebody in a fair-share pool begins to starve, or a back-off is over (9.4, 9.7). */
+/** When an operation in a pool with shares begins to starve, or a back-off is over (9.4, 9.7). */
 function starvationWakeMs({ moving }: EngineState): number {
-  for (const pool of moving) if (pool.record.discipline === "fair_share") return pool.orderUntilMs;
+  for (const pool of moving) if (disciplineOf(pool).hasShares) return pool.orderUntilMs;
   return Number.POSITIVE_INFINITY;
 }

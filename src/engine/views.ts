@@ -7,22 +7,22 @@ export {
   teamSharesOf,
 } from "./disciplines/fair_share/view.ts";
 
-import { sharedQueueOf } from "./disciplines/fair_share/view.ts";
-import type {
-  ComponentName,
-  GroupRecord,
-  NodeName,
-  NodeRecord,
-  PolicyRecord,
-  PoolName,
-  PoolRecord,
-  RequestId,
-  RequestProgress,
-  RequestSpec,
+import { disciplineOf } from "./disciplines/disciplines.ts";
+import {
+  type ComponentName,
+  type GroupRecord,
+  type NodeName,
+  type NodeRecord,
+  PLAIN_REQUEST,
+  type PolicyRecord,
+  type PoolName,
+  type PoolRecord,
+  type RequestId,
+  type RequestProgress,
+  type RequestSpec,
 } from "./records.ts";
 import { compareIds, type Resources, toResources } from "./resources.ts";
-import { QueueWalk } from "./scheduling/queue-walk.ts";
-import { type EngineState, type Node, type Pool, requirePool, shareNeedOf } from "./state.ts";
+import { type EngineState, type Node, type Pool, requirePool, reserveNeedOf } from "./state.ts";
 
 export function requestOf(
   state: EngineState,
@@ -43,6 +43,14 @@ export function policiesOf(state: EngineState, pool?: PoolName): PolicyRecord[] 
   return chosenPools(state, pool).flatMap(({ policies }) =>
     [...policies.values()].map(({ record }) => record).sort((a, b) => compareIds(a.component, b.component)),
   );
+}
+
+/** Whether a policy makes all its work sensitive, and so bounded by its reserve (10.7, 10.8). */
+export function forcesSensitive(state: EngineState, { pool, component }: PolicyRecord): boolean {
+  const known = requirePool(state, pool);
+  const plain: RequestSpec = { ...PLAIN_REQUEST, id: "" as RequestId, component, resources: {} };
+  const policy = known.policies.get(component)?.record;
+  return policy !== undefined && disciplineOf(known).standingOf(plain, policy).sensitive;
 }
 
 export function groupsOf(state: EngineState, pool?: PoolName): GroupRecord[] {
@@ -98,10 +106,8 @@ export function waitingCountOf(state: EngineState, component: ComponentName, max
 
 /** Everything that waits in a pool, in the order of section 6. */
 export function queueOf(state: EngineState, pool: PoolName, nowMs: number): RequestId[] {
-  const shared = requirePool(state, pool);
-  if (shared.record.discipline === "fair_share") return sharedQueueOf(state, shared);
-  const walk = new QueueWalk(shared, nowMs, ({ line }) => line.members);
-  return [...walk].map(({ request }) => request.spec.id);
+  const named = requirePool(state, pool);
+  return [...disciplineOf(named).queue(state, named, nowMs)].map(({ spec }) => spec.id);
 }
 
 /** Units held, those of stopping runs included. */
@@ -120,7 +126,7 @@ export function borrowedOf(state: EngineState, id: RequestId): Resources {
   const run = state.requests.get(id)?.run ?? null;
   if (run === null) return {};
   const { policy, pool } = run.poolLine;
-  const borrowed = shareNeedOf(run).map((amount, i) => {
+  const borrowed = reserveNeedOf(run).map((amount, i) => {
     const above = policy.runs.sumThrough(run, i) - (policy.reserved[i] as number);
     const away = run.away?.[i] ?? 0; // On home nodes of others (N3).
     return away + Math.min(amount, Math.max(0, above));

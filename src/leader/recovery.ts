@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { buffer } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { constants, createGzip, gunzipSync } from "node:zlib";
-import { type EngineState, type Event, restoreState, snapshotOf } from "../engine/index.ts";
+import { type EngineState, type Event, restoreState, resume, snapshotOf } from "../engine/index.ts";
 import {
   type Head,
   type JournalEvent,
@@ -53,9 +53,7 @@ export async function recover(store: Store, head: Head): Promise<Recovered> {
     if (events.length === 0) throw endsEarly(state.seq, head);
     for (const { event } of events) replay(memory, fromStored(event));
   }
-  // Every batch was scheduled to its fixed point before it was committed.
-  state.unsettled.clear();
-  state.clockMs = head.atMs;
+  resume(state, head.atMs);
   return { memory, snapshotSeq, replayedEvents: state.seq - snapshotSeq };
 }
 

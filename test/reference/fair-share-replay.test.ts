@@ -2,7 +2,7 @@
 // state is sound and at rest, and so is one that begins with a snapshot.
 
 import { expect, test } from "vitest";
-import { createState, evolve, restoreState, snapshotOf, violations } from "../../src/engine/index.ts";
+import { createState, evolve, restoreState, resume, snapshotOf, violations } from "../../src/engine/index.ts";
 import { loadScenarios, runScenario } from "../../src/simulator/index.ts";
 import { randomFairWorld } from "./random-fair-world.ts";
 
@@ -18,8 +18,7 @@ for (const kind of ["quota", "nodes"] as const) {
       runScenario(story, ({ step, atSeconds, events }) => {
         for (const event of events) evolve(follower, event);
         const nowMs = atSeconds * 1000;
-        follower.clockMs = nowMs;
-        follower.unsettled.clear();
+        resume(follower, nowMs);
         expect(violations(follower, nowMs), `step ${step}`).toEqual([]);
         if ((step ?? 0) % 7 === 0) follower = restoreState(structuredClone(snapshotOf(follower)));
       });

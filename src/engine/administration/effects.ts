@@ -3,9 +3,9 @@
 import { admittingPools } from "../lines.ts";
 import { refuse } from "../refusals.ts";
 import { compareIds } from "../resources.ts";
-import { emit, type Transaction } from "../scheduling/transaction.ts";
 import type { EngineState, Line, Policy, Pool, Request, Run } from "../state.ts";
 import { firstStop } from "../stopping.ts";
+import type { Transaction } from "../transaction.ts";
 
 export function checkUnused(
   what: string,
@@ -31,9 +31,9 @@ export function clear(
   const { nowMs } = transaction;
   for (const { spec, progress, line } of queued) {
     if (admittingPools(line).length === 1) {
-      emit(transaction, { kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
+      transaction.emit({ kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
     } else if (progress.hold?.pool === pool.record.name) {
-      emit(transaction, {
+      transaction.emit({
         kind: "holdEnded",
         requestId: spec.id,
         why: "not_admitted",
@@ -50,7 +50,7 @@ export function stopByAdministration(transaction: Transaction, pool: Pool, runs:
   const { nowMs } = transaction;
   const stopped = runs.filter((run) => !run.isStopping);
   if (stopped.length === 0) return;
-  emit(transaction, {
+  transaction.emit({
     kind: "preemptionDecided",
     pool: pool.record.name,
     waiter: null,
@@ -81,7 +81,7 @@ export function waitingOf(state: EngineState, policy: Policy): Request[] {
 /** All that wait in a line, holders included, delayed ones not. */
 function waitersOf(line: Line): Request[] {
   const holders = [...line.pools.values()].flatMap(({ pool }) =>
-    [...pool.holders].filter((request) => request.line === line),
+    [...pool.promised].filter((request) => request.line === line),
   );
   return [...line.members, ...holders];
 }
@@ -102,7 +102,7 @@ export function rejectUnadmitted(transaction: Transaction, line: Line): void {
   const reasons = verdicts.filter((verdict) => verdict !== null && verdict.code !== "no_policy");
   const noPolicy = { pool: null, code: "no_policy", key: null, asked: 0, allowed: 0 } as const;
   for (const request of waitersOf(line)) {
-    emit(transaction, {
+    transaction.emit({
       kind: "requestRejected",
       requestId: request.spec.id,
       reasons: reasons.length === 0 ? [noPolicy] : reasons.map((reason) => reason ?? noPolicy),
@@ -114,11 +114,11 @@ export function rejectUnadmitted(transaction: Transaction, line: Line): void {
 /** A pool or policy that was removed by force goes with its last run (P8). */
 export function removeWhatClosed(transaction: Transaction, pool: Pool): void {
   if (pool.record.closing) {
-    if (pool.runCount === 0) emit(transaction, { kind: "poolDeleted", name: pool.record.name });
+    if (pool.runCount === 0) transaction.emit({ kind: "poolDeleted", name: pool.record.name });
     return;
   }
   for (const { record, runs } of [...pool.policies.values()]) {
     if (!record.closing || runs.size > 0) continue;
-    emit(transaction, { kind: "policyDetached", pool: record.pool, component: record.component });
+    transaction.emit({ kind: "policyDetached", pool: record.pool, component: record.component });
   }
 }

@@ -3,8 +3,8 @@
 import type { CommandOf, GroupChange } from "../commands.ts";
 import type { GroupRecord, PoolRecord } from "../records.ts";
 import { refuse } from "../refusals.ts";
-import { emit, type Transaction } from "../scheduling/transaction.ts";
 import type { Pool } from "../state.ts";
+import type { Transaction } from "../transaction.ts";
 import { checkAmounts, checkName, checkSettings, checkWeight, groupNamed, poolNamed } from "./checks.ts";
 import { guarded } from "./guarantees.ts";
 
@@ -41,16 +41,16 @@ export function deleteGroup(transaction: Transaction, command: CommandOf<"delete
   if (members.length > 0) {
     refuse("in_use", `Group "${record.name}" still has ${members.join(", ")} below it.`, "Move them first.");
   }
-  emit(transaction, { kind: "groupDeleted", pool: command.pool, name: command.name });
+  transaction.emit({ kind: "groupDeleted", pool: command.pool, name: command.name });
 }
 
 /** Adds or changes groups. A parent must be there before its children. */
 export function putGroups(
-  { state, ...transaction }: Transaction,
+  transaction: Transaction,
   poolName: PoolRecord["name"],
   changes: readonly GroupChange[],
 ): void {
-  const pool = poolNamed(state, poolName);
+  const pool = poolNamed(transaction.state, poolName);
   for (const change of changes) {
     checkName("group", change.name);
     const known = pool.groups.get(change.name)?.record;
@@ -66,7 +66,7 @@ export function putGroups(
         change.settings === undefined ? (known?.settings ?? {}) : { ...known?.settings, ...change.settings },
     };
     checkGroup(pool, record);
-    emit({ state, ...transaction }, { kind: "groupSet", group: record });
+    transaction.emit({ kind: "groupSet", group: record });
   }
 }
 

@@ -3,8 +3,8 @@
 import type { GroupRecord, PoolRecord } from "../records.ts";
 import { refuse } from "../refusals.ts";
 import { amountOf } from "../resources.ts";
-import type { Transaction } from "../scheduling/transaction.ts";
 import type { Pool } from "../state.ts";
+import type { Transaction } from "../transaction.ts";
 import { poolNamed } from "./checks.ts";
 
 /** Makes a change, and refuses it if it breaks P4 more than it was broken before, unless it is forced (P7). */

@@ -3,8 +3,8 @@
 import type { CommandOf } from "../commands.ts";
 import type { PolicyRecord } from "../records.ts";
 import { refuse } from "../refusals.ts";
-import { emit, type Transaction } from "../scheduling/transaction.ts";
 import type { Pool } from "../state.ts";
+import type { Transaction } from "../transaction.ts";
 import {
   checkAmounts,
   checkComponent,
@@ -78,7 +78,7 @@ function putPolicy(transaction: Transaction, pool: Pool, record: PolicyRecord, f
   checkAmounts(`limit of the ${name}`, record.limit, 0);
   if (record.group !== null) groupNamed(pool, record.group);
   guarded(transaction, pool.record.name, force, () =>
-    emit(transaction, { kind: "policySet", policy: record }),
+    transaction.emit({ kind: "policySet", policy: record }),
   );
 }
 
@@ -95,6 +95,6 @@ export function detachPolicy(transaction: Transaction, command: CommandOf<"detac
   );
   clear(transaction, pool, queued, runs);
   if (runs.length > 0)
-    return emit(transaction, { kind: "policySet", policy: { ...policy.record, closing: true } });
-  emit(transaction, { kind: "policyDetached", pool: command.pool, component: command.component });
+    return transaction.emit({ kind: "policySet", policy: { ...policy.record, closing: true } });
+  transaction.emit({ kind: "policyDetached", pool: command.pool, component: command.component });
 }

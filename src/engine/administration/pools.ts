@@ -4,8 +4,8 @@ import type { CommandOf } from "../commands.ts";
 import type { PoolRecord } from "../records.ts";
 import { refuse } from "../refusals.ts";
 import type { Resources } from "../resources.ts";
-import { emit, type Transaction } from "../scheduling/transaction.ts";
 import { DEFAULT_POOL_SETTINGS } from "../settings.ts";
+import type { Transaction } from "../transaction.ts";
 import { checkAmounts, checkName, checkSettings, poolNamed } from "./checks.ts";
 import { checkUnused, clear, waitingOf } from "./effects.ts";
 import { putGroups } from "./groups.ts";
@@ -27,7 +27,7 @@ export function createPool(transaction: Transaction, command: CommandOf<"createP
     checkAmounts(`capacity of pool "${name}"`, capacity, 1);
   }
   checkSettings(settings);
-  emit(transaction, {
+  transaction.emit({
     kind: "poolSet",
     pool: {
       name,
@@ -56,7 +56,7 @@ export function updatePool(transaction: Transaction, command: CommandOf<"updateP
       capacity: command.capacity === undefined ? record.capacity : mergeCapacity(record, command.capacity),
       settings: { ...record.settings, ...settings },
     };
-    emit(transaction, { kind: "poolSet", pool: next });
+    transaction.emit({ kind: "poolSet", pool: next });
     putGroups(transaction, name, command.groups ?? []);
   });
 }
@@ -93,6 +93,6 @@ export function deletePool(transaction: Transaction, { name, force = false }: Co
   const runs = policies.flatMap((policy) => [...policy.runs]);
   checkUnused(`Pool "${name}"`, queued, runs, force);
   clear(transaction, pool, queued, runs);
-  if (runs.length === 0) return emit(transaction, { kind: "poolDeleted", name });
-  emit(transaction, { kind: "poolSet", pool: { ...pool.record, closing: true } });
+  if (runs.length === 0) return transaction.emit({ kind: "poolDeleted", name });
+  transaction.emit({ kind: "poolSet", pool: { ...pool.record, closing: true } });
 }

@@ -1,35 +1,102 @@
-// What distinguishes the disciplines: the order of the queue, who may be preempted for whom, and the
-// preference among victims. Everything else is shared.
+// What a discipline is: all that distinguishes one way of sharing a pool from another. Each is a folder that
+// implements this interface; `disciplines.ts` maps the name to the folder, and nothing else compares names.
+//
+// The scheduler owns the fixed point: which pool is looked at, which of the findings happens, and every event about
+// a grant, a promise or a decision. A discipline answers questions about one pool and changes nothing, but for what
+// it alone records (statuses of section 9), which it emits while it looks. It may assume that a pool that nothing has
+// touched since a look, and whose `untilMs` has not come, would be found the same again.
 
-import { assertNever } from "../assert.ts";
-import type { ConsideredKind } from "../events.ts";
-import type { PreemptionReason } from "../records.ts";
-import type { QueueWalk, Waiter } from "../scheduling/queue-walk.ts";
+import type { ConsideredKind, HoldEnd } from "../events.ts";
+import type { PoolExplanation } from "../explain.ts";
+import type { PolicyRecord, PreemptionReason, RequestSpec } from "../records.ts";
 import type { EngineState, Node, Pool, PoolLine, Request, Run } from "../state.ts";
-import { classDiscipline } from "./class/class.ts";
-import { priorityDiscipline } from "./priority/priority.ts";
+import type { Transaction } from "../transaction.ts";
 
 export interface Discipline {
-  /** Order of a pool's queue at a moment; total, ending on the place in the journal. */
-  compareIn(pool: Pool, nowMs: number): (a: Waiter, b: Waiter) => number;
-  /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
-  orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
-  /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
-  chooseVictims(search: VictimSearch): VictimChoice | null;
-  /** What it is worth to start a request, in hundredths of a minute; left out where nothing is weighed (10.5). */
-  worth?(poolLine: PoolLine, request: Request): number;
-  /** The kinds of running work that such a search looks at, permitted or not (V7, 14). */
-  consider(search: VictimSearch): readonly ConsideredKind[];
+  /** What a pool would do next, and until when that stands. */
+  look(transaction: Transaction, pool: Pool): PoolLook;
+  /** The first promise that cannot be kept any more, beside those that the pool does not even admit (V5). */
+  lostHold(pool: Pool, nowMs: number): LostHold | undefined;
+  /** Everything that waits, in the order of service. */
+  queue(state: EngineState, pool: Pool, nowMs: number): Iterable<Request>;
+  /** Why a request waits in a pool that admits it, as facts that words can be made from (14). */
+  explain(state: EngineState, poolLine: PoolLine, request: Request, nowMs: number): PoolExplanation;
+  /** What is wrong with the promises and with what the discipline keeps; for checks. */
+  violations(state: EngineState, pool: Pool, nowMs: number): string[];
+  /** What work of a certain shape counts as under a policy. */
+  standingOf(shape: RequestSpec, policy: PolicyRecord): LineStanding;
+  /** What tells runs of one line apart here, beside what does everywhere. */
+  tellApart(run: Run): Pick<RunTraits, "hasWalltime" | "hasCheckpoint">;
+  /**
+   * Operations are served one by one and have shares (9): requests of one are lines of their own, demand and usage are
+   * followed, preemptive starts back off, victims need not be minimal by sum, and time alone can give a right.
+   */
+  readonly hasShares: boolean;
 }
 
-export interface VictimSearch {
-  readonly state: EngineState;
-  readonly nowMs: number;
-  readonly pool: Pool;
-  readonly walk: QueueWalk;
-  readonly head: Waiter;
-  /** What is lacking per key; not positive where nothing is. */
+/** At most one of each; they happen in this order, each only when no pool has anything to do of the kinds before it. */
+export interface PoolLook {
+  /** A request that can be granted now, in its turn or behind the head. */
+  readonly grant?: Grant | undefined;
+  /** Whom a limit that is enforced, or an overcommitted node, sends away (9.9). */
+  readonly enforce?: VictimChoice | undefined;
+  /** A request that free units and units coming free cover, so that they are promised to it (V1). */
+  readonly promise?: Waiter | undefined;
+  /** A request that others may have to stop for (V2–V5). */
+  readonly preempt?: Preemption | undefined;
+  /** Until when time alone changes nothing of this; infinite: for ever. */
+  readonly untilMs: number;
+}
+
+/** A waiter at its place: the first free member of a line, or a single request that is promised units. */
+export interface Waiter {
+  readonly request: Request;
+  readonly poolLine: PoolLine;
+  /** Where it is promised units. */
+  readonly hold: "here" | "elsewhere" | null;
+  /** Does not fit its headroom (G1). */
+  borrows: boolean;
+  /** What discipline `class` orders by, in whole millionths (10.6); NaN until the comparison asks for it. */
+  score: number;
+  /** Where it would go, as of the last look that found room for it; in a pool without nodes nowhere. */
+  nodes?: readonly Node[];
+}
+
+export interface Grant {
+  readonly waiter: Waiter;
+  /** It may delay the head, so any head may preempt it (G4). */
+  readonly opportunistic: boolean;
+}
+
+export interface Preemption {
+  readonly waiter: Waiter;
   readonly shortage: readonly number[];
+  readonly choice: VictimChoice;
+  /** Whether some of what it lacks is coming free already: such a pool goes before others that name it (G5). */
+  readonly isHelped: boolean;
+}
+
+export interface LostHold {
+  readonly request: Request;
+  readonly why: Exclude<HoldEnd, "taken_over">;
+}
+
+/** What a discipline makes of a line in a pool. */
+export interface LineStanding {
+  readonly preemptionClass: number;
+  readonly sensitive: boolean;
+  /** May use reserved capacity only: NP work, and in discipline `class` class 10 and sensitive work (10.8). */
+  readonly firm: boolean;
+  /** Where its runs stand when the reserve is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
+  readonly reserveRank: number;
+}
+
+export interface RunTraits {
+  readonly opportunistic: boolean;
+  readonly shielded: boolean;
+  readonly hasWalltime: boolean;
+  readonly hasCheckpoint: boolean;
+  readonly isAway: boolean;
 }
 
 export interface VictimChoice {
@@ -44,15 +111,11 @@ export interface VictimChoice {
   readonly nodes?: readonly Node[];
 }
 
-export function disciplineOf(pool: Pool): Discipline {
-  switch (pool.record.discipline) {
-    case "priority":
-      return priorityDiscipline;
-    case "class":
-      return classDiscipline;
-    case "fair_share":
-      return priorityDiscipline;
-    default:
-      return assertNever(pool.record.discipline);
-  }
+/** Work is what it says, and class means nothing but a place in the order. */
+export function plainStanding({ preemptionClass, sensitive, preemptible }: RequestSpec): LineStanding {
+  return { preemptionClass, sensitive, firm: !preemptible, reserveRank: preemptible ? 2 : 0 };
+}
+
+export function nothingMore(): ReturnType<Discipline["tellApart"]> {
+  return { hasWalltime: false, hasCheckpoint: false };
 }

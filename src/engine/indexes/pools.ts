@@ -1,6 +1,5 @@
 // Pools, groups, policies and components, with everything about them that follows from their records.
 
-import { createPoolLine, describe, joinLine, leaveLine, usesFairShare } from "../lines.ts";
 import { poolCapacity } from "../placement/capacity.ts";
 import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
 import { type ComponentName, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
@@ -8,7 +7,7 @@ import { amountOf, toVector } from "../resources.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
   byEnd,
-  byShareOrder,
+  byReserveOrder,
   type Component,
   type EngineState,
   type Group,
@@ -20,8 +19,9 @@ import {
   type Request,
   type Run,
   requirePool,
-  shareNeedOf,
+  reserveNeedOf,
 } from "../state.ts";
+import { createPoolLine, describe, isServedByOperation, joinLine, leaveLine } from "./lines.ts";
 import { indexRun } from "./running.ts";
 import { forgetShares } from "./shares.ts";
 import { dequeue, enqueue } from "./waiting.ts";
@@ -65,7 +65,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     setQuotas(state, policy, keys);
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());
-    undo.set(policy, "runs", new SortedList<Run>(byShareOrder, { weigh: shareNeedOf }));
+    undo.set(policy, "runs", new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }));
     for (const line of policyComponent(state, policy).lines) {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
       const oldKinds = [...poolLine.runKinds];
@@ -82,7 +82,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   }
   fillNodes(state, pool, runs);
   for (const run of runs) indexRun(state, run);
-  state.unsettled.add(pool);
+  state.undo.addTo(state.unsettled, pool);
 }
 
 /** A change that leaves keys and kinds of work as they are, such as new amounts: the runs stay where they are. */
@@ -99,7 +99,7 @@ export function refreshPool(state: EngineState, pool: Pool): void {
       redescribe(state, line.pools.get(pool.record.name) as PoolLine);
     }
   }
-  state.unsettled.add(pool);
+  state.undo.addTo(state.unsettled, pool);
 }
 
 /** What is removed by force has no share and no group any more; only its last runs keep it alive (P8). */
@@ -130,7 +130,7 @@ function redescribe(state: EngineState, poolLine: PoolLine): void {
   undo.set(poolLine, "preemptionClass", described.preemptionClass);
   undo.set(poolLine, "sensitive", described.sensitive);
   undo.set(poolLine, "firm", described.firm);
-  undo.set(poolLine, "shareRank", described.shareRank);
+  undo.set(poolLine, "reserveRank", described.reserveRank);
   placeInQueue(state, poolLine);
   for (const request of heldMembers(line)) {
     if (request.progress.hold?.pool === pool.record.name) continue;
@@ -150,7 +150,7 @@ function placeInQueue(state: EngineState, poolLine: PoolLine): void {
 function heldMembers(line: Line): Request[] {
   const held: Request[] = [];
   for (const poolLine of line.pools.values()) {
-    for (const request of poolLine.pool.holders) if (request.line === line) held.push(request);
+    for (const request of poolLine.pool.promised) if (request.line === line) held.push(request);
   }
   return held;
 }
@@ -184,7 +184,7 @@ export function releaseComponent(state: EngineState, component: Component): void
 export function addPolicy(state: EngineState, record: PolicyRecord): void {
   const pool = requirePool(state, record.pool);
   const component = ensureComponent(state, record.component);
-  const usedFairShare = usesFairShare(component);
+  const wasServedByOperation = isServedByOperation(component);
   const policy: Policy = {
     record,
     pool,
@@ -193,7 +193,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     limit: [],
     usage: pool.keys.map(() => 0),
     firmUsage: pool.keys.map(() => 0),
-    runs: new SortedList<Run>(byShareOrder, { weigh: shareNeedOf }),
+    runs: new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }),
   };
   state.undo.run(
     () => {
@@ -213,12 +213,12 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     );
   }
   rebuildPool(state, pool);
-  if (usesFairShare(component) !== usedFairShare) moveToNewLines(state, component);
+  if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
 }
 
 export function removePolicy(state: EngineState, pool: Pool, policy: Policy): void {
   const component = policyComponent(state, policy);
-  const usedFairShare = usesFairShare(component);
+  const wasServedByOperation = isServedByOperation(component);
   const { name } = pool.record;
   for (const line of component.lines) {
     const poolLine = line.pools.get(name) as PoolLine;
@@ -240,11 +240,11 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
     },
   );
   rebuildPool(state, pool);
-  if (usesFairShare(component) !== usedFairShare) moveToNewLines(state, component);
+  if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
   releaseComponent(state, component);
 }
 
-/** What tells lines apart changed for a component: its first fair-share pool came, or its last one went. */
+/** What tells lines apart changed for a component: its first pool with shares came, or its last one went. */
 function moveToNewLines(state: EngineState, component: Component): void {
   const requests = [...state.requests.values()].filter(
     ({ line, progress }) => line.component === component && !TERMINAL_STATUSES.has(progress.status),

@@ -1,5 +1,6 @@
 // Who runs where: runs by kind, and the sums over them.
 
+import { disciplineOf } from "../disciplines/disciplines.ts";
 import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
@@ -36,13 +37,13 @@ export function startRun(state: EngineState, request: Request): void {
   indexRun(state, run);
   occupyNodes(state, run);
   touchShares(state, poolLine);
-  state.unsettled.add(poolLine.pool);
+  state.undo.addTo(state.unsettled, poolLine.pool);
 }
 
 /** The run was told to stop: its units are on their way out and it is nobody's candidate any more. */
 export function stopRun(state: EngineState, run: Run): void {
   if (run.isStopping) return;
-  state.unsettled.add(run.poolLine.pool);
+  state.undo.addTo(state.unsettled, run.poolLine.pool);
   removeCandidate(state, run);
   state.undo.set(run, "isStopping", true);
   state.undo.addTo(run.poolLine.stoppingRuns, run);
@@ -55,7 +56,7 @@ export function endRun(state: EngineState, request: Request): void {
   const { run } = request;
   if (run === null) return;
   const { pool } = run.poolLine;
-  state.unsettled.add(pool);
+  state.undo.addTo(state.unsettled, pool);
   vacateNodes(state, run);
   addUsage(state, run, -1);
   state.undo.remove(run.poolLine.policy.runs, run);
@@ -82,7 +83,7 @@ export function indexRun(state: EngineState, run: Run): void {
 
 /** Something about a run changed that tells kinds apart. */
 export function sortRunAnew(state: EngineState, run: Run): void {
-  state.unsettled.add(run.poolLine.pool);
+  state.undo.addTo(state.unsettled, run.poolLine.pool);
   const kind = kindOf(run);
   if (run.isStopping || kind === run.kind) return;
   removeCandidate(state, run);
@@ -119,10 +120,7 @@ function kindOf(run: Run): RunKind {
   const { poolLine, request } = run;
   const opportunistic = (request.progress.allocation as { opportunistic: boolean }).opportunistic;
   const shielded = isShielded(request, poolLine.pool, run.startedAtMs);
-  const isClass = poolLine.pool.record.discipline === "class";
-  const hasWalltime = isClass && run.endMs < Number.POSITIVE_INFINITY;
-  const savedAtMs = request.progress.lastCheckpointAtMs ?? Number.NEGATIVE_INFINITY;
-  const hasCheckpoint = isClass && request.spec.checkpoint === "none" && savedAtMs > run.startedAtMs;
+  const { hasWalltime, hasCheckpoint } = disciplineOf(poolLine.pool).tellApart(run);
   const isAway = run.away !== null;
   const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);

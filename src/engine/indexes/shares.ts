@@ -1,5 +1,6 @@
 // What of a fair-share pool has to be looked at again (9).
 
+import { disciplineOf } from "../disciplines/disciplines.ts";
 import { operationKey } from "../lines.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
@@ -14,8 +15,8 @@ import {
 /** Demand or usage of a line changed: the shares of its pool are looked at again (9). */
 export function touchShares(state: EngineState, poolLine: PoolLine): void {
   const { pool } = poolLine;
-  if (pool.record.discipline !== "fair_share") return;
-  state.unsettled.add(pool);
+  if (!disciplineOf(pool).hasShares) return;
+  state.undo.addTo(state.unsettled, pool);
   const touch = () => pool.staleLines.add(poolLine);
   state.undo.run(touch, touch);
 }

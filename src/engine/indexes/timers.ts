@@ -51,6 +51,6 @@ export function keepOrderUntil(state: EngineState, pool: Pool, untilMs: number):
 export function unsettleMoved(state: EngineState, nowMs: number): void {
   for (const pool of state.moving) {
     if (pool.orderUntilMs > nowMs) return;
-    state.unsettled.add(pool);
+    state.undo.addTo(state.unsettled, pool);
   }
 }

@@ -10,8 +10,8 @@ export function enqueue(state: EngineState, request: Request): void {
   touchLine(state, line);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
-    state.undo.addTo(holdPool.holders, request);
-    state.unsettled.add(holdPool);
+    state.undo.addTo(holdPool.promised, request);
+    state.undo.addTo(state.unsettled, holdPool);
     for (const { pool, verdict } of line.pools.values()) {
       if (pool !== holdPool && verdict === null) state.undo.addTo(pool.passers, request);
     }
@@ -31,7 +31,7 @@ function unsettleBehind(state: EngineState, { line, spec }: Request): void {
   for (const { pool, need, ask, verdict } of line.pools.values()) {
     const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
     if (verdict === null && mayPass && (ask !== null || need.every((amount, i) => amount <= freeOf(pool, i))))
-      state.unsettled.add(pool);
+      state.undo.addTo(state.unsettled, pool);
   }
 }
 
@@ -42,8 +42,8 @@ export function dequeue(state: EngineState, request: Request): void {
   touchLine(state, line);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
-    state.undo.removeFrom(holdPool.holders, request);
-    state.unsettled.add(holdPool); // Even if it does not admit the request any more.
+    state.undo.removeFrom(holdPool.promised, request);
+    state.undo.addTo(state.unsettled, holdPool); // Even if it does not admit the request any more.
     for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);
   } else {
     if (line.members.size === 1) hideLine(state, line);
@@ -68,6 +68,6 @@ export function unsettleWaiter(state: EngineState, request: Request | undefined)
 
 function unsettleLine(state: EngineState, line: Line): void {
   for (const poolLine of line.pools.values()) {
-    if (poolLine.verdict === null) state.unsettled.add(poolLine.pool);
+    if (poolLine.verdict === null) state.undo.addTo(state.unsettled, poolLine.pool);
   }
 }

@@ -32,7 +32,7 @@ export function nodeVector(resources: Resources, keys: readonly string[]): numbe
 }
 
 /** What a line asks of the nodes; null in a pool without nodes. Work with a claim to its home goes there first (10.8). */
-export function askOf({ line, policy, pool }: PoolLine, shareRank: number): Ask | null {
+export function askOf({ line, policy, pool }: PoolLine, reserveRank: number): Ask | null {
   if (!pool.record.nodeBacked) return null;
   const { resources, nodes, constraints } = line.shape;
   const { home } = policy.record;
@@ -40,7 +40,7 @@ export function askOf({ line, policy, pool }: PoolLine, shareRank: number): Ask 
     need: toVector(resources, pool.keys),
     count: nodes,
     wanted: wantedOf(constraints),
-    home: home === null || shareRank > 1 ? null : bothOf(constraints, home),
+    home: home === null || reserveRank > 1 ? null : bothOf(constraints, home),
   };
 }
 

@@ -12,7 +12,7 @@ import {
   type RequestSpec,
 } from "../records.ts";
 import type { Resources } from "../resources.ts";
-import type { Discipline, PoolSettings } from "../settings.ts";
+import type { DisciplineName, PoolSettings } from "../settings.ts";
 import { createState, type EngineState } from "../state.ts";
 
 export interface Cluster {
@@ -38,7 +38,7 @@ export const POOL = "pool" as PoolName;
 export function createCluster(
   nodes: Readonly<Record<string, NodeGiven>>,
   {
-    discipline = "priority" as Discipline,
+    discipline = "priority" as DisciplineName,
     settings = {} as Partial<PoolSettings>,
     policies = { team: {} } as Readonly<Record<string, PolicyGiven>>,
   } = {},

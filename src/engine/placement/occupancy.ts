@@ -2,7 +2,7 @@
 
 import type { Placement } from "../records.ts";
 import { compareIds, type Vector } from "../resources.ts";
-import type { EngineState, Node, Policy, Pool, Run } from "../state.ts";
+import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
 import { hasLabels } from "./node-index.ts";
 import type { Ask } from "./room.ts";
@@ -136,6 +136,15 @@ export function assignDevices(nodes: readonly Node[], ask: Ask | null): Placemen
 /** What a promise on these nodes says: devices are given out when it is kept. */
 export function promisedPlaces(nodes: readonly Node[]): Placement[] {
   return byName(nodes).map(({ record }) => ({ node: record.name, devices: [] }));
+}
+
+/** A node that has lost the labels it was chosen for is as good as lost. */
+export function hasLostNode({ nodes }: Pool, { progress, spec }: Request): boolean {
+  return (progress.hold?.placement ?? []).some(({ node: name }) => {
+    const record = nodes.get(name)?.record;
+    const isUsable = record?.state === "ready" || record?.state === "suspect";
+    return !isUsable || !hasLabels(record, spec.constraints);
+  });
 }
 
 function byName(nodes: readonly Node[]): Node[] {

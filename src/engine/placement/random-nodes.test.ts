@@ -7,7 +7,7 @@ import { type Decision, decide, preview } from "../decide.ts";
 import { violations } from "../invariants.ts";
 import type { ComponentName, Labels, NodeName, PoolName, RequestId, RequestSpec } from "../records.ts";
 import type { Resources } from "../resources.ts";
-import type { Discipline } from "../settings.ts";
+import type { DisciplineName } from "../settings.ts";
 import { snapshotOf } from "../snapshot.ts";
 import { createState, type EngineState } from "../state.ts";
 import { nextWakeMs } from "../timers.ts";
@@ -62,7 +62,7 @@ type Int = (min: number, max: number) => number;
 const pick = <T>(int: Int, values: readonly T[]): T => values[int(0, values.length - 1)] as T;
 const chance = (int: Int, percent: number): boolean => int(1, 100) <= percent;
 
-function* someWorld(int: Int, discipline: Discipline): Generator<Command> {
+function* someWorld(int: Int, discipline: DisciplineName): Generator<Command> {
   const settings = {
     backfill: pick(int, ["easy", "none", "opportunistic"] as const),
     maxVictims: pick(int, [null, null, 1, 2]),

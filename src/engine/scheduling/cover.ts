@@ -1,10 +1,10 @@
 // Whether what a set of victims holds is enough for the waiter, with what it can count on anyway (V3, V4). In a
 // pool without nodes that is a sum; on nodes it is a placement (N2).
 
-import type { VictimSearch } from "../disciplines/discipline.ts";
+import type { VictimSearch } from "../disciplines/queue/queue-discipline.ts";
 import { covers } from "../placement/node-list.ts";
 import { type Ask, mayServe, type Room } from "../placement/room.ts";
-import type { Node, Run } from "../state.ts";
+import type { Node, Pool, Run } from "../state.ts";
 
 export interface Cover {
   readonly isEnough: boolean;
@@ -19,6 +19,16 @@ export interface Cover {
 export function coverFor({ head, walk, shortage }: VictimSearch): Cover {
   const { ask } = head.poolLine;
   return ask === null ? new Sum(shortage) : new NodeCover(walk.roomsFor(head.request).soon.copy(), ask);
+}
+
+/** When the cover is enough if every run ends at its walltime; minus infinity if it never is, or is already. */
+export function earliestEnd(pool: Pool, cover: Cover): number {
+  if (cover.isEnough) return Number.NEGATIVE_INFINITY;
+  for (const run of pool.ends) {
+    cover.take(run);
+    if (cover.isEnough) return run.endMs;
+  }
+  return Number.NEGATIVE_INFINITY;
 }
 
 export class Sum implements Cover {

@@ -1,7 +1,8 @@
 // Quotas of its own that keep a request waiting: limits of its policy and of the groups above it, and its reserve (G3).
 
 import { isFirmOn } from "../admission.ts";
-import type { Group, Policy, PoolLine } from "../state.ts";
+import { isUnmeteredWhenMissing } from "../resources.ts";
+import type { Group, Policy, Pool, PoolLine } from "../state.ts";
 
 /** What blocks a request, whether or not units are short as well. */
 export interface QuotaBlock {
@@ -81,6 +82,31 @@ export function quotaBlockOf(
   return null;
 }
 
+/** What is left of the component's reserve for a line on a key (1, headroom). */
+export function headroomOf(poolLine: PoolLine, i: number, promises: Promises = NONE): number {
+  const { policy } = poolLine;
+  const used = isFirmOn(poolLine, i)
+    ? (policy.firmUsage[i] as number) + promises.firmTo(policy, i)
+    : (policy.usage[i] as number) + promises.to(policy, i);
+  return Math.max(0, (policy.reserved[i] as number) - used);
+}
+
+/** Whether some metered amount exceeds the headroom; a built-in key but gpu that nobody reserves is left out (G1). */
+export function mustBorrow(poolLine: PoolLine, promises: Promises = NONE): boolean {
+  const { need, pool } = poolLine;
+  for (let i = 0; i < need.length; i++) {
+    const amount = need[i] as number;
+    if (amount === 0 || amount <= headroomOf(poolLine, i, promises)) continue;
+    if (countsForReserve(pool, i)) return true;
+  }
+  return false;
+}
+
+/** A metered mcpu, memory_mb or step_run that no policy of the pool reserves is left out of account (G1, 8.2). */
+export function countsForReserve({ isReserved, keys }: Pool, i: number): boolean {
+  return (isReserved[i] as boolean) || !isUnmeteredWhenMissing(keys[i] as string);
+}
+
 function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): number[] {
   let vector = map.get(key);
   if (vector === undefined) {
@@ -93,3 +119,5 @@ function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): numbe
 function addInto(target: number[], amounts: readonly number[]): void {
   for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + (amounts[i] as number);
 }
+
+const NONE = new Promises(0);

@@ -1,7 +1,14 @@
 // What all disciplines share in the search for victims: who borrows, who is old enough, who is barred (V2, V6).
 
 import type { RequestId } from "../records.ts";
-import { byShareOrder, type EngineState, type Policy, type Pool, type Run, type RunKind } from "../state.ts";
+import {
+  byReserveOrder,
+  type EngineState,
+  type Policy,
+  type Pool,
+  type Run,
+  type RunKind,
+} from "../state.ts";
 import { type Cover, Sum } from "./cover.ts";
 
 /** Remembers, for one search, from which run on a component borrows a key (G6). */
@@ -23,7 +30,7 @@ export class BorrowLines {
     if (isAway && (poolLine.need[keyIndex] as number) > 0) return 0; // On home nodes of others (N3).
     const first = this.#firstBorrower(poolLine.policy, keyIndex);
     if (first === undefined || (poolLine.need[keyIndex] as number) === 0) return Number.POSITIVE_INFINITY;
-    const difference = poolLine.shareRank - first.poolLine.shareRank;
+    const difference = poolLine.reserveRank - first.poolLine.reserveRank;
     return difference > 0 ? 0 : difference < 0 ? Number.POSITIVE_INFINITY : first.token;
   }
 
@@ -31,7 +38,7 @@ export class BorrowLines {
     if (run.away !== null && (run.away[keyIndex] as number) > 0) return true;
     const first = this.#firstBorrower(run.poolLine.policy, keyIndex);
     return (
-      first !== undefined && (run.poolLine.need[keyIndex] as number) > 0 && byShareOrder(first, run) <= 0
+      first !== undefined && (run.poolLine.need[keyIndex] as number) > 0 && byReserveOrder(first, run) <= 0
     );
   }
 }

@@ -1,6 +1,6 @@
 // Policies and groups of a pool.
 
-import { amountOf, capacityOf, groupsOf, policiesOf, poolsOf } from "../../engine/index.ts";
+import { amountOf, capacityOf, forcesSensitive, groupsOf, policiesOf } from "../../engine/index.ts";
 import type { View } from "../../leader/index.ts";
 import type { WireGroup, WirePolicy } from "../../protocol/index.ts";
 import {
@@ -90,8 +90,7 @@ function warningsAbout({ state }: View, { pool, component }: WirePolicy): string
   const name = toPoolName(pool);
   const policies = policiesOf(state, name);
   const policy = policies.find((each) => each.component === component);
-  const isClass = poolsOf(state).some((each) => each.name === name && each.discipline === "class");
-  if (!isClass || policy?.kind !== "sensitive") return [];
+  if (policy === undefined || !forcesSensitive(state, policy)) return [];
   const keys = Object.keys(capacityOf(state, name)).filter((key) => amountOf(policy.reserved, key) === 0);
   return keys.map((key) =>
     policies.some(({ reserved }) => amountOf(reserved, key) > 0)

@@ -4,7 +4,7 @@
 import {
   type Command,
   type ComponentName,
-  type Discipline,
+  type DisciplineName,
   type EngineState,
   type GroupName,
   type NodeName,
@@ -29,7 +29,7 @@ const NODES = ["n1", "n2", "n3"];
 const SECOND_MS = 1000;
 
 /** The pools and policies that a world begins with. */
-export function someWorld(random: Random, discipline: Discipline, onNodes: boolean): Command[] {
+export function someWorld(random: Random, discipline: DisciplineName, onNodes: boolean): Command[] {
   const pools = POOLS.slice(0, random.pick([1, 1, 2, 2, 3]));
   return pools.flatMap((name) => [
     {

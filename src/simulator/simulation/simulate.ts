@@ -4,7 +4,7 @@
 import {
   type Command,
   createState,
-  type Discipline,
+  type DisciplineName,
   type EngineState,
   type Event,
   evolve,
@@ -13,6 +13,7 @@ import {
   requestIds,
   requestOf,
   restoreState,
+  resume,
   type Snapshot,
   snapshotOf,
   violations,
@@ -26,7 +27,7 @@ import { withShares } from "./share-commands.ts";
 
 export interface SimulationOptions {
   readonly steps: number;
-  readonly discipline: Discipline;
+  readonly discipline: DisciplineName;
   /** Pools take their capacity from nodes that come and go (12). */
   readonly onNodes?: boolean;
   /** Restarts are tried every so many steps, on average. */
@@ -168,12 +169,10 @@ class Simulation {
     const live = textOf(state);
     const replayed = createState();
     for (const event of this.#journal) evolve(replayed, event);
-    replayed.unsettled.clear();
     if (textOf(replayed) !== live) this.#check(["a replay of the journal gives another state"]);
     if (this.#snapshot !== null) {
       const restored = restoreState(JSON.parse(JSON.stringify(this.#snapshot.snapshot)) as Snapshot);
       for (const event of this.#journal.slice(this.#snapshot.length)) evolve(restored, event);
-      restored.unsettled.clear();
       if (textOf(restored) !== live)
         this.#check(["a snapshot and the rest of the journal give another state"]);
       replaceState(this.#world, restored);
@@ -196,6 +195,6 @@ function textOf(state: EngineState): string {
 }
 
 function replaceState(world: World, state: EngineState): void {
-  state.clockMs = world.nowMs;
+  resume(state, world.nowMs);
   Object.assign(world, { state });
 }

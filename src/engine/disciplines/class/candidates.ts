@@ -4,7 +4,7 @@ import { isFirmOn } from "../../admission.ts";
 import type { PreemptionReason } from "../../records.ts";
 import { BorrowLines, isEligible, isMature } from "../../scheduling/victims.ts";
 import type { Run, RunKind } from "../../state.ts";
-import type { VictimSearch } from "../discipline.ts";
+import type { VictimSearch } from "../queue/queue-discipline.ts";
 import { rankOfClass } from "./score.ts";
 
 const NEVER = Number.POSITIVE_INFINITY;

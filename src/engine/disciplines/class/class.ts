@@ -1,22 +1,44 @@
 // Discipline `class`: higher classes go first and may stop lower ones, if that costs less than it is worth (10).
 
 import type { ConsideredKind } from "../../events.ts";
+import type { PolicyRecord, RequestSpec } from "../../records.ts";
 import { hasDisplaced, isMature, shortKeys, spareRedundant } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run, RunKind } from "../../state.ts";
-import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
+import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
+import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
 import { countFrom, judgeOf, kindsConcerned, type Permission, permitOf, ruleOf } from "./candidates.ts";
 import { type Bounds, bestSet, byCost, type Candidate, Groups } from "./choice.ts";
 import { costOf, leastCostSince, product, worthOf } from "./cost.ts";
 import { type Chosen, chooseOnNodes } from "./on-nodes.ts";
 import { compareIn, orderHoldsUntil } from "./score.ts";
 
-export const classDiscipline: Discipline = {
+export const classDiscipline: Discipline = queueDiscipline({
   compareIn,
   orderHoldsUntil,
   chooseVictims,
   worth,
   consider,
-};
+  standingOf,
+  tellApart,
+});
+
+/** Sensitive policies force class 10 and `sensitive` (10.7); who counts as firm, and who comes right after (10.8). */
+function standingOf(shape: RequestSpec, policy: PolicyRecord): LineStanding {
+  const sensitive = shape.sensitive || policy.kind === "sensitive";
+  const preemptionClass = sensitive ? 10 : shape.preemptionClass;
+  const firm = !shape.preemptible || preemptionClass === 10;
+  const isDear = preemptionClass >= 7 && shape.checkpoint === "none";
+  return { preemptionClass, sensitive, firm, reserveRank: firm ? 0 : isDear ? 1 : 2 };
+}
+
+/** Costs depend on the walltime, and on whether work was saved (10.4). */
+function tellApart({ request, endMs, startedAtMs }: Run): Pick<RunTraits, "hasWalltime" | "hasCheckpoint"> {
+  const savedAtMs = request.progress.lastCheckpointAtMs ?? Number.NEGATIVE_INFINITY;
+  return {
+    hasWalltime: endMs < Number.POSITIVE_INFINITY,
+    hasCheckpoint: request.spec.checkpoint === "none" && savedAtMs > startedAtMs,
+  };
+}
 
 const VICTIMS_MAX = 3;
 

@@ -10,7 +10,7 @@ import { mayServe } from "../../placement/room.ts";
 import { coverFor, type NodeCover } from "../../scheduling/cover.ts";
 import { hasDisplaced, isMature, spareFrom } from "../../scheduling/victims.ts";
 import type { Node, Run, RunKind } from "../../state.ts";
-import type { VictimSearch } from "../discipline.ts";
+import type { VictimSearch } from "../queue/queue-discipline.ts";
 import { type Permission, permitOf } from "./candidates.ts";
 import { type Bounds, bestSet, byCost, type Candidate, compareSets, Groups, isAffordable } from "./choice.ts";
 import { costOf, isClearlyMore, leastCostSince, product, totalMs } from "./cost.ts";

@@ -2,9 +2,9 @@
 
 import { mainKeyIndex } from "../../placement/node-index.ts";
 import type { PolicyKind } from "../../records.ts";
-import type { Waiter } from "../../scheduling/queue-walk.ts";
 import type { ScoreWeights } from "../../settings.ts";
 import type { Pool, PoolLine } from "../../state.ts";
+import type { Waiter } from "../discipline.ts";
 import { checkpointMs } from "./cost.ts";
 import { ln } from "./ln.ts";
 

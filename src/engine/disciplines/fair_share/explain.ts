@@ -1,9 +1,12 @@
 // Why a request waits in a fair-share pool (14, 9.10): facts only; words are made at the edges.
 
 import type { Blocker, PoolExplanation, Shortage } from "../../explain.ts";
-import type { PoolName, RequestId } from "../../records.ts";
+import { explainNodes, type NodesExplanation } from "../../placement/verdicts.ts";
+import type { PoolName } from "../../records.ts";
 import { type Resources, toResources } from "../../resources.ts";
-import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { type Cover, earliestEnd, NodeCover, Sum } from "../../scheduling/cover.ts";
+import { mustBorrow, Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { blockedByQuota, describeHolders, stoppingFor } from "../../scheduling/reasons.ts";
 import { type EngineState, freeOf, type Pool, type PoolLine, type Request } from "../../state.ts";
 import { inOrder, waitersOf, wayTo } from "./order.ts";
 import { lineIn, NodeSpace, QuotaSpace } from "./space.ts";
@@ -37,18 +40,12 @@ export interface Precedence {
   readonly mine: ElementView;
 }
 
-type Told = Pick<
-  PoolExplanation,
-  "position" | "queueLength" | "blockedBy" | "considered" | "preemptionNeeds" | "share"
->;
-
-export function explainShare(
+export function explainByShares(
   state: EngineState,
-  request: Request,
   poolLine: PoolLine,
+  request: Request,
   nowMs: number,
-  stoppingFor: readonly RequestId[],
-): Told {
+): PoolExplanation {
   const { pool } = poolLine;
   const tree = shareTreeOf(state, pool);
   const order = [...inOrder(tree)];
@@ -59,14 +56,45 @@ export function explainShare(
   const lacking = shortageOf(poolLine);
   const stage = share.mayPreempt === "aggressively" ? "aggressive" : "preemptive";
   const field = new Field(state, pool, tree, nowMs);
+  const startMs = earliestEnd(pool, coverOf(poolLine));
   return {
+    pool: pool.record.name,
     position: queue.findIndex((waiter) => waiter.request === request) + 1,
     queueLength: queue.length,
-    blockedBy: blockerOf(request, poolLine, queue[0]?.request ?? request, lacking, stoppingFor),
+    fitsReserve: !mustBorrow(poolLine),
+    blockedBy: blockerOf(request, poolLine, queue[0]?.request ?? request, lacking),
+    ...describeHolders(
+      pool,
+      lacking.map(({ key }) => key),
+    ),
     considered: request.progress.hold === null ? field.consider(stage, operation) : [],
     preemptionNeeds: share.mayPreempt === "no" ? null : needsOf(poolLine, lacking),
+    couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
+    value: null,
+    nodes: nodesFor(poolLine),
     share,
   };
+}
+
+/** What it lacks when all has come free that is stopping for nobody. */
+function coverOf({ pool, need, ask }: PoolLine): Cover {
+  if (ask !== null) return new NodeCover(new NodeSpace(pool).soon, ask);
+  const promises = promisesOf(pool);
+  return new Sum(
+    need.map((amount, i) => amount - freeOf(pool, i) - pool.stopping[i]! + promises.claimed[i]!),
+  );
+}
+
+function nodesFor({ pool, ask }: PoolLine): NodesExplanation | null {
+  if (ask === null) return null;
+  const explained = explainNodes(pool, ask, new NodeSpace(pool).now);
+  return explained.fitting < explained.asked ? explained : null;
+}
+
+function promisesOf(pool: Pool, but?: Request): Promises {
+  const promises = new Promises(pool.keys.length);
+  for (const holder of pool.promised) if (holder !== but) promises.add(lineIn(pool, holder));
+  return promises;
 }
 
 function shareOf(
@@ -117,20 +145,13 @@ function blockerOf(
   poolLine: PoolLine,
   first: Request,
   short: readonly Shortage[],
-  stoppingFor: readonly RequestId[],
 ): Blocker {
   const { pool } = poolLine;
   const { hold } = request.progress;
-  const promises = new Promises(pool.keys.length);
-  for (const holder of pool.holders) if (holder !== request) promises.add(lineIn(pool, holder));
-  const quota = quotaBlockOf(poolLine, promises, () => poolLine.ask !== null && short.length === 0);
-  if (quota !== null) {
-    const { rule, group, keyIndex, used, allowed } = quota;
-    const key = pool.keys[keyIndex] as string;
-    const asked = poolLine.need[keyIndex] as number;
-    return { rule, key, asked, used, allowed, group: group?.record.name ?? null };
-  }
-  if (hold?.pool === pool.record.name) return { rule: "holds", waitsFor: stoppingFor };
+  const hasRoom = () => poolLine.ask !== null && short.length === 0;
+  const quota = quotaBlockOf(poolLine, promisesOf(pool, request), hasRoom);
+  if (quota !== null) return blockedByQuota(poolLine, quota);
+  if (hold?.pool === pool.record.name) return { rule: "holds", waitsFor: stoppingFor(pool, request) };
   if (hold !== null) return { rule: "holds_elsewhere", pool: hold.pool as PoolName };
   // Nobody is served behind a starving operation that a preemptive stage could serve (9.11).
   if (short.length === 0) return { rule: "behind_head", head: first.spec.id };
@@ -142,8 +163,7 @@ function shortageOf(poolLine: PoolLine): Shortage[] {
   const { pool, need } = poolLine;
   const space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
   if (space.fitsNow(poolLine)) return [];
-  const promises = new Promises(pool.keys.length);
-  for (const holder of pool.holders) promises.add(lineIn(pool, holder));
+  const promises = promisesOf(pool);
   return need.flatMap((asked, i) => {
     const [free, promised] = [Math.max(0, freeOf(pool, i)), promises.claimed[i]!];
     if (asked === 0 || (!pool.record.nodeBacked && asked <= free - promised)) return [];

@@ -111,7 +111,7 @@ export function waitersOf(pool: Pool, { lines }: Operation): { request: Request;
   for (const poolLine of lines) {
     const { line, verdict } = poolLine;
     const add = (request: Request) => waiters.push({ request, poolLine });
-    for (const holder of pool.holders) if (holder.line === line) add(holder);
+    for (const holder of pool.promised) if (holder.line === line) add(holder);
     if (verdict !== null) continue;
     for (const passer of pool.passers) if (passer.line === line) add(passer);
     for (const request of line.members) add(request);

@@ -2,8 +2,8 @@
 
 import type { NodeName } from "../../records.ts";
 import { compareIds } from "../../resources.ts";
-import { emit, type Transaction } from "../../scheduling/transaction.ts";
 import type { Node, Pool } from "../../state.ts";
+import type { Transaction } from "../../transaction.ts";
 
 /** For so long a node may hold more than it has. */
 const OVERCOMMIT_MS_MAX = 15_000;
@@ -22,7 +22,7 @@ export function lookForOvercommit(transaction: Transaction, pool: Pool): number 
     if (!nodes.has(name)) changes.push({ node: name, sinceMs: null });
   }
   if (changes.length > 0) {
-    emit(transaction, { kind: "overcommitChanged", pool: record.name, changes, atMs: nowMs });
+    transaction.emit({ kind: "overcommitChanged", pool: record.name, changes, atMs: nowMs });
   }
   const dueMs = [...overcommittedSinceMs.values()].map((sinceMs) => sinceMs + OVERCOMMIT_MS_MAX);
   return Math.min(...dueMs.filter((atMs) => atMs > nowMs), Number.POSITIVE_INFINITY);

@@ -36,7 +36,7 @@ export function lineIn(pool: Pool, request: Request): PoolLine {
 }
 
 function holdersOf(pool: Pool): { request: Request; poolLine: PoolLine }[] {
-  return [...pool.holders]
+  return [...pool.promised]
     .sort((a, b) => (a.progress.hold?.seq ?? 0) - (b.progress.hold?.seq ?? 0))
     .map((request) => ({ request, poolLine: lineIn(pool, request) }));
 }
@@ -76,38 +76,39 @@ export class QuotaSpace implements Space {
 
 export class NodeSpace implements Space {
   readonly holds: readonly Held[];
-  readonly #now: Room;
-  readonly #soon: Room;
+  /** What is free, and what will be once all that stops for nobody has come free; both less what holds set aside. */
+  readonly now: Room;
+  readonly soon: Room;
   #ready: readonly Node[] | undefined;
 
   constructor(pool: Pool) {
-    this.#now = new Room(pool);
-    this.#soon = Room.soon(pool);
+    this.now = new Room(pool);
+    this.soon = Room.soon(pool);
     this.holds = holdersOf(pool).map(({ request, poolLine }) => {
       const need = poolLine.ask?.need ?? [];
       const nodes = (request.progress.hold?.placement ?? []).map(({ node }) => pool.nodes.get(node) as Node);
-      const isServed = nodes.every((node) => isReady(node) && covers(this.#now.leftOn(node), need));
+      const isServed = nodes.every((node) => isReady(node) && covers(this.now.leftOn(node), need));
       for (const node of nodes) {
-        this.#now.add(node, need, -1);
-        this.#soon.add(node, need, -1);
+        this.now.add(node, need, -1);
+        this.soon.add(node, need, -1);
       }
       return { request, poolLine, nodes, isServed };
     });
   }
 
   fitsNow({ ask }: PoolLine): boolean {
-    return ask !== null && this.#now.hasRoomFor(ask);
+    return ask !== null && this.now.hasRoomFor(ask);
   }
 
   placeNow({ ask }: PoolLine): readonly Node[] | null {
-    return ask === null ? null : this.#now.place(ask);
+    return ask === null ? null : this.now.place(ask);
   }
 
   /** One node by name (9.7); several close together (N2). */
   placeSoon({ ask }: PoolLine): readonly Node[] | null {
     if (ask === null) return null;
-    if (ask.count > 1) return this.#soon.place(ask);
-    const node = this.#readyNodes().find((each) => this.#soon.canHold(each, ask));
+    if (ask.count > 1) return this.soon.place(ask);
+    const node = this.#readyNodes().find((each) => this.soon.canHold(each, ask));
     return node === undefined ? null : [node];
   }
 
@@ -115,14 +116,14 @@ export class NodeSpace implements Space {
     if (ask === null) return;
     for (const node of this.#readyNodes()) {
       if (taken.includes(node) || !mayServe(node, ask) || !covers(node.capacity, ask.need)) continue;
-      const left = [...this.#soon.leftOn(node)];
+      const left = [...this.soon.leftOn(node)];
       for (const { run } of victims) unitsOn(run, node).forEach((amount, i) => (left[i]! += amount));
       yield { node, shortage: ask.need.map((amount, i) => (amount === 0 ? 0 : amount - left[i]!)) };
     }
   }
 
   #readyNodes(): readonly Node[] {
-    this.#ready ??= [...this.#now.pool.nodes.values()]
+    this.#ready ??= [...this.now.pool.nodes.values()]
       .filter(isReady)
       .sort((a, b) => compareIds(a.record.name, b.record.name));
     return this.#ready;

@@ -1,10 +1,9 @@
 // The stages of service in a fair-share pool (9.7, 9.9, 9.11): what one look at the pool finds to do.
 
-import type { Waiter } from "../../scheduling/queue-walk.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
-import type { Transaction } from "../../scheduling/transaction.ts";
 import type { Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
-import type { VictimChoice } from "../discipline.ts";
+import type { Transaction } from "../../transaction.ts";
+import type { VictimChoice, Waiter } from "../discipline.ts";
 import type { Allocation } from "./allocations.ts";
 import { inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
@@ -82,7 +81,7 @@ class Stages {
     this.#tree = tree;
     this.#field = new Field(transaction.state, pool, tree, transaction.nowMs);
     this.#promises = new Promises(pool.keys.length);
-    for (const holder of pool.holders) this.#promises.add(lineIn(pool, holder));
+    for (const holder of pool.promised) this.#promises.add(lineIn(pool, holder));
     this.#space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
   }
 

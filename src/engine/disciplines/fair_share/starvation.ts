@@ -2,8 +2,8 @@
 
 import type { StarvationChange } from "../../events.ts";
 import { compareIds } from "../../resources.ts";
-import { emit, type Transaction } from "../../scheduling/transaction.ts";
 import type { Pool } from "../../state.ts";
+import type { Transaction } from "../../transaction.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
 import {
   type InnerNode,
@@ -61,7 +61,7 @@ export function evaluate(transaction: Transaction, pool: Pool, tree: ShareTree):
   if (isFirstLook) changes.push(...leftOver(pool, tree));
   if (changes.length > 0) {
     changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
-    emit(transaction, { kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
+    transaction.emit({ kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
   }
   return nextWake(pool, tree);
 }

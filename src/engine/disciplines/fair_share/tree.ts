@@ -382,7 +382,7 @@ function describeLines(tree: ShareTree, { lines, parent }: Operation, pool: Pool
   let counts = "";
   for (const poolLine of lines) {
     const { line, need } = poolLine;
-    const held = countOf(pool.holders, poolLine);
+    const held = countOf(pool.promised, poolLine);
     const passing = poolLine.verdict === null ? countOf(pool.passers, poolLine) : 0;
     const waiting = (poolLine.verdict === null ? line.members.size : 0) + passing + held;
     const running = countRuns(poolLine);

@@ -1,7 +1,7 @@
 // What people see of a fair-share pool (9.10).
 
 import type { PoolName, RequestId } from "../../records.ts";
-import { type EngineState, type Pool, type PoolLine, requirePool } from "../../state.ts";
+import { type EngineState, type Pool, type PoolLine, type Request, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOf, groupsOf } from "./allocations.ts";
 import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
@@ -194,9 +194,8 @@ function lentBy(tree: ShareTree): Map<InnerNode, readonly number[]> {
 }
 
 /** Everything that waits in the pool, in the order of 9.6. */
-export function sharedQueueOf(state: EngineState, pool: Pool): RequestId[] {
-  const tree = shareTreeOf(state, pool);
-  return [...inOrder(tree)].flatMap((operation) =>
-    waitersOf(pool, operation).map(({ request }) => request.spec.id),
+export function sharedQueueOf(state: EngineState, pool: Pool): Request[] {
+  return [...inOrder(shareTreeOf(state, pool))].flatMap((operation) =>
+    waitersOf(pool, operation).map(({ request }) => request),
   );
 }

@@ -3,7 +3,6 @@
 import type { ConsideredKind } from "../../events.ts";
 import type { PreemptionReason } from "../../records.ts";
 import { type Cover, coverFor } from "../../scheduling/cover.ts";
-import type { Waiter } from "../../scheduling/queue-walk.ts";
 import {
   BorrowLines,
   hasDisplaced,
@@ -13,21 +12,30 @@ import {
   spareFrom,
 } from "../../scheduling/victims.ts";
 import type { Run, RunKind } from "../../state.ts";
-import type { Discipline, VictimChoice, VictimSearch } from "../discipline.ts";
+import {
+  type Discipline,
+  nothingMore,
+  plainStanding,
+  type VictimChoice,
+  type Waiter,
+} from "../discipline.ts";
+import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
 
-export const priorityDiscipline: Discipline = {
+export const priorityDiscipline: Discipline = queueDiscipline({
   compareIn: ({ record }) =>
-    record.settings.priorityPreempts === "any" ? byPriorityThenShare : byShareThenPriority,
+    record.settings.priorityPreempts === "any" ? byPriorityThenReserve : byReserveThenPriority,
   chooseVictims,
   consider,
-};
+  standingOf: plainStanding,
+  tellApart: nothingMore,
+});
 
 /** Who fits its headroom comes first (G1). */
-function byShareThenPriority(a: Waiter, b: Waiter): number {
+function byReserveThenPriority(a: Waiter, b: Waiter): number {
   return Number(a.borrows) - Number(b.borrows) || byPriority(a, b) || byClassAndPlace(a, b);
 }
 
-function byPriorityThenShare(a: Waiter, b: Waiter): number {
+function byPriorityThenReserve(a: Waiter, b: Waiter): number {
   return byPriority(a, b) || Number(a.borrows) - Number(b.borrows) || byClassAndPlace(a, b);
 }
 

@@ -1,9 +1,9 @@
 // An engine that looks only at pools whose order may have moved, beside one that looks at all of them every time.
-// A failure names its seed; `SEED=17 npx vitest run src/engine/scheduling/moving-order.test.ts` repeats it.
+// A failure names its seed; `SEED=17 npx vitest run src/engine/disciplines/queue/moving-order.test.ts` repeats it.
 
 import { expect, test } from "vitest";
-import type { Command } from "../commands.ts";
-import { decide } from "../decide.ts";
+import type { Command } from "../../commands.ts";
+import { decide } from "../../decide.ts";
 import {
   type ComponentName,
   PLAIN_REQUEST,
@@ -11,8 +11,8 @@ import {
   type PoolName,
   type RequestId,
   type RequestSpec,
-} from "../records.ts";
-import { createState, type EngineState } from "../state.ts";
+} from "../../records.ts";
+import { createState, type EngineState } from "../../state.ts";
 
 const { SEED, SEEDS = "120" } = process.env;
 const seeds =

@@ -1,20 +1,15 @@
-// Nodes (12): what is asked of them, and what an event about a node means for its pool.
+// Commands about nodes (12).
 
-import { checkAmounts, poolNamed } from "./administration/checks.ts";
-import { stopByAdministration } from "./administration/effects.ts";
-import { assertNever } from "./assert.ts";
-import { endDraining, finishAttempt } from "./attempts.ts";
-import type { CommandOf, NodeChange } from "./commands.ts";
-import type { Event } from "./events.ts";
-import { rebuildPool, refreshPool } from "./indexes/pools.ts";
-import { forgetShares } from "./indexes/shares.ts";
-import { nodeVector, poolCapacity } from "./placement/capacity.ts";
-import type { NodeName, NodeRecord, NodeState } from "./records.ts";
-import { refuse } from "./refusals.ts";
-import { emit, type Transaction } from "./scheduling/transaction.ts";
-import { type EngineState, type Node, type Run, requirePool } from "./state.ts";
+import { assertNever } from "../assert.ts";
+import { endDraining, finishAttempt } from "../attempts.ts";
+import type { CommandOf, NodeChange } from "../commands.ts";
+import type { NodeName, NodeState } from "../records.ts";
+import { refuse } from "../refusals.ts";
+import type { EngineState, Node, Run } from "../state.ts";
+import type { Transaction } from "../transaction.ts";
+import { checkAmounts, poolNamed } from "./checks.ts";
+import { stopByAdministration } from "./effects.ts";
 
-type NodeEvent = Extract<Event, { kind: "nodeSet" | "nodeStateChanged" | "nodeRemoved" }>;
 type NodeCommand = CommandOf<
   "putNode" | "drainNode" | "undrainNode" | "suspectNode" | "loseNode" | "removeNode"
 >;
@@ -71,7 +66,7 @@ function putNode(transaction: Transaction, change: NodeChange): void {
     );
   }
   checkAmounts(`capacity of node "${change.name}"`, capacity, 1);
-  emit(transaction, {
+  transaction.emit({
     kind: "nodeSet",
     node: {
       name: change.name,
@@ -91,7 +86,7 @@ function drain(transaction: Transaction, { name, deadlineMs }: CommandOf<"drainN
   if (node.record.state === "down") refuseNode(name, "is down", "There is nothing on it to wait for.");
   if (deadlineMs !== undefined && !Number.isSafeInteger(deadlineMs))
     refuseNode(name, `cannot be drained by ${deadlineMs}`, "Use a time in whole milliseconds.");
-  emit(transaction, {
+  transaction.emit({
     kind: "nodeStateChanged",
     name,
     state: "draining",
@@ -104,13 +99,13 @@ function drain(transaction: Transaction, { name, deadlineMs }: CommandOf<"drainN
 function changeState(transaction: Transaction, { record }: Node, next: NodeState): void {
   if (record.state === next) return;
   if (record.state === "down") refuseNode(record.name, "is down", "Register it again when it is back.");
-  emit(transaction, { kind: "nodeStateChanged", name: record.name, state: next });
+  transaction.emit({ kind: "nodeStateChanged", name: record.name, state: next });
 }
 
 /** Its units leave the capacity, and attempts there end as lost at once, with all that they hold elsewhere (N4). */
 function lose(transaction: Transaction, node: Node): void {
   if (node.record.state !== "down")
-    emit(transaction, { kind: "nodeStateChanged", name: node.record.name, state: "down" });
+    transaction.emit({ kind: "nodeStateChanged", name: node.record.name, state: "down" });
   for (const { request } of byGrant(node)) finishAttempt(transaction, request, "lost");
 }
 
@@ -124,7 +119,7 @@ function remove(transaction: Transaction, { name, force = false }: CommandOf<"re
     );
   }
   lose(transaction, node);
-  emit(transaction, { kind: "nodeRemoved", name });
+  transaction.emit({ kind: "nodeRemoved", name });
 }
 
 /** Drain deadlines that have come: what still runs there is stopped by section 11 (N4). */
@@ -161,103 +156,4 @@ function nodeNamed(state: EngineState, name: NodeName): Node {
 
 function refuseNode(name: NodeName, problem: string, hint: string): never {
   return refuse("invalid_request", `Node "${name}" ${problem}.`, hint);
-}
-
-// --- what an event means -----------------------------------------------------------------------------
-
-export function evolveNode(state: EngineState, event: NodeEvent): void {
-  switch (event.kind) {
-    case "nodeSet": {
-      const known = state.nodes.get(event.node.name);
-      if (known === undefined) addNode(state, event.node);
-      else replaceNode(state, known, event.node);
-      return;
-    }
-    case "nodeStateChanged": {
-      const node = state.nodes.get(event.name) as Node;
-      const drainDeadlineMs = event.drainDeadlineMs ?? null;
-      return setRecord(state, node, { ...node.record, state: event.state, drainDeadlineMs });
-    }
-    case "nodeRemoved": {
-      const node = state.nodes.get(event.name) as Node;
-      dropNode(state, node);
-      return refreshPool(state, node.pool);
-    }
-  }
-}
-
-function addNode(state: EngineState, record: NodeRecord): void {
-  const pool = requirePool(state, record.pool);
-  const capacity = nodeVector(record.capacity, pool.keys);
-  const node: Node = {
-    record,
-    pool,
-    capacity,
-    usage: pool.keys.map(() => 0),
-    stopping: pool.keys.map(() => 0),
-    free: [...capacity],
-    runs: new Set(),
-    devices: new Set(),
-  };
-  state.undo.run(
-    () => enter(state, node),
-    () => leave(state, node),
-  );
-  refreshPool(state, pool);
-}
-
-/** A node goes from the indexes; what it means for its pool is looked at by the caller. */
-export function dropNode(state: EngineState, node: Node): void {
-  state.undo.run(
-    () => leave(state, node),
-    () => enter(state, node),
-  );
-}
-
-function enter(state: EngineState, node: Node): void {
-  const { record, pool } = node;
-  state.nodes.set(record.name, node);
-  pool.nodes.set(record.name, node);
-  pool.places.enter(node);
-  if (record.drainDeadlineMs !== null) state.draining.add(node);
-}
-
-function leave(state: EngineState, node: Node): void {
-  const { record, pool } = node;
-  state.nodes.delete(record.name);
-  pool.nodes.delete(record.name);
-  pool.places.leave(node);
-  state.draining.delete(node);
-}
-
-function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
-  const { pool } = node;
-  const sameLabels = JSON.stringify(node.record.labels) === JSON.stringify(record.labels);
-  const capacity = nodeVector(record.capacity, pool.keys);
-  const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
-  const before = { record: node.record, capacity: node.capacity, free: node.free };
-  const become = (next: typeof before) => () => {
-    leave(state, node);
-    Object.assign(node, next);
-    enter(state, node);
-  };
-  state.undo.run(become({ record, capacity, free }), become(before));
-  // Who is away from home follows from labels (N3).
-  if (sameLabels || pool.places.homes.length === 0) refreshPool(state, pool);
-  else rebuildPool(state, pool);
-}
-
-/** A state that changes leaves what the nodes could hold as it is, and with it what is admitted (N4). */
-function setRecord(state: EngineState, node: Node, record: NodeRecord): void {
-  const { pool } = node;
-  const before = node.record;
-  const become = (next: NodeRecord) => () => {
-    leave(state, node);
-    node.record = next;
-    enter(state, node);
-  };
-  state.undo.run(become(record), become(before));
-  state.undo.set(pool, "capacity", poolCapacity(pool).capacity);
-  forgetShares(state, pool);
-  state.unsettled.add(pool);
 }

@@ -1,11 +1,11 @@
 // The life of nodes (12): registering, draining, losing, removing, and what that does to requests.
 
 import { expect, test } from "vitest";
-import { violations } from "./invariants.ts";
-import { type Cluster, createCluster, POOL } from "./placement/cluster.fixture.ts";
-import type { ComponentName, NodeName, RequestId } from "./records.ts";
-import { nextWakeMs } from "./timers.ts";
-import { borrowedOf, capacityOf, nodesOf, usageOf } from "./views.ts";
+import { violations } from "../invariants.ts";
+import { type Cluster, createCluster, POOL } from "../placement/cluster.fixture.ts";
+import type { ComponentName, NodeName, RequestId } from "../records.ts";
+import { nextWakeMs } from "../timers.ts";
+import { borrowedOf, capacityOf, nodesOf, usageOf } from "../views.ts";
 
 const node = (name: string) => name as NodeName;
 const request = (id: string) => id as RequestId;

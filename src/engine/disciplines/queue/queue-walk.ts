@@ -4,11 +4,9 @@
 // blocks the others. Waiters that hold units are walked one by one; they count as if they ran when those
 // behind them are judged (V1), which is why order and judgement are one walk.
 
-import { isFirmOn } from "../admission.ts";
-import { disciplineOf } from "../disciplines/discipline.ts";
-import { type Ask, mayServe } from "../placement/room.ts";
-import { Rooms } from "../placement/rooms.ts";
-import { isUnmeteredWhenMissing } from "../resources.ts";
+import { type Ask, mayServe } from "../../placement/room.ts";
+import { Rooms } from "../../placement/rooms.ts";
+import { headroomOf, mustBorrow, Promises, type QuotaBlock, quotaBlockOf } from "../../scheduling/quotas.ts";
 import {
   freeOf,
   holdNeed,
@@ -17,21 +15,9 @@ import {
   type Pool,
   type PoolLine,
   type Request,
-} from "../state.ts";
-import { Promises, type QuotaBlock, quotaBlockOf } from "./quotas.ts";
-
-/** A waiter at its place: the first free member of a line, or a single request that holds units. */
-export interface Waiter {
-  readonly request: Request;
-  readonly poolLine: PoolLine;
-  readonly hold: "here" | "elsewhere" | null;
-  /** Does not fit its headroom (G1). */
-  borrows: boolean;
-  /** What discipline `class` orders by, in whole millionths (10.6); NaN until the comparison asks for it. */
-  score: number;
-  /** Where it would go, as of the last look that found room for it; in a pool without nodes nowhere. */
-  nodes?: readonly Node[];
-}
+} from "../../state.ts";
+import type { Waiter } from "../discipline.ts";
+import type { QueueRules } from "./queue-discipline.ts";
 
 /** Beyond so many, putting the rest in order is cheaper than picking the next. */
 const PICKED_MAX = 8;
@@ -53,7 +39,12 @@ export class QueueWalk {
   isReordered = false;
 
   /** `membersOf` says which members of a line are walked: the first, unless somebody wants others. */
-  constructor(pool: Pool, nowMs: number, membersOf?: (poolLine: PoolLine) => Iterable<Request>) {
+  constructor(
+    rules: QueueRules,
+    pool: Pool,
+    nowMs: number,
+    membersOf?: (poolLine: PoolLine) => Iterable<Request>,
+  ) {
     this.pool = pool;
     this.#promises = new Promises(pool.keys.length);
     const waiters: Waiter[] = [];
@@ -62,7 +53,7 @@ export class QueueWalk {
         request,
         poolLine,
         hold,
-        borrows: this.#mustBorrow(poolLine),
+        borrows: mustBorrow(poolLine, this.#promises),
         score: Number.NaN,
       });
     for (const poolLine of pool.waiting) {
@@ -70,9 +61,9 @@ export class QueueWalk {
       else for (const request of membersOf(poolLine)) add(request, poolLine, null);
     }
     const { name } = pool.record;
-    for (const request of pool.holders) add(request, request.line.pools.get(name) as PoolLine, "here");
+    for (const request of pool.promised) add(request, request.line.pools.get(name) as PoolLine, "here");
     for (const request of pool.passers) add(request, request.line.pools.get(name) as PoolLine, "elsewhere");
-    this.#compare = disciplineOf(pool).compareIn(pool, nowMs);
+    this.#compare = rules.compareIn(pool, nowMs);
     this.#waiters = waiters;
   }
 
@@ -214,11 +205,7 @@ export class QueueWalk {
 
   /** What is left of the component's reserve for it on a key (1, headroom). */
   headroom(poolLine: PoolLine, i: number): number {
-    const { policy } = poolLine;
-    const used = isFirmOn(poolLine, i)
-      ? (policy.firmUsage[i] as number) + this.#promises.firmTo(policy, i)
-      : (policy.usage[i] as number) + this.#promises.to(policy, i);
-    return Math.max(0, (policy.reserved[i] as number) - used);
+    return headroomOf(poolLine, i, this.#promises);
   }
 
   /** Holds of those before it, and of the one it was preempted for, come before its own claim (V5). */
@@ -263,30 +250,18 @@ export class QueueWalk {
     for (let i = this.#position; i < this.#waiters.length; i++) {
       const waiter = this.#waiters[i] as Waiter;
       if (waiter.poolLine.policy !== policy || waiter.borrows) continue;
-      waiter.borrows = this.#mustBorrow(waiter.poolLine);
+      waiter.borrows = mustBorrow(waiter.poolLine, this.#promises);
       changed ||= waiter.borrows;
     }
     if (!changed) return;
     this.isReordered = true;
     this.#isSorted = false;
   }
-
-  /** Whether some metered amount exceeds the headroom; a built-in key but gpu that nobody reserves is left out (G1). */
-  #mustBorrow(poolLine: PoolLine): boolean {
-    const { isReserved, keys } = this.pool;
-    const { need } = poolLine;
-    for (let i = 0; i < need.length; i++) {
-      const amount = need[i] as number;
-      if (amount === 0 || amount <= this.headroom(poolLine, i)) continue;
-      if ((isReserved[i] as boolean) || !isUnmeteredWhenMissing(keys[i] as string)) return true;
-    }
-    return false;
-  }
 }
 
 /** Only holders are promised something on the way, so they can be judged without those who stand between them. */
-export function walkOverHolders(pool: Pool, nowMs: number): QueueWalk {
-  return new QueueWalk(pool, nowMs, () => []);
+export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): QueueWalk {
+  return new QueueWalk(rules, pool, nowMs, () => []);
 }
 
 /** A holder's places are promised to it before anyone behind it is served. */

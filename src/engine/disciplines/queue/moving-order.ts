@@ -3,31 +3,30 @@
 // A pool that has settled stays settled while nobody passes its head, and nobody passes a hold or is passed by
 // one: only they decide what those behind them may do. All other changes of place mean nothing yet.
 
-import { disciplineOf } from "../disciplines/discipline.ts";
-import type { Pool, PoolLine, Request } from "../state.ts";
-import { earliestStart } from "./backfill.ts";
-import { QueueWalk, type Waiter } from "./queue-walk.ts";
-
-/** The head of a settled pool, and the walk that stands at it. */
-interface Head {
-  readonly waiter: Waiter;
-  readonly shortage: readonly number[];
-  readonly walk: QueueWalk;
-}
+import type { Pool, PoolLine, Request } from "../../state.ts";
+import type { Waiter } from "../discipline.ts";
+import { earliestStart, type StuckHead } from "./backfill.ts";
+import type { QueueRules } from "./queue-discipline.ts";
+import { QueueWalk } from "./queue-walk.ts";
 
 /** Until when time alone cannot let a settled pool do anything; infinite: for ever. */
-export function settledUntil(pool: Pool, head: Head | undefined, nowMs: number): number {
-  const holdsUntil = disciplineOf(pool).orderHoldsUntil;
+export function settledUntil(
+  rules: QueueRules,
+  pool: Pool,
+  head: StuckHead | undefined,
+  nowMs: number,
+): number {
+  const holdsUntil = rules.orderHoldsUntil;
   let untilMs = Number.POSITIVE_INFINITY;
   if (holdsUntil === undefined) return untilMs;
   const compare = (ahead: Waiter, behind: Waiter) => {
     untilMs = Math.min(untilMs, holdsUntil(ahead, behind, nowMs));
   };
-  if (pool.holders.size === 0) {
+  if (pool.promised.size === 0) {
     if (head !== undefined) for (const behind of head.walk.rest()) compare(head.waiter, behind);
     return untilMs;
   }
-  const walk = new QueueWalk(pool, nowMs, membersThatCount(pool, head, nowMs));
+  const walk = new QueueWalk(rules, pool, nowMs, membersThatCount(pool, head, nowMs));
   const waiters = [...walk];
   if (walk.isReordered) return nowMs + 1; // Rare, and not worth a proof.
   for (const [place, pivot] of waiters.entries()) {
@@ -42,7 +41,7 @@ export function settledUntil(pool: Pool, head: Head | undefined, nowMs: number):
 /** The first of each line, and the first whose walltime is short enough for backfill: it may matter where that one stands. */
 function membersThatCount(
   pool: Pool,
-  head: Head | undefined,
+  head: StuckHead | undefined,
   nowMs: number,
 ): (poolLine: PoolLine) => Iterable<Request> {
   const mayPass = head !== undefined && pool.record.settings.backfill !== "none";

@@ -1,18 +1,14 @@
 // Backfill: a later request may start behind the head if that cannot delay the head (G4). What that means on
 // nodes: docs/decisions/placement.md.
 
-import { couldHold } from "../placement/capacity.ts";
-import type { Ask, Room } from "../placement/room.ts";
-import { Rooms } from "../placement/rooms.ts";
-import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../state.ts";
-import { NodeCover } from "./cover.ts";
-import { promiseTo, QueueWalk, type Waiter, walkOverHolders } from "./queue-walk.ts";
-
-export interface Backfill {
-  readonly waiter: Waiter;
-  /** It may delay the head, so any head may preempt it. */
-  readonly opportunistic: boolean;
-}
+import { couldHold } from "../../placement/capacity.ts";
+import type { Ask, Room } from "../../placement/room.ts";
+import { Rooms } from "../../placement/rooms.ts";
+import { earliestEnd, NodeCover } from "../../scheduling/cover.ts";
+import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../../state.ts";
+import type { Grant, Waiter } from "../discipline.ts";
+import type { QueueRules } from "./queue-discipline.ts";
+import { promiseTo, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 /** The head of a queue, what it lacks, and the walk that stands at it. */
 export interface StuckHead {
@@ -25,7 +21,12 @@ export interface StuckHead {
  * The first request, in the order of the queue, that may start behind the head. Of a line only one member
  * comes into question: the first, or where only a short walltime helps, the first that is short enough.
  */
-export function findBackfill(pool: Pool, head: StuckHead, nowMs: number): Backfill | undefined {
+export function findBackfill(
+  rules: QueueRules,
+  pool: Pool,
+  head: StuckHead,
+  nowMs: number,
+): Grant | undefined {
   const { backfill } = pool.record.settings;
   if (backfill === "none") return undefined;
   let startMs: number | undefined;
@@ -33,11 +34,11 @@ export function findBackfill(pool: Pool, head: StuckHead, nowMs: number): Backfi
     startMs ??= earliestStart(head);
     return startMs - nowMs;
   };
-  const leavesEnough = gapOf(pool, head, nowMs);
+  const leavesEnough = gapOf(rules, pool, head, nowMs);
   const isShort = ({ spec }: Request) => spec.walltimeMs !== null && spec.walltimeMs <= walltimeMsMax();
   const mayFillGap = (poolLine: PoolLine) => backfill === "opportunistic" && poolLine.line.shape.preemptible;
 
-  const walk = new QueueWalk(pool, nowMs, (poolLine) => {
+  const walk = new QueueWalk(rules, pool, nowMs, (poolLine) => {
     const { need, ask, line } = poolLine;
     const first = line.members.first() as Request;
     if (ask === null) {
@@ -60,9 +61,9 @@ export function findBackfill(pool: Pool, head: StuckHead, nowMs: number): Backfi
 }
 
 /** Judges whether enough is left for the head on every key that both ask for, of free units that no hold sets aside. */
-function gapOf(pool: Pool, head: StuckHead, nowMs: number): (waiter: Waiter) => boolean {
+function gapOf(rules: QueueRules, pool: Pool, head: StuckHead, nowMs: number): (waiter: Waiter) => boolean {
   const { ask, need: wanted } = head.waiter.poolLine;
-  if (ask !== null) return gapOnNodes(pool, ask, nowMs);
+  if (ask !== null) return gapOnNodes(rules, pool, ask, nowMs);
   const promised = promisedUnits(pool);
   return ({ request, poolLine }) => {
     const holdsHere = request.progress.hold?.pool === pool.record.name;
@@ -76,7 +77,7 @@ function gapOf(pool: Pool, head: StuckHead, nowMs: number): (waiter: Waiter) => 
 
 function promisedUnits(pool: Pool): number[] {
   const promised = pool.keys.map(() => 0);
-  for (const holder of pool.holders) {
+  for (const holder of pool.promised) {
     holdNeed(holder, pool).forEach((amount, i) => {
       promised[i] = (promised[i] as number) + amount;
     });
@@ -88,14 +89,14 @@ function promisedUnits(pool: Pool): number[] {
  * On nodes enough is left if the head could still be placed as far as the keys go that both ask for. Who stays off
  * the nodes that could ever hold a part of the head takes nothing from it.
  */
-function gapOnNodes(pool: Pool, ask: Ask, nowMs: number): (waiter: Waiter) => boolean {
+function gapOnNodes(rules: QueueRules, pool: Pool, ask: Ask, nowMs: number): (waiter: Waiter) => boolean {
   let room: Room | null = null;
   return ({ poolLine, nodes = [] }) => {
     const own = poolLine.ask as Ask;
     const shared = ask.need.map((amount, i) => ((own.need[i] as number) > 0 ? amount : 0));
     if (shared.every((amount) => amount === 0) || !nodes.some((node) => couldHold(node, ask))) return true;
-    room ??= unpromisedRoom(pool, nowMs);
-    const taken = pool.holders.size === 0 ? nodes : (room.place(own) ?? nodes);
+    room ??= unpromisedRoom(rules, pool, nowMs);
+    const taken = pool.promised.size === 0 ? nodes : (room.place(own) ?? nodes);
     for (const node of taken) room.add(node, own.need, -1);
     const isEnough = room.hasRoomFor({ ...ask, need: shared });
     for (const node of taken) room.add(node, own.need, 1);
@@ -104,9 +105,9 @@ function gapOnNodes(pool: Pool, ask: Ask, nowMs: number): (waiter: Waiter) => bo
 }
 
 /** What is free and set aside for nobody. */
-function unpromisedRoom(pool: Pool, nowMs: number): Room {
+function unpromisedRoom(rules: QueueRules, pool: Pool, nowMs: number): Room {
   const rooms = new Rooms(pool);
-  for (const waiter of walkOverHolders(pool, nowMs)) {
+  for (const waiter of walkOverPromised(rules, pool, nowMs)) {
     if (waiter.hold === "here") promiseTo(rooms, waiter);
   }
   return rooms.now;
@@ -115,8 +116,7 @@ function unpromisedRoom(pool: Pool, nowMs: number): Room {
 /** When the head fits if every run ends at its walltime; minus infinity if it never does, so that nothing ends in time. */
 export function earliestStart({ waiter, shortage, walk }: StuckHead): number {
   const { pool, ask } = waiter.poolLine;
-  if (ask !== null)
-    return earliestOnNodes(pool, new NodeCover(walk.roomsFor(waiter.request).soon.copy(), ask));
+  if (ask !== null) return earliestEnd(pool, new NodeCover(walk.roomsFor(waiter.request).soon.copy(), ask));
   let startMs = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < shortage.length; i++) {
     const lacking = shortage[i] as number;
@@ -126,13 +126,4 @@ export function earliestStart({ waiter, shortage, walk }: StuckHead): number {
     startMs = Math.max(startMs, last.endMs);
   }
   return startMs;
-}
-
-function earliestOnNodes(pool: Pool, cover: NodeCover): number {
-  if (cover.isEnough) return Number.NEGATIVE_INFINITY;
-  for (const run of pool.ends) {
-    cover.take(run);
-    if (cover.isEnough) return run.endMs;
-  }
-  return Number.NEGATIVE_INFINITY;
 }

@@ -1,0 +1,47 @@
+// Discipline `fair_share`: operations are served by how far they are below their fair share (9).
+
+import { hasLostNode } from "../../placement/occupancy.ts";
+import type { Pool, Request } from "../../state.ts";
+import { type Discipline, type LostHold, nothingMore, type PoolLook, plainStanding } from "../discipline.ts";
+import { explainByShares } from "./explain.ts";
+import { lookAtShares } from "./stages.ts";
+import { rightViolations } from "./starvation.ts";
+import { shareTreeOf, treeViolations } from "./tree.ts";
+import { sharedQueueOf } from "./view.ts";
+
+export const fairShareDiscipline: Discipline = {
+  look: (transaction, pool): PoolLook => {
+    const { grant, enforcement, service, untilMs } = lookAtShares(transaction, pool);
+    const isCovered = service?.choice === null;
+    return {
+      grant: grant === undefined ? undefined : { waiter: grant, opportunistic: false },
+      enforce: enforcement,
+      promise: isCovered ? service.waiter : undefined,
+      preempt:
+        service === undefined || service.choice === null
+          ? undefined
+          : { ...service, choice: service.choice, isHelped: false },
+      untilMs,
+    };
+  },
+  lostHold,
+  queue: sharedQueueOf,
+  explain: explainByShares,
+  violations: (state, pool) => [
+    ...treeViolations(state, pool),
+    ...rightViolations(pool, shareTreeOf(state, pool)),
+  ],
+  standingOf: plainStanding,
+  tellApart: nothingMore,
+  hasShares: true,
+};
+
+/** Nothing ends a hold here but the loss of its node (9.7). */
+function lostHold(pool: Pool): LostHold | undefined {
+  let first: Request | undefined;
+  for (const request of pool.promised) {
+    if (!hasLostNode(pool, request)) continue;
+    if (first === undefined || request.progress.seq < first.progress.seq) first = request;
+  }
+  return first === undefined ? undefined : { request: first, why: "node_lost" };
+}

@@ -1,0 +1,97 @@
+// What one look at a queue finds: the first that can be granted in its turn, or the head and what can be done for it.
+
+import type { Pool } from "../../state.ts";
+import type { Transaction } from "../../transaction.ts";
+import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
+import { findBackfill, type StuckHead } from "./backfill.ts";
+import { settledUntil } from "./moving-order.ts";
+import type { QueueRules } from "./queue-discipline.ts";
+import { QueueWalk, walkOverPromised } from "./queue-walk.ts";
+
+export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
+  const { nowMs } = transaction;
+  const walk = new QueueWalk(rules, pool, nowMs);
+  for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
+    if (walk.quotaBlock(waiter) !== null) continue;
+    if (walk.fits(waiter)) return inTurn(waiter);
+    if (waiter.hold !== null) continue;
+    const promised = promisedBehind(rules, pool, waiter, nowMs);
+    return promised === undefined ? lookAtHead(rules, transaction, walk, waiter) : inTurn(promised);
+  }
+  return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
+}
+
+function inTurn(waiter: Waiter): PoolLook {
+  return { grant: { waiter, opportunistic: false }, untilMs: Number.POSITIVE_INFINITY };
+}
+
+/** Behind the head only one that is promised units is granted in its turn: what it takes has long been promised to it. */
+function promisedBehind(rules: QueueRules, pool: Pool, head: Waiter, nowMs: number): Waiter | undefined {
+  if (pool.promised.size === 0) return undefined;
+  const compare = rules.compareIn(pool, nowMs);
+  const walk = walkOverPromised(rules, pool, nowMs);
+  for (const waiter of walk) {
+    if (waiter.hold !== "here" || compare(waiter, head) < 0) continue;
+    if (walk.quotaBlock(waiter) === null && walk.fits(waiter)) return waiter;
+  }
+  return undefined;
+}
+
+/** The walk stands at the head: the first that waits for units and is promised none (V1, G4). */
+function lookAtHead(rules: QueueRules, transaction: Transaction, walk: QueueWalk, waiter: Waiter): PoolLook {
+  const { state, nowMs } = transaction;
+  const { pool } = walk;
+  const shortage = walk.shortage(waiter);
+  const head: StuckHead = { waiter, shortage, walk };
+  const untilMs = () => settledUntil(rules, pool, head, nowMs);
+  if (shortage.every((lacking) => lacking <= 0)) {
+    const { ask } = waiter.poolLine;
+    if (ask !== null) waiter.nodes = walk.roomsFor(waiter.request).soon.place(ask) ?? [];
+    return new QueueLook(untilMs, { promise: waiter });
+  }
+  const choice =
+    pool.runKinds.size === 0
+      ? null
+      : rules.chooseVictims({ state, nowMs, pool, walk, head: waiter, shortage });
+  if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
+  // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
+  return new QueueLook(untilMs, { grant: findBackfill(rules, pool, head, nowMs) });
+}
+
+/** Until when it stands is asked of the last look only, when the pool has settled. */
+class QueueLook implements PoolLook {
+  readonly grant: PoolLook["grant"];
+  readonly promise: PoolLook["promise"];
+  readonly preempt: PoolLook["preempt"];
+  readonly #untilMs: () => number;
+
+  constructor(untilMs: () => number, found: Omit<PoolLook, "untilMs" | "enforce">) {
+    this.grant = found.grant;
+    this.promise = found.promise;
+    this.preempt = found.preempt;
+    this.#untilMs = untilMs;
+  }
+
+  get untilMs(): number {
+    return this.#untilMs();
+  }
+}
+
+/** Whether the head is helped matters only where several pools name it. */
+class HeadPreemption implements Preemption {
+  readonly waiter: Waiter;
+  readonly shortage: readonly number[];
+  readonly choice: VictimChoice;
+  readonly #walk: QueueWalk;
+
+  constructor({ waiter, shortage, walk }: StuckHead, choice: VictimChoice) {
+    this.waiter = waiter;
+    this.shortage = shortage;
+    this.choice = choice;
+    this.#walk = walk;
+  }
+
+  get isHelped(): boolean {
+    return this.#walk.isHelped(this.waiter);
+  }
+}

@@ -1,0 +1,73 @@
+// Disciplines that serve a queue from its head (6): a survey finds the first that can be granted in its turn, or the head
+// that cannot; the head is promised what comes free, preempts, or is passed by backfill. What differs between them
+// is the order, who may be preempted for whom, and the preference among victims.
+
+import type { ConsideredKind } from "../../events.ts";
+import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
+import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
+import { explainInQueue } from "./explain.ts";
+import { lookAtQueue } from "./look.ts";
+import { QueueWalk, walkOverPromised } from "./queue-walk.ts";
+
+export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart"> {
+  /** Order of a pool's queue at a moment; total, ending on the place in the journal. */
+  compareIn(pool: Pool, nowMs: number): (a: Waiter, b: Waiter) => number;
+  /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
+  orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
+  /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
+  chooseVictims(search: VictimSearch): VictimChoice | null;
+  /** What it is worth to start a request, in hundredths of a minute; left out where nothing is weighed (10.5). */
+  worth?(poolLine: PoolLine, request: Request): number;
+  /** The kinds of running work that such a search looks at, permitted or not (V7, 14). */
+  consider(search: VictimSearch): readonly ConsideredKind[];
+}
+
+export interface VictimSearch {
+  readonly state: EngineState;
+  readonly nowMs: number;
+  readonly pool: Pool;
+  readonly walk: QueueWalk;
+  readonly head: Waiter;
+  /** What is lacking per key; not positive where nothing is. */
+  readonly shortage: readonly number[];
+}
+
+export function queueDiscipline(rules: QueueRules): Discipline {
+  return {
+    look: (transaction, pool) => lookAtQueue(rules, transaction, pool),
+    lostHold: (pool, nowMs) => lostHold(rules, pool, nowMs),
+    queue: (_, pool, nowMs) => queueOf(rules, pool, nowMs),
+    explain: (state, poolLine, request, nowMs) => explainInQueue(rules, { state, poolLine, request, nowMs }),
+    violations: (_, pool, nowMs) => violations(rules, pool, nowMs),
+    standingOf: rules.standingOf,
+    tellApart: rules.tellApart,
+    hasShares: false,
+  };
+}
+
+/** The first promise, in the order of the queue, that a quota blocks or that nothing covers any more (V5). */
+function lostHold(rules: QueueRules, pool: Pool, nowMs: number): LostHold | undefined {
+  const walk = walkOverPromised(rules, pool, nowMs);
+  for (const waiter of walk) {
+    if (waiter.hold !== "here") continue;
+    if (walk.quotaBlock(waiter) !== null) return { request: waiter.request, why: "blocked_by_limit" };
+    if (!walk.isCovered(waiter)) return { request: waiter.request, why: "not_covered" };
+  }
+  return undefined;
+}
+
+function* queueOf(rules: QueueRules, pool: Pool, nowMs: number): Generator<Request> {
+  for (const { request } of new QueueWalk(rules, pool, nowMs, ({ line }) => line.members)) yield request;
+}
+
+function violations(rules: QueueRules, pool: Pool, nowMs: number): string[] {
+  const found: string[] = [];
+  const walk = new QueueWalk(rules, pool, nowMs);
+  for (const waiter of walk) {
+    if (waiter.hold !== "here") continue;
+    const { id } = waiter.request.spec;
+    if (walk.quotaBlock(waiter) !== null) found.push(`the hold of ${id} stands against its own quota (V5)`);
+    if (!walk.isCovered(waiter)) found.push(`the hold of ${id} is not backed by units (V5)`);
+  }
+  return found;
+}

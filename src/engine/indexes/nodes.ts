@@ -1,0 +1,107 @@
+// What an event about a node means for its pool (12).
+
+import type { Event } from "../events.ts";
+import { nodeVector, poolCapacity } from "../placement/capacity.ts";
+import type { NodeRecord } from "../records.ts";
+import { type EngineState, type Node, requirePool } from "../state.ts";
+import { rebuildPool, refreshPool } from "./pools.ts";
+import { forgetShares } from "./shares.ts";
+
+type NodeEvent = Extract<Event, { kind: "nodeSet" | "nodeStateChanged" | "nodeRemoved" }>;
+
+export function evolveNode(state: EngineState, event: NodeEvent): void {
+  switch (event.kind) {
+    case "nodeSet": {
+      const known = state.nodes.get(event.node.name);
+      if (known === undefined) addNode(state, event.node);
+      else replaceNode(state, known, event.node);
+      return;
+    }
+    case "nodeStateChanged": {
+      const node = state.nodes.get(event.name) as Node;
+      const drainDeadlineMs = event.drainDeadlineMs ?? null;
+      return setRecord(state, node, { ...node.record, state: event.state, drainDeadlineMs });
+    }
+    case "nodeRemoved": {
+      const node = state.nodes.get(event.name) as Node;
+      dropNode(state, node);
+      return refreshPool(state, node.pool);
+    }
+  }
+}
+
+function addNode(state: EngineState, record: NodeRecord): void {
+  const pool = requirePool(state, record.pool);
+  const capacity = nodeVector(record.capacity, pool.keys);
+  const node: Node = {
+    record,
+    pool,
+    capacity,
+    usage: pool.keys.map(() => 0),
+    stopping: pool.keys.map(() => 0),
+    free: [...capacity],
+    runs: new Set(),
+    devices: new Set(),
+  };
+  state.undo.run(
+    () => enter(state, node),
+    () => leave(state, node),
+  );
+  refreshPool(state, pool);
+}
+
+/** A node goes from the indexes; what it means for its pool is looked at by the caller. */
+export function dropNode(state: EngineState, node: Node): void {
+  state.undo.run(
+    () => leave(state, node),
+    () => enter(state, node),
+  );
+}
+
+function enter(state: EngineState, node: Node): void {
+  const { record, pool } = node;
+  state.nodes.set(record.name, node);
+  pool.nodes.set(record.name, node);
+  pool.places.enter(node);
+  if (record.drainDeadlineMs !== null) state.draining.add(node);
+}
+
+function leave(state: EngineState, node: Node): void {
+  const { record, pool } = node;
+  state.nodes.delete(record.name);
+  pool.nodes.delete(record.name);
+  pool.places.leave(node);
+  state.draining.delete(node);
+}
+
+function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
+  const { pool } = node;
+  const sameLabels = JSON.stringify(node.record.labels) === JSON.stringify(record.labels);
+  const capacity = nodeVector(record.capacity, pool.keys);
+  const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
+  const before = { record: node.record, capacity: node.capacity, free: node.free };
+  const become = (next: typeof before) => () => {
+    leave(state, node);
+    Object.assign(node, next);
+    enter(state, node);
+  };
+  state.undo.run(become({ record, capacity, free }), become(before));
+  // Who is away from home follows from labels (N3).
+  if (sameLabels || pool.places.homes.length === 0) refreshPool(state, pool);
+  else rebuildPool(state, pool);
+}
+
+/** A state that changes leaves what the nodes could hold as it is, and with it what is admitted (N4). */
+function setRecord(state: EngineState, node: Node, record: NodeRecord): void {
+  const { pool } = node;
+  const before = node.record;
+  const become = (next: NodeRecord) => () => {
+    leave(state, node);
+    node.record = next;
+    enter(state, node);
+  };
+  state.undo.run(become(record), become(before));
+  state.undo.set(pool, "capacity", poolCapacity(pool).capacity);
+  forgetShares(state, pool);
+  state.undo.addTo(state.unsettled, pool);
+}

@@ -1,0 +1,29 @@
+// One command being decided: the state, the time, and what has happened so far.
+
+import type { Event } from "./events.ts";
+import { evolve } from "./evolve.ts";
+import type { EngineState } from "./state.ts";
+
+/** A throw in `evolve` means that memory can no longer be trusted, unlike a throw in what led to the event. */
+export class EvolveError extends Error {}
+
+export class Transaction {
+  readonly events: Event[] = [];
+  readonly state: EngineState;
+  readonly nowMs: number;
+
+  constructor(state: EngineState, nowMs: number) {
+    this.state = state;
+    this.nowMs = nowMs;
+  }
+
+  /** Records an event and lets it happen, so that what follows is decided on the state after it. */
+  emit(event: Event): void {
+    try {
+      evolve(this.state, event);
+    } catch (cause) {
+      throw new EvolveError(`the event ${event.kind} does not fit the state`, { cause });
+    }
+    this.events.push(event);
+  }
+}
