@@ -8,6 +8,7 @@ import { buildBerth } from "./run-support.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const suites = {
   "clients/python": ["tests.test_client", "tests.test_work"],
+  "integrations/zenml": ["tests.test_zenml"],
 };
 const SUITE_MS_MAX = 300_000;
 

@@ -18,6 +18,7 @@ from .work import Function, OnWait, granted, step, submission, wait_for_grant, w
 ROUTES: Dict[str, str] = {
     "submit_request": "POST /v1/resource-requests",
     "submit_requests": "POST /v1/resource-requests/bulk",
+    "renew_requests": "POST /v1/resource-requests/bulk-renew",
     "release_requests": "POST /v1/resource-requests/bulk-release",
     "list_requests": "GET /v1/resource-requests",
     "get_request": "GET /v1/resource-requests/{id}",
@@ -277,6 +278,11 @@ class Requests(_Part):
         """Without a token: the client of a waiting request is alive."""
         body = {**({"token": token} if token else {}), **state}
         return cast(Renewal, self._client.call("renew_request", {"id": id}, body=body))
+
+    def renew_many(self, items: Sequence[Mapping[str, Any]], **options: Any) -> List[Json]:
+        """Each item has `id` and `token`; each answer is a renewal, or a `problem`."""
+        answer = self._client.call("renew_requests", body={"items": list(items)}, **options)
+        return cast(List[Json], answer["results"])
 
     def release(
         self,
