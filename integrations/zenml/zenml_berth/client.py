@@ -30,8 +30,10 @@ class BerthPools:
     # --- Pools
 
     def create_pool(self, name: str, capacity: Mapping[str, int], description: Optional[str] = None) -> Json:
-        fields = {"description": description} if description else {}
-        return dict(self.client.pools.create(mapping.pool_name(name), mapping.amounts(capacity), **fields))
+        pool = self.client.pools.create(
+            mapping.pool_name(name), mapping.amounts(capacity), description=description or ""
+        )
+        return dict(pool)
 
     def get_pool(self, name: str) -> Json:
         return dict(self.client.pools.get(mapping.pool_name(name)))
@@ -113,7 +115,7 @@ class BerthPools:
         """None: the step runs ungoverned, because its component has no policy, or Berth is away and may be."""
         key = mapping.idempotency_key(asked["step_run_id"])
         try:
-            request = dict(self.client.requests.submit(mapping.submission(**asked), idempotency_key=key))
+            request: Json = dict(self.client.requests.submit(mapping.submission(**asked), idempotency_key=key))
         except berth.Unavailable:
             if self.settings.when_down == "run":
                 return None
@@ -129,7 +131,7 @@ class BerthPools:
         A request that was granted and preempted between two polls has nothing to stop: its units are given back, since
         ZenML's launcher would poll for ever.
         """
-        request = dict(self.client.requests.get(request_id))
+        request: Json = dict(self.client.requests.get(request_id))
         if request["status"] == "preempting" and not has_started:
             return self.release(request_id, "cancelled")
         if request["status"] == "queued":
@@ -150,7 +152,7 @@ class BerthPools:
 
     def release(self, request_id: str, step_status: str, retry_for: float = RELEASE_FOR_SECONDS) -> Json:
         """Reports the end of a step; what still waits is cancelled, what has ended stays as it is."""
-        request = dict(self.client.requests.get(request_id, retry_for=retry_for, timeout=TIMEOUT_SECONDS))
+        request: Json = dict(self.client.requests.get(request_id, retry_for=retry_for, timeout=TIMEOUT_SECONDS))
         if request["status"] == "queued":
             return dict(self.client.requests.cancel(request_id, retry_for=retry_for))
         if "token" not in request:

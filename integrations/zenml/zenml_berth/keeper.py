@@ -22,7 +22,8 @@ from .client import BerthPools
 
 log = logging.getLogger("zenml_berth")
 
-TURN_SECONDS_MAX = 15.0
+#: Also how late a preemption is noticed at most.
+TURN_SECONDS_MAX = 5.0
 TURN_SECONDS_MIN = 1.0
 
 

@@ -105,7 +105,8 @@ def preempted_for(request: Mapping[str, Any]) -> Optional[str]:
     """The id of the request that got the units, if it is known."""
     stop = request.get("stop") or {}
     attempts = request.get("attempts") or [{}]
-    return stop.get("for_request") or attempts[-1].get("preempted_for")
+    found = stop.get("for_request") or attempts[-1].get("preempted_for")
+    return str(found) if found else None
 
 
 def is_ungoverned(request: Mapping[str, Any]) -> bool:
