@@ -45,7 +45,16 @@ export {
   type PoolSettings,
   type ScoreWeights,
 } from "./settings.ts";
-export { restoreState, SNAPSHOT_VERSION, type Snapshot, snapshotOf } from "./snapshot.ts";
+export {
+  beginRestore,
+  restoreState,
+  SNAPSHOT_VERSION,
+  type Snapshot,
+  type SnapshotFrame,
+  type SnapshotRequest,
+  sliceSnapshot,
+  snapshotOf,
+} from "./snapshot.ts";
 export { createState, type EngineState, queueLengthOf } from "./state.ts";
 export { nextWakeMs } from "./timers.ts";
 export {

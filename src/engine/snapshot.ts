@@ -1,5 +1,8 @@
 // Snapshots: the records alone, in a fixed order, so that equal states have equal text. Restoring one builds
 // all indexes anew; state = replay of all events = snapshot + the rest of them.
+//
+// A large state is neither copied nor restored at once: `sliceSnapshot` hands out its requests in slices while the
+// state goes on, and `beginRestore` takes them one by one.
 
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
@@ -28,7 +31,17 @@ import { groupsOf, nodesOf, policiesOf, poolsOf } from "./views.ts";
 /** The form of snapshots that this version writes. */
 export const SNAPSHOT_VERSION = 1;
 
-export interface Snapshot {
+export interface Snapshot extends SnapshotFrame {
+  readonly requests: readonly SnapshotRequest[];
+}
+
+export interface SnapshotRequest {
+  readonly spec: RequestSpec;
+  readonly progress: Readonly<RequestProgress>;
+}
+
+/** All but the requests: small, whatever waits. */
+export interface SnapshotFrame {
   readonly version: number;
   readonly seq: number;
   readonly lastEventAtMs: number;
@@ -37,7 +50,6 @@ export interface Snapshot {
   readonly groups: readonly GroupRecord[];
   readonly policies: readonly PolicyRecord[];
   readonly nodes: readonly NodeRecord[];
-  readonly requests: readonly { readonly spec: RequestSpec; readonly progress: Readonly<RequestProgress> }[];
   readonly displaced: readonly (readonly [RequestId, readonly RequestId[]])[];
   readonly starvation: readonly (readonly [PoolName, readonly StarvationChange[]])[];
   readonly preemptiveStarts: readonly (readonly [PoolName, readonly (readonly [string, number])[]])[];
@@ -45,6 +57,56 @@ export interface Snapshot {
 }
 
 export function snapshotOf(state: EngineState): Snapshot {
+  const requests = bySubmissions(state).map(({ spec, progress }) => ({ spec, progress: { ...progress } }));
+  return { ...frameOf(state), requests };
+}
+
+export interface SlicedSnapshot {
+  readonly frame: SnapshotFrame;
+  /** In the order of submission. A slice must be used before the state changes again. */
+  readonly slices: Iterable<readonly SnapshotRequest[]>;
+  /** To be called when the slices are used up, or no longer wanted. */
+  end(): void;
+}
+
+/**
+ * The state as it is at the moment of the call, however it changes until the last slice is taken: what has not
+ * been handed out yet is copied right before its first change.
+ */
+export function sliceSnapshot(state: EngineState, requestsPerSlice: number): SlicedSnapshot {
+  const requests = bySubmissions(state);
+  const kept = new Map<RequestProgress, RequestProgress>();
+  const { seq } = state;
+  let handedOutSeq = 0;
+  const end = state.undo.watch((target) => {
+    if (!isProgress(target) || target.seq <= handedOutSeq || target.seq > seq || kept.has(target)) return;
+    kept.set(target, { ...target });
+  });
+
+  function* slices() {
+    for (let from = 0; from < requests.length; from += requestsPerSlice) {
+      const slice = requests.slice(from, from + requestsPerSlice);
+      yield slice.map(({ spec, progress }) => ({ spec, progress: kept.get(progress) ?? progress }));
+      for (const { progress } of slice) kept.delete(progress);
+      handedOutSeq = slice.at(-1)?.progress.seq ?? handedOutSeq;
+    }
+  }
+  return { frame: frameOf(state), slices: slices(), end };
+}
+
+/** Of all that changes in place, only this has a place for a checkpoint. */
+function isProgress(target: object): target is RequestProgress {
+  return "lastCheckpointSeq" in target;
+}
+
+/** They are in this order already, unless a deletion was taken back. */
+function bySubmissions(state: EngineState): Request[] {
+  const requests = [...state.requests.values()];
+  const isInOrder = requests.every((request, i) => i === 0 || bySubmission(requests[i - 1]!, request) < 0);
+  return isInOrder ? requests : requests.sort(bySubmission);
+}
+
+function frameOf(state: EngineState): SnapshotFrame {
   const pools = poolsOf(state).map(({ name }) => requirePool(state, name));
   return {
     version: SNAPSHOT_VERSION,
@@ -55,9 +117,6 @@ export function snapshotOf(state: EngineState): Snapshot {
     groups: groupsOf(state),
     policies: policiesOf(state),
     nodes: nodesOf(state),
-    requests: [...state.requests.values()]
-      .sort(bySubmission)
-      .map(({ spec, progress }) => ({ spec, progress: { ...progress } })),
     displaced: byName(state.displaced).map(([by, displaced]) => [by, [...displaced].sort(compareIds)]),
     starvation: pools
       .filter(({ starvation }) => starvation.size > 0)
@@ -76,6 +135,18 @@ function byName<Value>(map: ReadonlyMap<string, Value>): [never, Value][] {
 }
 
 export function restoreState(snapshot: Snapshot): EngineState {
+  const restore = beginRestore(snapshot);
+  for (const { spec, progress } of snapshot.requests) restore.add({ spec, progress: { ...progress } });
+  return restore.finish();
+}
+
+export interface Restore {
+  /** In the order of submission. What is given becomes part of the state. */
+  add(request: { readonly spec: RequestSpec; readonly progress: RequestProgress }): void;
+  finish(): EngineState;
+}
+
+export function beginRestore(snapshot: SnapshotFrame): Restore {
   if (snapshot.version !== SNAPSHOT_VERSION) {
     throw new Error(`this version reads snapshots of form ${SNAPSHOT_VERSION}, not ${snapshot.version}`);
   }
@@ -84,8 +155,22 @@ export function restoreState(snapshot: Snapshot): EngineState {
   for (const group of parentsFirst(snapshot.groups)) evolve(state, { kind: "groupSet", group });
   for (const policy of snapshot.policies) evolve(state, { kind: "policySet", policy });
   for (const node of snapshot.nodes) evolve(state, { kind: "nodeSet", node });
-  const requests = snapshot.requests.map((each) => restoreRequest(state, each.spec, { ...each.progress }));
-  for (const request of byEnd(requests)) state.ended.add(request);
+  const ended: Request[] = [];
+  return {
+    add({ spec, progress }) {
+      const request = restoreRequest(state, spec, progress);
+      if (progress.endedAtMs !== null) ended.push(request);
+    },
+    finish() {
+      for (const request of byEnd(ended)) state.ended.add(request);
+      restoreLooks(state, snapshot);
+      return state;
+    },
+  };
+}
+
+/** What the last look at each pool has found, and what is left of the past. */
+function restoreLooks(state: EngineState, snapshot: SnapshotFrame): void {
   for (const [by, displaced] of snapshot.displaced) state.displaced.set(by, new Set(displaced));
   for (const [pool, changes] of snapshot.starvation) {
     for (const change of changes) requirePool(state, pool).starvation.set(change.element, change);
@@ -102,7 +187,6 @@ export function restoreState(snapshot: Snapshot): EngineState {
   state.lastEventAtMs = snapshot.lastEventAtMs;
   state.clockMs = snapshot.lastEventAtMs;
   state.unmanaged = snapshot.unmanaged;
-  return state;
 }
 
 function restoreRequest(state: EngineState, spec: RequestSpec, progress: RequestProgress): Request {
@@ -127,11 +211,9 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
 }
 
 function byEnd(requests: readonly Request[]): Request[] {
-  return requests
-    .filter(({ progress }) => progress.endedAtMs !== null)
-    .sort(
-      (a, b) => (a.progress.endedAtMs as number) - (b.progress.endedAtMs as number) || bySubmission(a, b),
-    );
+  return requests.toSorted(
+    (a, b) => (a.progress.endedAtMs as number) - (b.progress.endedAtMs as number) || bySubmission(a, b),
+  );
 }
 
 /** A group can only be set below a parent that is there. */

@@ -14,6 +14,16 @@ export class UndoLog {
   /** Flat triples: (object, field, old value), (vector, vector, sign), (list or set, symbol, item) or (function, null, null). */
   readonly #entries: unknown[] = [];
   #recording = false;
+  #watcher: ((target: object) => void) | null = null;
+
+  /** Calls the watcher right before a field of an object is set, until what is returned is called. */
+  watch(watcher: (target: object) => void): () => void {
+    if (this.#watcher !== null) throw new Error("the undo log is watched already");
+    this.#watcher = watcher;
+    return () => {
+      if (this.#watcher === watcher) this.#watcher = null;
+    };
+  }
 
   begin(): void {
     this.#entries.length = 0;
@@ -47,6 +57,7 @@ export class UndoLog {
     field: Field,
     value: Target[Field],
   ): void {
+    this.#watcher?.(target);
     if (this.#recording) this.#entries.push(target, field, target[field]);
     target[field] = value;
   }

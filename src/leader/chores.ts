@@ -3,25 +3,30 @@
 
 import { SHORT_OF_ROOM } from "./inbox.ts";
 import type { Ledger } from "./ledger.ts";
-import { encodeSnapshot } from "./recovery.ts";
+import type { Recovered } from "./recovery.ts";
+import { saveSnapshot } from "./snapshots.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 export interface Chores {
   /** Called between two turns, when memory is what the disk has. */
   look(): void;
   /** Saves a snapshot now, unless the newest one is as new as the journal. */
-  saveSnapshot(): Promise<void>;
+  snapshot(): Promise<void>;
   rest(): Promise<void>;
   /** The state up to here is in a snapshot. */
   readonly snapshotSeq: number;
 }
 
 export function createChores(
-  { store, nowMs, log, settings }: Surroundings,
-  { ledger, snapshotSeq: firstSnapshotSeq }: { readonly ledger: Ledger; readonly snapshotSeq: number },
+  { store, clock, nowMs, log, settings }: Surroundings,
+  { ledger, recovered }: { readonly ledger: Ledger; readonly recovered: Recovered },
 ): Chores {
-  let snapshotSeq = firstSnapshotSeq;
-  let snapshotAtMs = nowMs();
+  let { snapshotSeq } = recovered;
+  // Otherwise the next start would have to replay the same again.
+  let isDue = recovered.replayedEvents >= settings.snapshotEveryEvents;
+  /** The last try, whatever came of it. */
+  let triedSeq = snapshotSeq;
+  let triedAtMs = nowMs();
   let prunedAtMs = nowMs();
   let hadRoom = true;
   let underWay: Promise<void> | null = null;
@@ -37,11 +42,11 @@ export function createChores(
 
   function isSnapshotDue(): boolean {
     const { state } = ledger.memory;
-    const events = state.seq - snapshotSeq;
+    const events = state.seq - triedSeq;
     // The larger the state, the rarer the snapshots: their cost stays a small part of the whole.
-    const isBig = events >= Math.max(settings.snapshotEveryEvents, state.requests.size);
-    const isOld = events > 0 && nowMs() - snapshotAtMs >= settings.snapshotEveryMs;
-    return isBig || isOld;
+    const isLong = events >= Math.max(settings.snapshotEveryEvents, state.requests.size / 2);
+    const isOld = events > 0 && nowMs() - triedAtMs >= settings.snapshotEveryMs;
+    return isDue || isLong || isOld;
   }
 
   function begin(what: string, work: () => Promise<void>): void {
@@ -52,13 +57,17 @@ export function createChores(
       });
   }
 
-  async function saveSnapshot(): Promise<void> {
-    if (ledger.memory.state.seq === snapshotSeq) return;
-    snapshotAtMs = nowMs();
-    snapshotSeq = ledger.memory.state.seq;
-    const snapshot = await encodeSnapshot(ledger.memory, ledger.head.atMs);
-    await store.saveSnapshot(snapshot);
-    log.info({ seq: snapshot.seq, bytes: snapshot.body.length }, "snapshot saved");
+  async function snapshot(): Promise<void> {
+    const { memory, head } = ledger;
+    const { seq } = memory.state;
+    if (seq === snapshotSeq) return;
+    isDue = false;
+    triedSeq = seq;
+    triedAtMs = nowMs();
+    const breathe = () => new Promise<void>((resolve) => clock.soon(resolve));
+    await saveSnapshot(store, memory, { atMs: head.atMs, breathe });
+    snapshotSeq = seq;
+    log.info({ seq, requests: memory.state.requests.size }, "snapshot saved");
   }
 
   async function prune(): Promise<void> {
@@ -70,10 +79,10 @@ export function createChores(
     look() {
       watchRoom();
       if (underWay !== null) return;
-      if (isSnapshotDue()) begin("snapshot", saveSnapshot);
+      if (isSnapshotDue()) begin("snapshot", snapshot);
       else if (nowMs() - prunedAtMs >= settings.pruneEveryMs) begin("pruning", prune);
     },
-    saveSnapshot,
+    snapshot,
     async rest() {
       while (underWay !== null) await underWay;
     },

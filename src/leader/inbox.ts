@@ -18,7 +18,7 @@ export interface Inbox {
 
   /** The calls of the next batch: in hand until they are answered or fail. */
   take(): readonly Call[];
-  /** One answer for each call in hand. */
+  /** For the calls in hand, in their order. Those that are left over come first in the next batch. */
   answer(answers: readonly Answer[]): void;
   /** All entries that are not written yet. */
   takeAudit(): readonly AuditEntry[];
@@ -135,8 +135,10 @@ export function createInbox(
       return inHand.map(({ call }) => call);
     },
     answer(answers) {
-      inHand.forEach(({ index, together }, at) => {
-        together.answers[index] = answers[at] as Answer;
+      waiting.unshift(...inHand.slice(answers.length));
+      answers.forEach((answer, at) => {
+        const { index, together } = inHand[at] as WaitingCall;
+        together.answers[index] = answer;
         if (--together.open === 0) together.resolve(together.answers);
       });
       inHand = [];

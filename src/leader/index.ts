@@ -3,4 +3,4 @@
 export { systemClock } from "./clock.ts";
 export * from "./interface.ts";
 export { DEFAULT_LEADER_SETTINGS, startLeader } from "./leader.ts";
-export { stateHash } from "./recovery.ts";
+export { stateHash } from "./snapshots.ts";

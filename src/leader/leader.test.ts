@@ -13,7 +13,8 @@ import {
 import { type EngineState, type RequestStatus, requestOf } from "../engine/index.ts";
 import { type Commit, openMemoryStore, type Store, StoreError } from "../store/index.ts";
 import type { RequestBody, StreamMessage } from "./interface.ts";
-import { recover, stateHash } from "./recovery.ts";
+import { recover } from "./recovery.ts";
+import { stateHash } from "./snapshots.ts";
 
 const statusOf = (rig: Rig, id: string) =>
   rig.leader.read(({ state }) => requestOf(state, request(id))?.progress.status as RequestStatus);
@@ -104,6 +105,25 @@ describe("batches", () => {
     ]);
 
     expect(answers.map(({ outcome }) => outcome)).toEqual(["accepted", "refused", "accepted"]);
+  });
+
+  test("a bulk that takes long is decided in several batches, in its order, and answered as a whole", async () => {
+    const { store, commits } = await createWatchedStore();
+    const clock = createFakeClock();
+    const rig = await createRig({ store, clock, observer: { decided: () => clock.freeze(8) } });
+    await createPool(rig);
+    const before = commits.length;
+
+    const calls = Array.from({ length: 10 }, (_, i) => ({
+      command: submit(`r${i}`),
+      context: { actor: "a" },
+    }));
+    const answers = await rig.leader.performMany(calls);
+
+    const seqs = answers.map((answer) => (answer.outcome === "accepted" ? answer.seq : 0));
+    expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
+    expect(new Set(seqs).size).toBe(10);
+    expect(commits.length - before).toBe(4);
   });
 
   test("too many waiting calls are refused, and nothing happens to them", async () => {

@@ -41,7 +41,7 @@ export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
   },
   endedInMemoryMs: 30_000,
   endedInMemoryMax: 5_000,
-  snapshotEveryEvents: 50_000,
+  snapshotEveryEvents: 20_000,
   snapshotEveryMs: 10 * 60_000,
   pruneEveryMs: 3_600_000,
   batchCommandsMax: 1_000,
@@ -61,11 +61,11 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   const nowMs = clusterTime(clock, head.atMs);
   const startedAtMs = nowMs();
   const grantSecret = await grantSecretOf(store, head, startedAtMs);
-  const { memory, snapshotSeq, replayedEvents } = await recover(store, head);
-  const recovery = { events: replayedEvents, ms: clock.monotonicMs() - beganMs };
+  const recovered = await recover(store, head);
+  const recovery = { events: recovered.replayedEvents, ms: clock.monotonicMs() - beganMs };
 
   const surroundings: Surroundings = { store, clock, nowMs, log, observer, settings };
-  const ledger = createLedger(surroundings, { memory, head });
+  const ledger = createLedger(surroundings, { memory: recovered.memory, head });
   const leases = createLeases(nowMs);
   const decider: Decider = {
     get memory() {
@@ -81,7 +81,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   const reads = createReads(surroundings, { ledger, leases, condition });
   const inbox = createInbox(surroundings, { ledger, condition, onArrival: () => loop.plan() });
   const own = createOwnCommands(surroundings, { ledger, leases, decider });
-  const chores = createChores(surroundings, { ledger, snapshotSeq });
+  const chores = createChores(surroundings, { ledger, recovered });
   const trouble: TroubleKeeper = createTroubleKeeper(surroundings, {
     ...{ ledger, inbox, reads, own, stream, onFatal },
     onResume: () => loop.plan(),
@@ -146,7 +146,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
       const isWhole = condition().kind === "leading";
       trouble.stop("it was closed.");
       if (!isWhole) return;
-      await chores.saveSnapshot();
+      await chores.snapshot();
       await store.releaseLease(ledger.head.epoch);
     },
   };

@@ -76,6 +76,8 @@ export interface Leases {
   /** Takes the brake of a group off, for the silence so far. False if it is not on. */
   lift(group: string): boolean;
   brakes(): readonly Brake[];
+  /** The requests that have a lease. */
+  requestIds(): Iterable<RequestId>;
   readonly count: number;
 }
 
@@ -236,6 +238,7 @@ export function createLeases(now: () => number): Leases {
       return true;
     },
     brakes: () => [...groups.values()].flatMap(({ brake }) => brake ?? []),
+    requestIds: () => [...all.keys()],
     get count() {
       return all.size;
     },

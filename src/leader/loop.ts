@@ -6,6 +6,7 @@
 
 import { type Batch, commitOf, type Decider, decideCall, isEmpty, openBatch } from "./batch.ts";
 import type { Inbox } from "./inbox.ts";
+import type { Answer, Call } from "./interface.ts";
 import type { Ledger } from "./ledger.ts";
 import { type Lookups, lookUp } from "./lookups.ts";
 import type { OwnCommands } from "./own-commands.ts";
@@ -28,6 +29,8 @@ export interface Loop {
 
 /** The loop turns at least this often, and so it notices when it did not. */
 const TURN_MS_MAX = 5_000;
+/** What has not been decided by then is left for the next batch. */
+const DECIDING_MS_MAX = 20;
 
 export function createLoop(
   { store, clock, nowMs, observer }: Surroundings,
@@ -96,7 +99,7 @@ export function createLoop(
     const batch = openBatch(reads.view(nowMs()));
     batch.audit.push(...inbox.takeAudit());
     own.decideTime(batch);
-    const answers = calls.map((call) => decideCall(batch, decider, lookups, call));
+    const answers = decideCalls(batch, lookups, calls);
     own.decideLosses(batch);
     engineErrors += batch.engineErrors;
 
@@ -107,11 +110,22 @@ export function createLoop(
         return trouble.survive(error);
       }
     }
-    own.keepLeases(batch, calls);
+    own.keepLeases(batch, calls.slice(0, answers.length));
     inbox.auditWritten();
     inbox.answer(answers);
     if (batch.events.length > 0) stream.publish({ events: batch.events, requestIds: batch.touched });
     reads.serve();
+  }
+
+  /** As many as there is time for: whoever renews a lease or reads must not wait for all of a large bulk. */
+  function decideCalls(batch: Batch, lookups: Lookups, calls: readonly Call[]): readonly Answer[] {
+    const untilMs = clock.monotonicMs() + DECIDING_MS_MAX;
+    const answers: Answer[] = [];
+    for (const call of calls) {
+      if (clock.monotonicMs() > untilMs) break;
+      answers.push(decideCall(batch, decider, lookups, call));
+    }
+    return answers;
   }
 
   async function commit(batch: Batch, commands: number): Promise<void> {

@@ -22,6 +22,8 @@ export interface Memory {
   readonly attempts: Map<RequestId, readonly EndedAttempt[]>;
   /** Attempts that run. */
   readonly open: Map<RequestId, OpenAttempt>;
+  /** Called right before what is kept beside a request changes or goes: a snapshot may not have it yet. */
+  watch: ((requestId: RequestId) => void) | null;
 }
 
 interface OpenAttempt {
@@ -44,7 +46,7 @@ export function createMemory(state: EngineState = createState()): Memory {
     const reason = stop?.reason ?? null;
     open.set(id, { pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason });
   }
-  return { state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open };
+  return { state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open, watch: null };
 }
 
 /** Folds an event of the journal into everything. */
@@ -101,6 +103,7 @@ function endAttempt(
   const open = memory.open.get(requestId);
   if (open === undefined) return;
   memory.open.delete(requestId);
+  memory.watch?.(requestId);
   const before = memory.attempts.get(requestId) ?? [];
   const attempt = (before.at(-1)?.attempt ?? 0) + 1;
   const { pool, token, startedAtMs, preemptedFor, reason } = open;
@@ -110,6 +113,7 @@ function endAttempt(
 }
 
 function forget(memory: Memory, id: RequestId): void {
+  memory.watch?.(id);
   const number = memory.numbers.get(id);
   if (number !== undefined) memory.ids.delete(number);
   memory.numbers.delete(id);

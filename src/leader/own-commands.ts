@@ -91,8 +91,9 @@ export function createOwnCommands(
     },
     keepLeases(batch, calls) {
       const { state } = ledger.memory;
+      for (const id of batch.touched) leases.keep(id, leaseOf(state, id));
       const hasNewTerms = batch.events.some(({ event }) => event.kind === "poolSet");
-      for (const id of hasNewTerms ? requestIds(state) : batch.touched) leases.keep(id, leaseOf(state, id));
+      for (const id of hasNewTerms ? leases.requestIds() : []) leases.keep(id, leaseOf(state, id));
       // A report that carries the token is a sign of life of its holder.
       for (const { command } of calls) {
         if (command.kind !== "reportCheckpoint" || command.token === undefined) continue;

@@ -24,6 +24,7 @@ export type {
   Retention,
   Sizes,
   Snapshot,
+  SnapshotDraft,
   Store,
   StoredEvent,
   StoreMeta,

@@ -2,6 +2,7 @@
 
 import type { Driver } from "./driver.ts";
 import { readFloor } from "./journal.ts";
+import { dropPieces } from "./snapshots.ts";
 import type { Pruned, Retention } from "./store.ts";
 
 const ROWS_PER_STEP_MAX = 500;
@@ -21,6 +22,7 @@ export async function prune(driver: Driver, retention: Retention, nowMs: number)
 async function pruneSnapshots(driver: Driver): Promise<number> {
   const sql = `delete from @snapshots where seq not in (select seq from @snapshots order by seq desc limit ?)`;
   const [touched = 0] = (await driver.transaction([{ sql, rows: [[SNAPSHOTS_KEPT]] }])) ?? [];
+  await dropPieces(driver);
   return touched;
 }
 

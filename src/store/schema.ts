@@ -15,7 +15,17 @@ export type SchemaWords = {
 
 /** Each migration is a list of statements. Never change one that was released: add another. */
 export function migrations(words: SchemaWords): readonly (readonly string[])[] {
-  return [firstSchema(words)];
+  return [firstSchema(words), snapshotsInPieces(words)];
+}
+
+/** A row of the size of a large state would hold up every commit while it is written. */
+function snapshotsInPieces({ integer, bytes, tableOptions }: SchemaWords) {
+  return [
+    `create table @snapshot_pieces (seq ${integer}, piece ${integer}, body ${bytes} not null,
+       primary key (seq, piece))${tableOptions}`,
+    // Null: the body is in the row itself, as it was before there were pieces.
+    `alter table @snapshots add column pieces ${integer}`,
+  ];
 }
 
 function firstSchema({ integer, text, json, bytes, tableOptions, keyedTableOptions }: SchemaWords) {

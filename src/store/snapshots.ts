@@ -1,30 +1,73 @@
 // Snapshots bound the time that recovery takes. What is in them is the leader's business.
+//
+// A snapshot is written in pieces, each in a transaction of its own, so that commits pass between them. The row that
+// names it comes last: pieces without one are what an interrupted snapshot has left.
 
-import { hash as digest } from "node:crypto";
+import { createHash, hash as digest, type Hash } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import type { Driver } from "./driver.ts";
 import { isStoreError, StoreError } from "./errors.ts";
 import { readFloor, readHead } from "./journal.ts";
-import type { Snapshot } from "./store.ts";
+import type { Snapshot, SnapshotDraft } from "./store.ts";
 
-type SnapshotRow = { seq: number; at_ms: number; state_hash: string; body: Uint8Array; checksum: string };
+type SnapshotRow = {
+  seq: number;
+  at_ms: number;
+  state_hash: string;
+  /** Empty where it is in pieces. */
+  body: Uint8Array;
+  checksum: string;
+  pieces: number | null;
+};
 
-export async function saveSnapshot(driver: Driver, { seq, atMs, stateHash, body }: Snapshot): Promise<void> {
+const NO_BODY = new Uint8Array();
+
+export async function saveSnapshot(
+  driver: Driver,
+  { seq, atMs, pieces, stateHash }: SnapshotDraft,
+): Promise<void> {
   const head = await readHead(driver);
   if (seq > head.seq)
     throw new RangeError(`A snapshot at event ${seq} is ahead of the journal at ${head.seq}.`);
+  await driver.transaction([{ sql: "delete from @snapshots where seq = ?", rows: [[seq]] }]);
+  await dropPieces(driver);
+
+  const contents = createHash("sha256");
+  let count = 0;
+  for await (const body of pieces) {
+    contents.update(body);
+    const sql = "insert into @snapshot_pieces (seq, piece, body) values (?, ?, ?)";
+    await driver.transaction([{ sql, rows: [[seq, ++count, body]] }]);
+  }
+  const row = { seq, at_ms: atMs, state_hash: stateHash(), pieces: count };
   await driver.transaction([
-    { sql: "delete from @snapshots where seq = ?", rows: [[seq]] },
     {
-      sql: "insert into @snapshots (seq, at_ms, state_hash, body, checksum) values (?, ?, ?, ?, ?)",
-      rows: [
-        [seq, atMs, stateHash, body, snapshotChecksum({ seq, at_ms: atMs, state_hash: stateHash, body })],
-      ],
+      sql: "insert into @snapshots (seq, at_ms, state_hash, body, checksum, pieces) values (?, ?, ?, ?, ?, ?)",
+      rows: [[seq, atMs, row.state_hash, NO_BODY, checksumOf(row, contents), count]],
     },
   ]);
 }
 
-export async function latestSnapshot(driver: Driver): Promise<Snapshot | undefined> {
-  const seqs = await driver.query<{ seq: number }>("select seq from @snapshots order by seq desc");
+/** Removes the pieces of snapshots that are gone, or never came to be; few at a time, because each is large. */
+export async function dropPieces(driver: Driver): Promise<void> {
+  const sql = `delete from @snapshot_pieces where (seq, piece) in (select seq, piece from @snapshot_pieces
+    where seq not in (select seq from @snapshots) limit ?)`;
+  for (;;) {
+    const [touched = 0] = (await driver.transaction([{ sql, rows: [[PIECES_PER_STEP_MAX]] }])) ?? [];
+    if (touched < PIECES_PER_STEP_MAX) return;
+  }
+}
+
+const PIECES_PER_STEP_MAX = 4;
+
+export async function latestSnapshot(
+  driver: Driver,
+  beforeSeq = Number.MAX_SAFE_INTEGER,
+): Promise<Snapshot | undefined> {
+  const seqs = await driver.query<{ seq: number }>(
+    "select seq from @snapshots where seq < ? order by seq desc",
+    [beforeSeq],
+  );
   for (const { seq } of seqs) {
     const snapshot = await readSnapshot(driver, seq);
     if (snapshot !== undefined) return snapshot;
@@ -42,14 +85,34 @@ export async function latestSnapshot(driver: Driver): Promise<Snapshot | undefin
 export async function readSnapshot(driver: Driver, seq: number): Promise<Snapshot | undefined> {
   try {
     const [row] = await driver.query<SnapshotRow>("select * from @snapshots where seq = ?", [seq]);
-    if (row === undefined || row.checksum !== snapshotChecksum(row)) return undefined;
-    return { seq: row.seq, atMs: row.at_ms, stateHash: row.state_hash, body: row.body };
+    if (row === undefined) return undefined;
+    const contents = createHash("sha256");
+    for await (const piece of piecesOf(driver, row)) contents.update(piece);
+    if (row.checksum !== checksumOf(row, contents)) return undefined;
+    return { seq: row.seq, atMs: row.at_ms, stateHash: row.state_hash, pieces: piecesOf(driver, row) };
   } catch (error) {
     if (isStoreError(error, "corrupt")) return undefined;
     throw error;
   }
 }
 
-function snapshotChecksum(row: Omit<SnapshotRow, "checksum">): string {
-  return digest("sha256", `${row.seq} ${row.at_ms} ${row.state_hash} ${digest("sha256", row.body)}`);
+async function* piecesOf(driver: Driver, { seq, body, pieces }: SnapshotRow): AsyncGenerator<Uint8Array> {
+  if (pieces === null) return yield body;
+  for (let piece = 1; piece <= pieces; piece++) {
+    await setImmediate(); // Others have their turn.
+    const [row] = await driver.query<{ body: Uint8Array }>(
+      "select body from @snapshot_pieces where seq = ? and piece = ?",
+      [seq, piece],
+    );
+    if (row === undefined) throw new StoreError("corrupt", `Piece ${piece} of snapshot ${seq} is missing.`);
+    yield row.body;
+  }
+}
+
+function checksumOf(
+  row: Pick<SnapshotRow, "seq" | "at_ms" | "state_hash" | "pieces">,
+  contents: Hash,
+): string {
+  const count = row.pieces === null ? "" : ` ${row.pieces}`;
+  return digest("sha256", `${row.seq} ${row.at_ms} ${row.state_hash} ${contents.digest("hex")}${count}`);
 }

@@ -73,8 +73,8 @@ export function createSqlStore(driver: Driver): Store {
     renewLease: (epoch) => renewLease(driver, epoch),
     releaseLease: (epoch) => releaseLease(driver, epoch),
     readEvents: (fromSeq, limit) => readEvents(driver, fromSeq, limit),
-    saveSnapshot: (snapshot) => saveSnapshot(driver, snapshot),
-    latestSnapshot: () => latestSnapshot(driver),
+    saveSnapshot: (draft) => saveSnapshot(driver, draft),
+    latestSnapshot: (beforeSeq) => latestSnapshot(driver, beforeSeq),
     getRequest: (id) => findRequest(driver, "id", cleanText(id)),
     getRequestByNumber: async (number) =>
       Number.isSafeInteger(number) ? findRequest(driver, "number", number) : undefined,

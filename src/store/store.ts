@@ -126,8 +126,12 @@ export type Snapshot = {
   readonly seq: number;
   readonly atMs: number;
   readonly stateHash: string;
-  readonly body: Uint8Array;
+  /** Read from the store as they are asked for. */
+  readonly pieces: AsyncIterable<Uint8Array>;
 };
+
+/** A snapshot that is still being made: its pieces are written as they come, its hash is known at the end. */
+export type SnapshotDraft = Omit<Snapshot, "stateHash"> & { readonly stateHash: () => string };
 
 /** Who leads. Candidates watch `renewals` with their own clock; safety comes from the head, not from here. */
 export type Lease = { readonly epoch: number; readonly holder: string | null; readonly renewals: number };
@@ -227,9 +231,10 @@ export type Store = {
    * Rejects with `pruned` when the journal no longer reaches back that far.
    */
   readEvents(fromSeq: number, limit: number): Promise<readonly JournalEvent[]>;
-  saveSnapshot(snapshot: Snapshot): Promise<void>;
-  /** The newest undamaged one. */
-  latestSnapshot(): Promise<Snapshot | undefined>;
+  /** Exists when this resolves, and not before: what an interrupted one has left is never read. */
+  saveSnapshot(draft: SnapshotDraft): Promise<void>;
+  /** The newest undamaged one, or the newest before an event. */
+  latestSnapshot(beforeSeq?: number): Promise<Snapshot | undefined>;
 
   getRequest(id: string): Promise<RequestRecord | undefined>;
   getRequestByNumber(number: number): Promise<RequestRecord | undefined>;

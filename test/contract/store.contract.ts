@@ -1,5 +1,6 @@
 // What every store must do, whatever keeps its bytes. Each store runs the whole suite.
 
+import { Readable } from "node:stream";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   type AuditEntry,
@@ -10,6 +11,8 @@ import {
   type RequestQuery,
   type RequestRecord,
   type Retention,
+  type Snapshot,
+  type SnapshotDraft,
   type Store,
   type StoreErrorCode,
   type TokenRecord,
@@ -61,7 +64,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toEqual([]);
         expect(await store.latestSnapshot()).toBeUndefined();
         expect(store.meta.clusterId).toMatch(/^[0-9a-f-]{36}$/);
-        expect(store.meta.schemaVersion).toBe(1);
+        expect(store.meta.schemaVersion).toBe(2);
       });
 
       test("a commit appends its events in order and moves the head", async () => {
@@ -372,23 +375,38 @@ export function storeContract(name: string, subject: ContractSubject): void {
     });
 
     describe("snapshots and retention", () => {
-      const bytes = (text: string) => new TextEncoder().encode(text);
-
       test("the newest snapshot is returned as it was saved", async () => {
         await commitAfter(await lead(), { events: [event("a"), event("b")] });
-        await store.saveSnapshot({ seq: 2, atMs: 20, stateHash: "h2", body: bytes("two") });
-        await store.saveSnapshot({ seq: 1, atMs: 10, stateHash: "h1", body: bytes("one") });
-        await store.saveSnapshot({ seq: 2, atMs: 21, stateHash: "h3", body: bytes("two again") });
+        await store.saveSnapshot(draft({ seq: 2, atMs: 20, stateHash: "h2" }, "two"));
+        await store.saveSnapshot(draft({ seq: 1, atMs: 10, stateHash: "h1" }, "one"));
+        await store.saveSnapshot(draft({ seq: 2, atMs: 21, stateHash: "h3" }, "two ", "again"));
         const latest = await store.latestSnapshot();
         expect(latest).toMatchObject({ seq: 2, atMs: 21, stateHash: "h3" });
-        expect(new TextDecoder().decode(latest?.body)).toBe("two again");
+        expect(await textOf(latest)).toBe("two again");
+        expect(await textOf(await store.latestSnapshot(2))).toBe("one");
+      });
+
+      test("commits pass between the pieces of a snapshot, and one that is interrupted leaves nothing", async () => {
+        const head = await commitAfter(await lead(), { events: [event("a")] });
+        await store.saveSnapshot(draft({ seq: 1 }, "whole"));
+        async function* interrupted() {
+          yield new TextEncoder().encode("half");
+          await commitAfter(head, { events: [event("b")] });
+          throw new Error("the process ended");
+        }
+        const saving = store.saveSnapshot({ ...draft({ seq: 1 }), pieces: interrupted() });
+        await expect(saving).rejects.toThrow("the process ended");
+        expect((await store.head()).seq).toBe(2);
+        expect(await store.latestSnapshot()).toBeUndefined(); // The journal is whole, and says it all.
+
+        await store.saveSnapshot(draft({ seq: 1 }, "new"));
+        expect(await textOf(await store.latestSnapshot())).toBe("new");
+        expect((await store.verify()).damage).toEqual([]);
       });
 
       test("a snapshot cannot be ahead of the journal", async () => {
         await lead();
-        await expect(
-          store.saveSnapshot({ seq: 1, atMs: 1, stateHash: "h", body: bytes("") }),
-        ).rejects.toThrow(RangeError);
+        await expect(store.saveSnapshot(draft({ seq: 1 }))).rejects.toThrow(RangeError);
       });
 
       const DAY_MS = 86_400_000;
@@ -415,8 +433,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         return commitAfter(head, { requests: [request(11)], decisions: [decision("id-11", 1)] });
       }
 
-      const snapshotAt = (seq: number) =>
-        store.saveSnapshot({ seq, atMs: 1, stateHash: "h", body: bytes("state") });
+      const snapshotAt = (seq: number) => store.saveSnapshot(draft({ seq }, "state"));
 
       test("the journal goes up to the older of two snapshots, and not before its time", async () => {
         const head = await tenDays();
@@ -503,7 +520,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
     test("verification reads everything and finds nothing", async () => {
       let head = await commitAfter(await lead(), everything());
       head = await commitAfter(head, { events: [event("b"), event("c")] });
-      await store.saveSnapshot({ seq: head.seq, atMs: 1, stateHash: "h", body: new Uint8Array(10) });
+      await store.saveSnapshot(draft({ seq: head.seq }, "state"));
       expect(await store.verify()).toEqual({
         events: 3,
         commits: 2,
@@ -523,7 +540,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         for (let count = 0; count < 3; count++) {
           head = await commitAfter(head, { events: [event("x"), event("y")], audit: [auditEntry("ann")] });
         }
-        await store.saveSnapshot({ seq: 5, atMs: 1, stateHash: "h", body: new Uint8Array(100) });
+        await store.saveSnapshot(draft({ seq: 5 }, "some ", "state"));
       }
 
       const damages: Record<string, { sql: string; where: string; isInJournal?: boolean }> = {
@@ -601,10 +618,10 @@ export function storeContract(name: string, subject: ContractSubject): void {
 
       test("a damaged snapshot gives way to the one before it", async () => {
         await someHistory();
-        await store.saveSnapshot({ seq: 6, atMs: 2, stateHash: "h6", body: new Uint8Array(100) });
+        await store.saveSnapshot(draft({ seq: 6 }, "later ", "state"));
         await harness.tamper("update snapshots set checksum = 'x' where seq = 6");
         expect(await store.latestSnapshot()).toMatchObject({ seq: 5 });
-        await harness.tamper("update snapshots set checksum = 'x' where seq = 5");
+        await harness.tamper("delete from snapshot_pieces where seq = 5 and piece = 2");
         expect(await store.latestSnapshot()).toBeUndefined(); // The whole journal is still there.
       });
     });
@@ -635,7 +652,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         await harness.tamper("update meta set value = '99' where key = 'schema_version'");
         await store.close();
         await expectCode(harness.open(), "newer_version");
-        await harness.tamper("update meta set value = '1' where key = 'schema_version'");
+        await harness.tamper("update meta set value = '2' where key = 'schema_version'");
         store = await harness.open();
       });
 
@@ -688,6 +705,18 @@ export function request(number: number, changes: Partial<RequestRecord> = {}): R
 
 function decision(requestId: string, seq: number): DecisionRecord {
   return { requestId, seq, atMs: seq * 10, body: { rule: "G2" } };
+}
+
+function draft(head: { seq: number; atMs?: number; stateHash?: string }, ...texts: string[]): SnapshotDraft {
+  const { seq, atMs = 1, stateHash = "h" } = head;
+  const pieces = Readable.from(texts.map((text) => new TextEncoder().encode(text)));
+  return { seq, atMs, stateHash: () => stateHash, pieces };
+}
+
+async function textOf(snapshot: Snapshot | undefined): Promise<string> {
+  let text = "";
+  for await (const piece of snapshot?.pieces ?? []) text += new TextDecoder().decode(piece);
+  return text;
 }
 
 function token(id: string, changes: Partial<TokenRecord> = {}): TokenRecord {

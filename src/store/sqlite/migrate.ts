@@ -27,7 +27,15 @@ const schema = migrations({
   keyedTableOptions: " strict, without rowid",
 });
 
-const ourTables = new Set(["meta", "head", "floor", "lease", "snapshots", ...Object.keys(columns)]);
+const ourTables = new Set([
+  "meta",
+  "head",
+  "floor",
+  "lease",
+  "snapshots",
+  "snapshot_pieces",
+  ...Object.keys(columns),
+]);
 
 /** One transaction, which is also the lock. */
 export function migrate(

@@ -2,6 +2,7 @@
 
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import type { Driver, Statement } from "../driver.ts";
 import { isStoreError, StoreError } from "../errors.ts";
 import type { Value } from "../rows.ts";
@@ -178,7 +179,11 @@ function createSqliteDriver(
         jsonElements: "json_each(?)",
       },
       query: async (sql, values) => query(sql, values),
-      transaction: async (statements) => guarded(() => inTransaction(() => executeAll(statements))),
+      transaction: async (statements) => {
+        // SQLite works while we wait. Who makes many transactions in a row lets others have their turn between them.
+        await setImmediate();
+        return guarded(() => inTransaction(() => executeAll(statements)));
+      },
       commit: async (rows) =>
         guarded(() => inTransaction(() => executeAll(commitStatements(rows))) !== undefined),
       hasRoom: () => reserve.isHeld(),

@@ -1,0 +1,169 @@
+import { gzipSync } from "node:zlib";
+import { expect, test, vi } from "vitest";
+import {
+  createPool as createPoolOf,
+  createRig,
+  pool,
+  request,
+  spec,
+  submit,
+} from "../../test/simulation/rig.ts";
+import { type Command, decide, snapshotOf } from "../engine/index.ts";
+import { openMemoryStore, type Snapshot, type Store } from "../store/index.ts";
+import { createMemory, type Memory, note } from "./memory.ts";
+import { recover } from "./recovery.ts";
+import { loadSnapshot, saveSnapshot, stateHash } from "./snapshots.ts";
+
+const noBreath = async () => undefined;
+
+function perform(memory: Memory, command: Command, nowMs: number): void {
+  const decision = decide(memory.state, command, nowMs);
+  if (decision.outcome === "refused") throw new Error(decision.refusal.message);
+  const firstSeq = memory.state.seq - decision.events.length + 1;
+  for (const [index, event] of decision.events.entries()) note(memory, event, firstSeq + index);
+}
+
+/** Runs, waiters, ended requests with attempts behind them: enough for several lines. */
+function someMemory(requests: number): Memory {
+  const memory = createMemory();
+  perform(memory, { kind: "createPool", name: pool("main"), capacity: { gpu: 300 } }, 1);
+  perform(memory, { kind: "attachPolicy", policy: { pool: pool("main"), component: "team" as never } }, 2);
+  for (let i = 0; i < requests; i++) {
+    perform(memory, submit(`r${i}`, i % 3 === 0 ? { labels: { i: String(i) }, walltimeMs: 60_000 } : {}), 3);
+  }
+  for (let i = 0; i < 40; i++) {
+    const requestId = request(`r${i}`);
+    const token = memory.open.get(requestId)?.token as number;
+    perform(memory, { kind: "reportEnd", requestId, token, outcome: "succeeded" }, 4);
+  }
+  return memory;
+}
+
+/** The store never looks at the journal for a snapshot that is no further than its head. */
+async function storeFor(memory: Memory): Promise<Store> {
+  const store = await openMemoryStore();
+  const { epoch } = await store.takeOver({ holder: "test" });
+  const events = Array.from({ length: memory.state.seq }, () => ({ kind: "x" }));
+  await store.commit({ epoch, expectedSeq: 0, atMs: 5, events });
+  return store;
+}
+
+function contentsOf({ state, submitted, numbers, ids, attempts, open }: Memory) {
+  return { hash: stateHash(state), submitted, numbers, ids, attempts, open };
+}
+
+test("what is loaded is what was saved, with everything beside the engine's state", async () => {
+  const memory = someMemory(1_000);
+  const store = await storeFor(memory);
+  await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath });
+  const snapshot = (await store.latestSnapshot()) as Snapshot;
+  expect(snapshot.stateHash).toBe(stateHash(memory.state));
+  expect(contentsOf(await loadSnapshot(snapshot))).toEqual(contentsOf(memory));
+});
+
+test("a snapshot is the state at its beginning, whatever happens while it is written", async () => {
+  const memory = someMemory(1_000);
+  const store = await storeFor(memory);
+  const before = structuredClone(contentsOf(memory));
+
+  let step = 0;
+  const breathe = async () => {
+    step++;
+    // One that was written already, one that was not; one that ends, one that goes, one that is new.
+    perform(memory, { kind: "cancelRequest", requestId: request(`r${400 + step}`) }, 5 + step);
+    perform(memory, { kind: "cancelRequest", requestId: request(`r${900 - step}`) }, 5 + step);
+    perform(memory, { kind: "deleteRequest", requestId: request(`r${40 - step}`) }, 5 + step);
+    perform(memory, { kind: "deleteRequest", requestId: request(`r${900 - step}`) }, 5 + step);
+    perform(memory, submit(`new${step}`), 5 + step);
+    const requestId = request(`r${200 + step}`);
+    const token = memory.open.get(requestId)?.token as number;
+    perform(memory, { kind: "reportEnd", requestId, token, outcome: "failed" }, 5 + step);
+  };
+  await saveSnapshot(store, memory, { atMs: 5, breathe });
+
+  expect(step).toBeGreaterThan(4);
+  expect(stateHash(memory.state)).not.toBe(before.hash);
+  expect(contentsOf(await loadSnapshot((await store.latestSnapshot()) as Snapshot))).toEqual(before);
+});
+
+test("an empty list of reasons is not the absence of one", async () => {
+  const memory = someMemory(50);
+  const progress = memory.state.requests.get(request("r45"))?.progress;
+  Object.assign(progress as object, { rejection: [] });
+  const store = await storeFor(memory);
+  await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath });
+  const { state } = await loadSnapshot((await store.latestSnapshot()) as Snapshot);
+  expect(state.requests.get(request("r45"))?.progress.rejection).toEqual([]);
+});
+
+test("the first form, one object without lines, is still read", async () => {
+  const memory = someMemory(300);
+  const engine = snapshotOf(memory.state);
+  const text = JSON.stringify({
+    ...{ v: 1, engine, submitted: memory.submitted, attempts: [...memory.attempts] },
+    numbers: engine.requests.map(({ spec }) => memory.numbers.get(spec.id)),
+  });
+  const pieces = (async function* () {
+    yield gzipSync(text);
+  })();
+  const loaded = await loadSnapshot({ seq: memory.state.seq, atMs: 5, stateHash: "", pieces });
+  expect(contentsOf(loaded)).toEqual(contentsOf(memory));
+});
+
+test("a form that this version does not know is named", async () => {
+  const pieces = (async function* () {
+    yield gzipSync('{"v":3}\n');
+  })();
+  await expect(loadSnapshot({ seq: 1, atMs: 1, stateHash: "", pieces })).rejects.toMatchObject({
+    code: "newer_version",
+  });
+});
+
+test("a snapshot that cannot be read gives way to the one before it, and to the journal", async () => {
+  const rig = await createRig();
+  await createPoolOf(rig);
+  await rig.do(submit("a"));
+  const { seq } = await rig.store.head();
+  const unreadable = async (at: number) =>
+    rig.store.saveSnapshot({
+      ...{ seq: at, atMs: 1, stateHash: () => "h" },
+      pieces: (async function* () {
+        yield gzipSync('{"v":2,');
+      })(),
+    });
+  await unreadable(seq);
+  const { memory, snapshotSeq } = await recover(rig.store, await rig.store.head());
+  expect(snapshotSeq).toBe(0);
+  expect(stateHash(memory.state)).toBe(await rig.leader.read(({ state }) => stateHash(state)));
+});
+
+test("a snapshot that is not there when it is read back is reported", async () => {
+  const memory = someMemory(50);
+  const sound = await storeFor(memory);
+  const store: Store = { ...sound, latestSnapshot: async () => undefined };
+  await expect(saveSnapshot(store, memory, { atMs: 5, breathe: noBreath })).rejects.toMatchObject({
+    code: "corrupt",
+  });
+});
+
+test("a snapshot is taken when the newest one is old, though little has happened since", async () => {
+  const rig = await createRig({ settings: { snapshotEveryMs: 60_000 } });
+  await rig.do(submit("a", spec("a")));
+  await rig.clock.advance(50_000);
+  expect(rig.leader.status().snapshotSeq).toBe(0);
+  await rig.clock.advance(20_000);
+  await vi.waitFor(() => expect(rig.leader.status().snapshotSeq).toBe(rig.leader.seq()), { interval: 1 });
+});
+
+test("after a long replay a snapshot is taken at once, so that the next start is short", async () => {
+  const settings = { snapshotEveryEvents: 50, snapshotEveryMs: 3_600_000 };
+  const first = await createRig({ settings: { ...settings, snapshotEveryEvents: 1_000 } });
+  await createPoolOf(first);
+  for (let i = 0; i < 200; i++) await first.do(submit(`r${i}`));
+  const { seq } = await first.store.head();
+
+  const second = await createRig({ store: first.store, settings });
+  expect(second.leader.status().recovery.events).toBe(seq);
+  await second.clock.advance(6_000);
+  await vi.waitFor(() => expect(second.leader.status().snapshotSeq).toBe(seq), { interval: 1 });
+});
