@@ -96,6 +96,18 @@ test("an empty list of reasons is not the absence of one", async () => {
   expect(state.requests.get(request("r45"))?.progress.rejection).toEqual([]);
 });
 
+test("a field that blank records do not know is kept", async () => {
+  const memory = someMemory(50);
+  const record = memory.state.requests.get(request("r45"));
+  Object.assign(record?.spec as object, { fresh: "spec" });
+  Object.assign(record?.progress as object, { fresh: "progress" });
+  const store = await storeFor(memory);
+  await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath });
+  const { state } = await loadSnapshot((await store.latestSnapshot()) as Snapshot);
+  const { spec, progress } = state.requests.get(request("r45")) ?? {};
+  expect({ spec, progress }).toMatchObject({ spec: { fresh: "spec" }, progress: { fresh: "progress" } });
+});
+
 test("the first form, one object without lines, is still read", async () => {
   const memory = someMemory(300);
   const engine = snapshotOf(memory.state);

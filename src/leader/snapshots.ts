@@ -40,11 +40,11 @@ const BLANK_SPEC: RequestSpec = {
   ...PLAIN_REQUEST,
   ...{ id: "" as RequestId, component: "" as ComponentName, resources: {} },
 };
-const BLANK_PROGRESS: RequestProgress = {
+const BLANK_PROGRESS: Required<RequestProgress> = {
   ...{ status: "queued", seq: 0, submittedAtMs: 0, attempt: 1, preemptedCount: 0, preemptedFor: null },
   ...{ preemptedAtMs: [], shielded: false, resume: false, lastCheckpointAtMs: null, lastCheckpointSeq: 0 },
   ...{ furtherAttempts: 0, queuedAtMs: 0, delayed: false, allocation: null, hold: null, rejection: null },
-  endedAtMs: null,
+  ...{ endedAtMs: null, deletionPlanned: false },
 };
 
 interface Header {
@@ -159,13 +159,16 @@ function requestLine(requests: readonly SnapshotRequest[]): string {
   );
 }
 
-/** What differs from the blank record, in its order. */
+/** What differs from the blank record, in its order; then what it does not know. */
 function without<Whole extends object>(blank: Whole, record: Whole): Partial<Whole> {
   const rest: Partial<Whole> = {};
   for (const key in blank) {
     const value = record[key];
     if (value !== blank[key] && !(isEmpty(value) && isEmpty(blank[key]))) rest[key] = value;
   }
+  const unknown: Extract<keyof Whole, string>[] = [];
+  for (const key in record) if (!(key in blank)) unknown.push(key);
+  for (const key of unknown.sort()) rest[key] = record[key];
   return rest;
 }
 
