@@ -14,11 +14,11 @@ const UNLIMITED = {
 };
 
 export const hosting: Hosting = {
-  async openServer({ log, tell, isUnlimited = false, ...options }) {
+  async openServer({ log, logLevel = "info", tell, isUnlimited = false, ...options }) {
     return openServer({
       ...options,
       ...(isUnlimited && { rates: UNLIMITED }),
-      log: await createLog(log, tell),
+      log: await createLog(log, logLevel, tell),
     });
   },
   backup: (from, to) => backupSqlite({ from, to }),
@@ -48,7 +48,11 @@ export const hosting: Hosting = {
 };
 
 /** A team's server writes one JSON object per line; one that a person watches speaks only when something is wrong. */
-async function createLog(kind: HostedOptions["log"], tell: (text: string) => void): Promise<Log> {
+async function createLog(
+  kind: HostedOptions["log"],
+  level: NonNullable<HostedOptions["logLevel"]>,
+  tell: (text: string) => void,
+): Promise<Log> {
   const ignore = () => undefined;
   if (kind === "silent") return { info: ignore, warn: ignore, error: ignore };
   if (kind === "people") {
@@ -57,10 +61,11 @@ async function createLog(kind: HostedOptions["log"], tell: (text: string) => voi
   }
   const { pino } = await import("pino");
   const logger = pino(
-    { base: null, timestamp: pino.stdTimeFunctions.isoTime },
+    { base: null, level, timestamp: pino.stdTimeFunctions.isoTime },
     pino.destination({ fd: 2, sync: true }),
   );
   return {
+    ...(level === "debug" && { debug: (fields, message) => logger.debug(fields, message) }),
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),

@@ -57,7 +57,7 @@ async function apply(options: ApplyOptions, context: CliContext): Promise<void> 
   const wanted = await readWanted(options.file, context.readStdin);
   const { client } = connect(options);
   const changes = changesFor(client, wanted, await readPresent(client), options.prune === true);
-  if (changes.length === 0) return context.tell("Everything is as the files say.\n");
+  if (changes.length === 0) return context.tell("Nothing to change: everything is as in the files.\n");
 
   const { lines, isHarm } = await preview(changes, options.force === true);
   if (options.dryRun === true) {

@@ -2,7 +2,8 @@
 
 import type { Command } from "commander";
 import type { WireGroupAnswer, WirePolicyAnswer, WirePoolAnswer } from "../protocol/index.ts";
-import { POLICY_DEFAULTS, readPresent } from "./apply/changes.ts";
+import { GROUP_DEFAULTS, POLICY_DEFAULTS, readPresent } from "./apply/changes.ts";
+import { POOL_SETTING_DEFAULTS } from "./apply/defaults.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, oneOf, withConnection } from "./options.ts";
 import { toJson, toYaml } from "./output/print.ts";
@@ -11,9 +12,12 @@ import { connect, findPool } from "./session.ts";
 interface ExportOptions extends ConnectionOptions {
   readonly pool?: string;
   readonly output?: string;
+  readonly full?: boolean;
 }
 
 const HELP = `
+Settings that are as in a new pool are left out, so that a file says what you have decided. With --full all are written.
+
 Examples:
   berth export > pools.yaml
   berth export --pool lab -o json
@@ -23,6 +27,7 @@ Examples:
 export function define(command: Command, context: CliContext): void {
   withConnection(command)
     .option("--pool <pool>", "only this pool")
+    .option("--full", "also the settings that are as in a new pool")
     .option("-o, --output <form>", "yaml or json", "yaml")
     .addHelpText("after", HELP)
     .action((options: ExportOptions) => exportAll(options, context));
@@ -40,6 +45,7 @@ async function exportAll(options: ExportOptions, context: CliContext): Promise<v
         asPool(
           pool,
           present.groups.filter((group) => group.pool === pool.name),
+          options.full === true,
         ),
       ),
     policies: present.policies.filter(({ pool }) => only === undefined || pool === only).map(asPolicy),
@@ -47,24 +53,30 @@ async function exportAll(options: ExportOptions, context: CliContext): Promise<v
   context.write(form === "json" ? `${toJson(document, 2)}\n` : await toYaml(document));
 }
 
-function asPool(pool: WirePoolAnswer, groups: readonly WireGroupAnswer[]) {
+function asPool(pool: WirePoolAnswer, groups: readonly WireGroupAnswer[], isFull: boolean) {
   const { name, description, labels, discipline, capacity, node_backed, settings } = pool;
+  const said = isFull ? settings : withoutDefaults(settings, POOL_SETTING_DEFAULTS);
   return {
     name,
     ...(description !== "" && { description }),
     discipline,
     ...(!node_backed && { capacity }),
     ...(Object.keys(labels).length > 0 && { labels }),
-    settings,
-    ...(groups.length > 0 && { groups: groups.map(({ pool: _, ...group }) => group) }),
+    ...(Object.keys(said).length > 0 && { settings: said }),
+    ...(groups.length > 0 && {
+      groups: groups.map(({ pool: _, ...group }) => withoutDefaults(group, GROUP_DEFAULTS)),
+    }),
   };
 }
 
 /** Without what `berth apply` assumes anyway. */
 function asPolicy({ closing: _, component_type, ...policy }: WirePolicyAnswer) {
-  const said = Object.entries(policy).filter(
-    ([field, value]) =>
-      JSON.stringify(value) !== JSON.stringify((POLICY_DEFAULTS as Record<string, unknown>)[field]),
+  return { ...withoutDefaults(policy, POLICY_DEFAULTS), ...(component_type !== "" && { component_type }) };
+}
+
+function withoutDefaults(fields: object, defaults: object): Record<string, unknown> {
+  const usual = defaults as Readonly<Record<string, unknown>>;
+  return Object.fromEntries(
+    Object.entries(fields).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(usual[name])),
   );
-  return { ...Object.fromEntries(said), ...(component_type !== "" && { component_type }) };
 }

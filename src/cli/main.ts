@@ -192,19 +192,27 @@ interface KnownError {
 
 async function knownError(error: unknown): Promise<KnownError> {
   if (error instanceof CliError) return error;
-  if (error instanceof CommanderError) return usageError(error);
+  const { hintAsCommand, OTHER_VERBS, withoutPointers } = await import("./hints.ts");
+  if (error instanceof CommanderError) return usageError(error, OTHER_VERBS);
   const { isBerthError } = await import("../sdk/index.ts");
-  if (isBerthError(error)) return { ...error, message: withFields(error.message, error.problem) };
+  if (isBerthError(error)) {
+    const message = withoutPointers(withFields(error.message, error.problem));
+    return { ...error, message, hint: hintAsCommand(error.hint) };
+  }
   const message = error instanceof Error ? error.message : String(error);
   return { code: "internal_error", message: `Something failed inside Berth: ${message}`, hint: "" };
 }
 
 /** Commander puts what may have been meant into brackets on a line of its own. */
-function usageError({ code, message }: CommanderError): CliError {
+function usageError(
+  { code, message }: CommanderError,
+  otherVerbs: Readonly<Record<string, string>>,
+): CliError {
   if (code === "commander.help") return new CliError("usage", "A command is missing.");
   const [, what = "", meant] = /^(?:error: )?(.*?)\.?(?:\n\((.*)\))?$/s.exec(message) ?? [];
   const sentence = `${what.charAt(0).toUpperCase()}${what.slice(1)}.`;
-  return new CliError("usage", sentence, meant ?? "Add --help to see what there is.");
+  const [, verb = ""] = code === "commander.unknownCommand" ? (/'(.*)'/.exec(what) ?? []) : [];
+  return new CliError("usage", sentence, otherVerbs[verb] ?? meant ?? "Add --help to see what there is.");
 }
 
 /** What is wrong with which field, after the sentence about the whole. */
@@ -212,7 +220,9 @@ function withFields(
   message: string,
   problem: { errors?: { pointer: string; message: string }[] | undefined } | undefined,
 ) {
-  const errors = problem?.errors ?? [];
+  const errors = (problem?.errors ?? []).filter(
+    ({ pointer }) => pointer === "" || !message.includes(pointer),
+  );
   if (errors.length === 0) return message;
   return `${message} (${errors.map((field) => `${field.pointer} ${field.message}`).join("; ")})`;
 }

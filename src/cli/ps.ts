@@ -18,7 +18,7 @@ export interface PsOptions extends ConnectionOptions, WatchOptions {
 }
 
 const HELP = `
-Running ones come first, then those that wait, each by their numbers.
+Requests that run come first, then those that wait, then those that have ended, each by number.
 
 Examples:
   berth ps
@@ -72,5 +72,5 @@ function byStanding(a: WireRequest, b: WireRequest): number {
 }
 
 function standing({ status }: WireRequest): number {
-  return status === "allocated" || status === "preempting" ? 1 : status === "queued" ? 2 : 0;
+  return status === "allocated" || status === "preempting" ? 0 : status === "queued" ? 1 : 2;
 }

@@ -53,7 +53,7 @@ export function define(command: Command, context: CliContext): void {
   // Options after the command are the command's own, also without \`--\`.
   command.parent?.enablePositionalOptions();
   command
-    .usage("[resources] [options] -- COMMAND...")
+    .usage("[resources] [options] [--] COMMAND...")
     .argument("[command...]", "the command and its arguments")
     .passThroughOptions()
     .option("--gpu <count>", "GPUs")

@@ -4,16 +4,19 @@ import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Command } from "commander";
 import { type CliContext, CliError } from "./context.ts";
+import { oneOf } from "./options.ts";
 import { plainIfNeeded } from "./output/print.ts";
 import { shownPath } from "./paths.ts";
 import { writePrivateFile } from "./private-file.ts";
 import { hostingOf, listenForEnd, openHosted } from "./serving/host.ts";
+import { LOG_LEVELS } from "./serving/hosting.ts";
 import { findRunning, leaveNote, takeNoteAway } from "./serving/running.ts";
 import { type ServingFlags, servingSettings, withServing } from "./serving/settings.ts";
 import { hostedOptions } from "./up.ts";
 
 interface ServeOptions extends ServingFlags {
   readonly tokenFile?: string;
+  readonly logLevel?: string;
 }
 
 const HELP = `
@@ -30,6 +33,11 @@ Examples:
 export function define(command: Command, context: CliContext): void {
   withServing(command)
     .option("--token-file <file>", "where the first token is written")
+    .option(
+      "--log-level <level>",
+      "debug: a line for every change; info: for those of pools, groups, policies and nodes; warn; error",
+      "info",
+    )
     .addHelpText("after", HELP)
     .action((options: ServeOptions) => serve(options, context));
 }
@@ -49,6 +57,7 @@ async function serve(options: ServeOptions, context: CliContext): Promise<void> 
     ...hostedOptions(settings, context),
     firstTokenName: "admin",
     log: "lines",
+    logLevel: oneOf("--log-level", options.logLevel ?? "info", LOG_LEVELS),
   });
   try {
     if (settings.databaseUrl === undefined) leaveNote(settings.dataDir, server.url);

@@ -9,6 +9,7 @@ import type {
   WireToken,
 } from "../protocol/index.ts";
 import type { Line, Shape } from "./output/print.ts";
+import type { Cells } from "./output/table.ts";
 import type { Style } from "./output/text.ts";
 import { ageOf, amountsText, durationText, labelsText } from "./output/text.ts";
 import { titleOf } from "./session.ts";
@@ -43,14 +44,33 @@ export function statusText({ status, stop, hold }: WireRequest): string {
 export const REQUEST: Shape<WireRequest> = {
   nameOf: ({ number }) => String(number),
   columns: [
-    { name: "number", value: ({ number }) => `#${number}`, alignsRight: true },
+    {
+      name: "number",
+      value: ({ number }) => `#${number}`,
+      cells: ({ number }) => ({ number }),
+      alignsRight: true,
+    },
     { name: "name", value: ({ name }) => name || "-" },
-    { name: "status", value: statusText, paint: statusPaint },
+    { name: "status", value: statusText, cells: ({ status }) => ({ status }), paint: statusPaint },
     { name: "component", value: ({ component }) => component },
-    { name: "resources", value: ({ resources }) => amountsText(resources) },
+    {
+      name: "resources",
+      value: ({ resources }) => amountsText(resources),
+      cells: ({ resources }) => amountCells("resources", resources),
+    },
     { name: "pool", value: ({ pool, hold }) => pool ?? hold?.pool ?? "-" },
-    { name: "waited", value: waitedText, alignsRight: true },
-    { name: "ran", value: ranText, alignsRight: true },
+    {
+      name: "waited",
+      value: (request) => secondsText(waitedSeconds(request)),
+      cells: (request) => ({ waited_seconds: waitedSeconds(request) }),
+      alignsRight: true,
+    },
+    {
+      name: "ran",
+      value: (request) => secondsText(ranSeconds(request)),
+      cells: (request) => ({ ran_seconds: ranSeconds(request) }),
+      alignsRight: true,
+    },
     { name: "attempt", value: ({ attempt }) => String(attempt), alignsRight: true, isWide: true },
     {
       name: "class",
@@ -70,16 +90,34 @@ export const REQUEST: Shape<WireRequest> = {
   detail: requestLines,
 };
 
-function waitedText({ queued_at, started_at, ended_at, attempts }: WireRequest): string {
-  const ran = ended_at === null ? started_at : (attempts.at(-1)?.started_at ?? ended_at);
-  return ageOf(queued_at, ran === null ? Date.now() : Date.parse(ran));
+function waitedSeconds({ queued_at, started_at, ended_at, attempts }: WireRequest): number {
+  return secondsFrom(queued_at, ended_at === null ? started_at : (attempts.at(-1)?.started_at ?? ended_at));
 }
 
-function ranText({ started_at, ended_at, attempts, status }: WireRequest): string {
-  if (started_at !== null) return ageOf(started_at, ended_at === null ? Date.now() : Date.parse(ended_at));
+/** Of the attempt that runs, or of the last one. */
+function ranSeconds({ started_at, ended_at, attempts, status }: WireRequest): number | null {
+  if (started_at !== null) return secondsFrom(started_at, ended_at);
   const last = attempts.at(-1);
-  if (status === "queued" || last === undefined) return "-";
-  return ageOf(last.started_at, Date.parse(last.ended_at));
+  return status === "queued" || last === undefined ? null : secondsFrom(last.started_at, last.ended_at);
+}
+
+/** Whole seconds, to now if it goes on. */
+function secondsFrom(from: string, to: string | null): number {
+  const endMs = to === null ? Date.now() : Date.parse(to);
+  return Math.max(0, Math.floor((endMs - Date.parse(from)) / 1000));
+}
+
+function secondsText(seconds: number | null): string {
+  return seconds === null ? "-" : durationText(seconds);
+}
+
+/** Such as `resources.gpu`, as the API would name the field. */
+function amountCells(field: string, amounts: Readonly<Record<string, number>>): Cells {
+  return Object.fromEntries(Object.entries(amounts).map(([key, amount]) => [`${field}.${key}`, amount]));
+}
+
+function inUseCells({ capacity, usage }: Pick<WirePoolAnswer, "capacity" | "usage">): Cells {
+  return { ...amountCells("capacity", capacity), ...amountCells("usage", usage) };
 }
 
 function requestLines(request: WireRequest): Line[] {
@@ -96,7 +134,7 @@ function requestLines(request: WireRequest): Line[] {
   lines.push(["class", `${request.preemption_class}${request.sensitive ? ", sensitive" : ""}`]);
   lines.push(["preemptible", request.preemptible ? "yes" : "no"]);
   lines.push(["checkpoint", checkpointText(request)]);
-  lines.push(["again", requeueText(request)]);
+  lines.push(["requeue", requeueText(request)]);
   if (request.walltime_seconds !== null) lines.push(["walltime", durationText(request.walltime_seconds)]);
   if (request.operation !== null) lines.push(["operation", request.operation]);
   if (Object.keys(request.labels).length > 0) lines.push(["labels", labelsText(request.labels)]);
@@ -132,9 +170,15 @@ function checkpointText({ checkpoint, checkpoint_seconds: seconds }: WireRequest
   return seconds === null ? checkpoint : `${checkpoint}, about ${durationText(seconds)}`;
 }
 
+const REQUEUE_WORDS: Readonly<Record<WireRequest["requeue"], string>> = {
+  never: "never",
+  on_preemption: "after a preemption or a lost holder",
+  on_failure: "after a preemption, a lost holder or a failure",
+};
+
 function requeueText({ requeue, retries }: WireRequest): string {
   const bound = retries.max === null ? "" : `, at most ${retries.max} times`;
-  return `${requeue === "never" ? "never" : requeue.replace("on_", "after a ").replace("failure", "failure, too")}${bound}`;
+  return `${REQUEUE_WORDS[requeue]}${bound}`;
 }
 
 // --- Pools
@@ -144,7 +188,7 @@ export const POOL: Shape<WirePoolAnswer> = {
   columns: [
     { name: "name", value: ({ name }) => name },
     { name: "discipline", value: ({ discipline }) => discipline },
-    { name: "in_use", value: inUseText },
+    { name: "in_use", value: inUseText, cells: inUseCells },
     { name: "running", value: ({ running }) => String(running), alignsRight: true },
     { name: "queued", value: ({ queued }) => String(queued), alignsRight: true },
     { name: "nodes", value: ({ node_backed }) => (node_backed ? "yes" : "no"), isWide: true },
@@ -189,8 +233,16 @@ export const POLICY: Shape<WirePolicyAnswer> = {
     { name: "pool", value: ({ pool }) => pool },
     { name: "component", value: ({ component }) => component },
     { name: "priority", value: ({ priority }) => String(priority), alignsRight: true },
-    { name: "reserved", value: ({ reserved }) => amountsText(reserved) },
-    { name: "limit", value: ({ limit }) => amountsText(limit) },
+    {
+      name: "reserved",
+      value: ({ reserved }) => amountsText(reserved),
+      cells: ({ reserved }) => amountCells("reserved", reserved),
+    },
+    {
+      name: "limit",
+      value: ({ limit }) => amountsText(limit),
+      cells: ({ limit }) => amountCells("limit", limit),
+    },
     { name: "group", value: ({ group }) => group ?? "-" },
     { name: "weight", value: ({ weight }) => String(weight), alignsRight: true, isWide: true },
     { name: "kind", value: ({ kind }) => kind, isWide: true },
@@ -240,7 +292,7 @@ export const NODE: Shape<WireNodeAnswer> = {
       value: ({ state }) => state,
       paint: ({ state }, style) => statusPaint({ status: state }, style),
     },
-    { name: "in_use", value: inUseText },
+    { name: "in_use", value: inUseText, cells: inUseCells },
     { name: "topology", value: ({ topology }) => topology || "-" },
     { name: "running", value: ({ requests }) => String(requests.length), alignsRight: true, isWide: true },
     { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
@@ -266,8 +318,17 @@ export const TOKEN: Shape<WireToken> = {
     { name: "role", value: ({ role }) => role },
     { name: "components", value: ({ components }) => components?.join(",") ?? "all" },
     { name: "pools", value: ({ pools }) => pools?.join(",") ?? "all" },
-    { name: "age", value: ({ created_at }) => ageOf(created_at), alignsRight: true },
-    { name: "ends", value: endsText },
+    {
+      name: "age",
+      value: ({ created_at }) => ageOf(created_at),
+      cells: ({ created_at }) => ({ created_at }),
+      alignsRight: true,
+    },
+    {
+      name: "ends",
+      value: endsText,
+      cells: ({ expires_at, revoked_at }) => ({ expires_at, revoked_at }),
+    },
     { name: "permissions", value: ({ permissions }) => permissions.join(",") || "-", isWide: true },
     { name: "id", value: ({ id }) => id, isWide: true },
   ],

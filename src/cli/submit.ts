@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import type { ErrorCode, WireRequest, WireRequestSubmission } from "../protocol/index.ts";
 import { errorOfEnding } from "../sdk/index.ts";
 import { type CliContext, CliError } from "./context.ts";
+import { hintOfRejection } from "./hints.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -84,7 +85,8 @@ async function submit(options: SubmitOptions, context: CliContext): Promise<void
   if (request.status !== "rejected") throw ending;
   // A key that no pool has is a slip in other calls, but a rejection when a request is judged by it.
   const { EXIT } = await import("./problems.ts");
-  throw new CliError(ending.code as ErrorCode, ending.message, ending.hint, EXIT.rejected);
+  const hint = hintOfRejection(request) ?? ending.hint;
+  throw new CliError(ending.code as ErrorCode, ending.message, hint, EXIT.rejected);
 }
 
 async function settled({ client }: ReturnType<typeof connect>, request: WireRequest): Promise<WireRequest> {

@@ -1,9 +1,10 @@
 // berth token create|list|show|revoke|whoami
 
+import { existsSync, writeFileSync } from "node:fs";
 import type { Command } from "commander";
 import type { WireToken } from "../protocol/index.ts";
 import { CHOICES } from "./choices.ts";
-import type { CliContext } from "./context.ts";
+import { type CliContext, CliError } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -34,6 +35,7 @@ interface TokenOptions extends Omit<ConnectionOptions, "component">, OutputOptio
   readonly pool?: readonly string[];
   readonly permission?: readonly string[];
   readonly expires?: string;
+  readonly out?: string;
 }
 
 const HELP = `
@@ -55,14 +57,15 @@ export function define(command: Command, context: CliContext): void {
     .option("--for <component>", "a component that is its own; may be repeated", collect)
     .option("--pool <pool>", "a pool that it reaches; may be repeated; by default all", collect)
     .option("--permission <name>", "class10 or sensitive; may be repeated", collect)
-    .option("--expires <duration>", "such as 90d, or never; by default 90d");
+    .option("--expires <duration>", "such as 90d, or never; by default 90d")
+    .option("--out <file>", "write the secret to a new file that only you can read");
   withOutput(withConnection(create)).addHelpText(
     "after",
     `
-stdout is the secret and nothing else, so that it can be piped into a file or into \`berth login\`.
+Without --out, stdout is the secret and nothing else, so that it can be piped into \`berth login\`.
 
 Examples:
-  berth token create vision --role user --for vision > token
+  berth token create vision --role user --for vision --out vision.token
   berth token create ci --role user --for ci --expires never -o json
 `,
   );
@@ -132,6 +135,16 @@ Examples:
 async function createToken(name: string, options: TokenOptions, context: CliContext): Promise<void> {
   const { url, context: saved, role, for: components, pool: pools, permission, expires } = options;
   const { client } = connect(given({ url, context: saved }));
+  if (role === "user" && components === undefined) {
+    throw new CliError(
+      "usage",
+      "A token of role user needs the components that are its own.",
+      `Add --for COMPONENT, such as --for ${name}.`,
+    );
+  }
+  if (options.out !== undefined && existsSync(options.out)) {
+    throw new CliError("name_taken", `There is a file ${options.out} already.`, "Choose another name.");
+  }
   const permissions = permission?.map((one) => oneOf("--permission", one, CHOICES.permission));
   const token = await client.tokens.create({
     name,
@@ -141,9 +154,11 @@ async function createToken(name: string, options: TokenOptions, context: CliCont
   });
   if (options.output !== undefined || process.env.BERTH_OUTPUT)
     return printOne(token, TOKEN, options, context);
-  context.write(`${token.secret}\n`);
+  if (options.out === undefined) context.write(`${token.secret}\n`);
+  else writeFileSync(options.out, `${token.secret}\n`, { mode: 0o600, flag: "wx" });
+  const where = options.out === undefined ? "It is shown only now." : `Saved in ${options.out} (mode 0600).`;
   const ends = token.expires_at === null ? "and never ends" : `until ${token.expires_at}`;
-  context.tell(`${printable(`Token ${name} (${role}) ${ends}. It is shown only now.`)}\n`);
+  context.tell(`${printable(`Token ${name} (${role}) ${ends}. ${where}`)}\n`);
 }
 
 async function lifeOf(text: string): Promise<number | null> {

@@ -265,6 +265,8 @@ export interface Clock {
 
 /** The part of pino that is used. */
 export interface Log {
+  /** Absent where nobody reads that much. */
+  debug?(fields: object, message: string): void;
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;

@@ -77,7 +77,10 @@ export function errorOfEnding(request: WireRequest): BerthError | undefined {
       return new BerthError("cancelled", `${which} was cancelled.`);
     case "preempted":
       return new BerthError("preempted", `${which} was preempted and is not queued again.`, {
-        hint: "Let it wait again with requeue on_preemption, or ask for work that is not preemptible.",
+        hint:
+          request.retries.max !== null && request.attempt > request.retries.max
+            ? `Its ${request.retries.max} further attempts are used up; allow more with retries.`
+            : "Let it wait again with requeue on_preemption, or ask for work that is not preemptible.",
       });
     case "expired":
       return expiry(which, request);

@@ -7,6 +7,7 @@ import { getRequestListener } from "@hono/node-server";
 import type { Leader, Log } from "../leader/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Services } from "./call.ts";
+import { logChanges } from "./change-log.ts";
 import { type Connections, watchConnections } from "./connections.ts";
 import { createGrants } from "./grants.ts";
 import { HANDLERS } from "./handlers.ts";
@@ -86,6 +87,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const waiting = createWaiting(leader);
   const streams = createStreams({ leader, store, tokens, grants, log });
   const stopMetrics = metrics.follow(leader, streams);
+  const stopLog = logChanges(leader, log);
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
   const services: Services = {
@@ -132,6 +134,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     makeAdminToken: makeAdmin,
     async close() {
       stopMetrics();
+      stopLog();
       streams.close();
       waiting.close();
       await closeServer(server, connections);

@@ -40,11 +40,11 @@ describe("output", () => {
     "wide has more": { args: ["ps", "-o", "wide"], stdout: /SUBMITTED_BY +ID\n/ },
     "csv quotes": {
       args: ["ps", "-o", "csv", "--columns", "name,resources,labels"],
-      stdout: "name,resources,labels\ntrain,gpu 3,{}\neval,gpu 2,{}\nevaluate,gpu 2,{}\n",
+      stdout: "name,resources.gpu,resources.step_run,labels\ntrain,3,1,{}\neval,2,1,{}\nevaluate,2,1,{}\n",
     },
     tsv: {
       args: ["ps", "-o", "tsv", "--columns", "number,name", "--no-headers"],
-      stdout: "#1\ttrain\n#2\teval\n#3\tevaluate\n",
+      stdout: "1\ttrain\n2\teval\n3\tevaluate\n",
     },
     "names are for xargs": { args: ["ps", "-o", "name"], stdout: "1\n2\n3\n" },
     yaml: {
@@ -306,10 +306,12 @@ describe("apply and export", () => {
       "create pool swap\ncreate group swap/g\ncreate policy swap/a\ncreate policy swap/b\n",
     );
     expect(await berth("apply", "-f", directory)).toMatchObject({ exitCode: 0 });
-    expect((await berth("apply", "-f", file)).stderr).toBe("Everything is as the files say.\n");
+    expect((await berth("apply", "-f", file)).stderr).toBe(
+      "Nothing to change: everything is as in the files.\n",
+    );
     const exported = (await berth("export", "--pool", "swap")).stdout;
     expect((await user.berth(["apply", "-f", "-"], { readStdin: async () => exported })).stderr).toBe(
-      "Everything is as the files say.\n",
+      "Nothing to change: everything is as in the files.\n",
     );
     write(3, 1);
     expect((await berth("apply", "-f", file)).stdout).toBe("changed policy swap/b\nchanged policy swap/a\n");

@@ -417,3 +417,26 @@ describe("a safe first start", () => {
     await directory.remove();
   });
 });
+
+test("the log has a line for every change: pools and the like at info, the life of requests at debug", async () => {
+  const lines: [string, string, object][] = [];
+  const write = (level: string) => (fields: object, message: string) =>
+    void lines.push([level, message, fields]);
+  const log = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+  const logged = await openTestServer("memory", { log });
+  await logged.admin("PUT", "/v1/pools/p", { capacity: { gpu: 1 } });
+  await logged.admin("PUT", "/v1/pools/p/policies/c", {});
+  const { body } = await logged.admin("POST", "/v1/resource-requests", {
+    component: "c",
+    resources: { gpu: 1 },
+  });
+  await logged.close();
+  expect(lines).toEqual(
+    expect.arrayContaining([
+      ["info", "pool set", expect.objectContaining({ name: "p" })],
+      ["info", "policy set", expect.objectContaining({ pool: "p", component: "c" })],
+      ["debug", "request submitted", expect.objectContaining({ component: "c" })],
+      ["debug", "request allocated", expect.objectContaining({ requestId: body.id, pool: "p" })],
+    ]),
+  );
+});

@@ -85,7 +85,8 @@ function poolChange(client: Client, { groups: _, ...pool }: WirePool, present: P
   return differences.length === 0 ? [] : [{ verb: "change", what: `pool ${name}`, differences, perform }];
 }
 
-const GROUP_DEFAULTS = {
+/** What a group has that a file says nothing about. */
+export const GROUP_DEFAULTS = {
   parent: null,
   weight: 1,
   reserved: null,

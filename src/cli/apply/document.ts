@@ -5,14 +5,17 @@ import { join } from "node:path";
 import { z } from "zod";
 import {
   BODY_BYTES_MAX,
+  group,
   issuesOf,
   policy,
   pool,
+  poolSettings,
   toFieldName,
   type WirePolicy,
   type WirePool,
 } from "../../protocol/index.ts";
 import { CliError } from "../context.ts";
+import { nearest } from "../nearest.ts";
 
 export const applyDocument = z
   .strictObject({
@@ -82,22 +85,50 @@ function readText(file: string): string {
 }
 
 async function parseDocuments(file: string, text: string) {
-  const { parseAllDocuments } = await import("../yaml.ts");
-  const documents = parseAllDocuments(text);
+  const { LineCounter, parseAllDocuments } = await import("../yaml.ts");
+  const lines = new LineCounter();
+  const documents = parseAllDocuments(text, { lineCounter: lines });
   return (Array.isArray(documents) ? documents : []).map((document) => {
     const [error] = document.errors;
-    if (error !== undefined) throw new CliError("invalid_syntax", `${file}: ${error.message}`);
+    if (error !== undefined) {
+      // The library goes on with an excerpt; the place and the reason are enough.
+      const [reason = ""] = error.message.split(/ at line \d|\n/);
+      const { line, col } = lines.linePos(error.pos[0]);
+      throw new CliError("invalid_syntax", `${file}:${line}:${col}: ${reason.replace(/\.$/, "")}.`);
+    }
     const checked = applyDocument.safeParse(document.toJS() ?? {});
     if (checked.success) return checked.data;
-    const issues = issuesOf(checked.error).map(
-      ({ path, message }) => `${toFieldName(path) || "the file"} ${message}`,
-    );
+    const issues = issuesOf(checked.error).map(({ path, message, isUnknownField }) => {
+      const line = lineOf(document, lines, path);
+      const meant = isUnknownField ? nearest(String(path.at(-1)), FIELDS) : undefined;
+      const place = line === undefined ? "" : `line ${line}: `;
+      return `${place}${toFieldName(path) || "the file"} ${message}${meant === undefined ? "" : ` (did you mean ${meant}?)`}`;
+    });
     throw new CliError(
       "invalid_request",
       `${file}: ${issues.slice(0, 5).join("; ")}.`,
       "A file has pools and policies, written as in the API; `berth export` shows yours.",
     );
   });
+}
+
+const FIELDS: readonly string[] = [applyDocument, pool, group, policy, poolSettings].flatMap(({ shape }) =>
+  Object.keys(shape),
+);
+
+/** Where a field is written, or what it belongs to, if it is missing. */
+function lineOf(
+  document: { getIn(path: readonly unknown[], keepScalar: true): unknown },
+  lines: { linePos(offset: number): { line: number } },
+  path: readonly (string | number)[],
+): number | undefined {
+  for (let depth = path.length; depth > 0; depth--) {
+    const node = document.getIn(path.slice(0, depth), true) as
+      | { range?: [number, number, number] }
+      | undefined;
+    if (node?.range) return lines.linePos(node.range[0]).line;
+  }
+  return undefined;
 }
 
 function refuseTwice(names: readonly string[]): void {

@@ -2,8 +2,8 @@
 
 import { type CliContext, CliError } from "../context.ts";
 import { suggestion } from "../nearest.ts";
-import { type Column, renderTable } from "./table.ts";
-import { printable, styleOf, toAscii, widthOf, wrapped } from "./text.ts";
+import { type Cells, type Column, leftOut, renderTable } from "./table.ts";
+import { counted, printable, styleOf, toAscii, widthOf, wrapped } from "./text.ts";
 
 export const FORMATS = ["table", "wide", "json", "yaml", "jsonl", "csv", "tsv", "name"] as const;
 export type Format = (typeof FORMATS)[number];
@@ -45,7 +45,26 @@ export async function printRows<Row extends object>(
   if (format === "json") return context.write(`${toJson({ items: rows, next_cursor: null }, 2)}\n`);
   if (format === "yaml") return context.write(await toYaml({ items: rows, next_cursor: null }));
   context.write(textOfRows(rows, shape, { ...options, output: format }, context));
-  if (rows.length === 0 && (format === "table" || format === "wide")) context.tell(`${NOTHING}\n`);
+  if (format !== "table" && format !== "wide") return;
+  if (rows.length === 0) context.tell(`${NOTHING}\n`);
+  else if (format === "wide" || options.columns !== undefined) tellLeftOut(rows, shape, options, context);
+}
+
+/** Said only to those who have asked for these columns. */
+function tellLeftOut<Row extends object>(
+  rows: readonly Row[],
+  shape: Shape<Row>,
+  options: OutputOptions,
+  context: CliContext,
+): void {
+  const missing = leftOut(rows, columnsOf(rows, shape, options, formatOf(options)), {
+    hasHeaders: options.headers !== false,
+    screenColumns: context.screen?.columns(),
+  });
+  if (missing.length === 0) return;
+  context.tell(
+    `${counted(missing.length, "column")} left out, the terminal is too narrow: ${missing.join(", ")}. Choose with --columns.\n`,
+  );
 }
 
 /** One thing: at length for people, and otherwise exactly what the API says. */
@@ -92,8 +111,14 @@ export function textOfRows<Row extends object>(
   const columns = columnsOf(rows, shape, options, format);
   if (format === "csv" || format === "tsv") {
     const quote = format === "csv" ? csvCell : tsvCell;
-    const lines = rows.map((row) => columns.map(({ value }) => quote(value(row))));
-    const all = hasHeaders ? [columns.map(({ name }) => quote(name)), ...lines] : lines;
+    const read = rows.map((row) => columns.map((column) => cellsOf(column, row)));
+    // A column for every name that some row has, in the order of the columns that they come from.
+    const names = columns.map((_, i) => [...new Set(read.flatMap((cells) => Object.keys(cells[i] ?? {})))]);
+    const lines = read.map((cells) =>
+      names.flatMap((inner, i) => inner.map((name) => quote(String(cells[i]?.[name] ?? "")))),
+    );
+    const heads = names.flatMap((inner, i) => (rows.length === 0 ? [columns[i]?.name ?? ""] : inner));
+    const all = hasHeaders ? [heads.map(quote), ...lines] : lines;
     return all.map((cells) => `${cells.join(format === "csv" ? "," : "\t")}\n`).join("");
   }
   if (rows.length === 0) return "";
@@ -140,6 +165,12 @@ function columnsOf<Row extends object>(
     const names = columns.map((column) => column.name);
     throw new CliError("usage", `There is no column "${name}".`, suggestion(name, names));
   });
+}
+
+function cellsOf<Row>({ name, value, cells }: Column<Row>, row: Row): Cells {
+  if (cells !== undefined) return cells(row);
+  const text = value(row);
+  return { [name]: text === "-" ? "" : text };
 }
 
 /** Any field of the API's object can be a column. */

@@ -11,8 +11,12 @@ export interface Column<Row> {
   /** Shown when it is asked for by name. */
   readonly isHidden?: boolean;
   readonly alignsRight?: boolean;
+  /** For csv and tsv, where programs read: numbers without units, one cell per key. Absent: `value`, empty for `-`. */
+  readonly cells?: (row: Row) => Cells;
   readonly paint?: (row: Row, style: Style) => ((text: string) => string) | undefined;
 }
+
+export type Cells = Readonly<Record<string, string | number | boolean | null>>;
 
 export interface TableOptions {
   readonly style: Style;
@@ -29,15 +33,7 @@ export function renderTable<Row>(
   columns: readonly Column<Row>[],
   { style, hasHeaders, screenColumns }: TableOptions,
 ): string[] {
-  const cells = rows.map((row) => columns.map(({ value }) => printable(value(row))));
-  const heads = columns.map(({ name }) => name.toUpperCase());
-  const natural = columns.map((_, i) =>
-    Math.max(
-      hasHeaders ? (heads[i] as string).length : 0,
-      ...cells.map((line) => widthOf(line[i] as string)),
-    ),
-  );
-  const widths = screenColumns === undefined ? natural : widthsIn(natural, screenColumns);
+  const { cells, heads, widths } = layOut(rows, columns, { hasHeaders, screenColumns });
   const lineOf = (texts: readonly string[], paintOf: (i: number) => ((text: string) => string) | undefined) =>
     widths
       .map((width, i) => {
@@ -51,6 +47,32 @@ export function renderTable<Row>(
       .trimEnd();
   const lines = cells.map((texts, at) => lineOf(texts, (i) => columns[i]?.paint?.(rows[at] as Row, style)));
   return hasHeaders ? [lineOf(heads, () => style.faint), ...lines] : lines;
+}
+
+/** The names of the columns that do not fit on the screen. */
+export function leftOut<Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+  options: Omit<TableOptions, "style">,
+): string[] {
+  return columns.slice(layOut(rows, columns, options).widths.length).map(({ name }) => name.toUpperCase());
+}
+
+function layOut<Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+  { hasHeaders, screenColumns }: Omit<TableOptions, "style">,
+) {
+  const cells = rows.map((row) => columns.map(({ value }) => printable(value(row))));
+  const heads = columns.map(({ name }) => name.toUpperCase());
+  const natural = columns.map((_, i) =>
+    Math.max(
+      hasHeaders ? (heads[i] as string).length : 0,
+      ...cells.map((line) => widthOf(line[i] as string)),
+    ),
+  );
+  const widths = screenColumns === undefined ? natural : widthsIn(natural, screenColumns);
+  return { cells, heads, widths };
 }
 
 /** The widest give first. Returns fewer widths than there are columns if that does not help. */

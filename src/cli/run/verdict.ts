@@ -4,6 +4,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import type { WireRequest } from "../../protocol/index.ts";
 import type { BerthError } from "../../sdk/index.ts";
 import { CliError } from "../context.ts";
+import { hintAsCommand, hintOfRejection } from "../hints.ts";
 
 export interface CommandEnd {
   /** What a shell would show. */
@@ -38,7 +39,8 @@ export async function verdictOfError(
   // A key that no pool has is a slip in a call, but a rejection when a request is judged by it.
   const isRejected = request?.status === "rejected";
   const exitCode = isRejected ? EXIT.rejected : isErrorCode(code) ? ERRORS[code].exitCode : EXIT.berthFailed;
-  return { exitCode, code, message, hint, request, command };
+  const better = isRejected ? hintOfRejection(request) : hintAsCommand(hint);
+  return { exitCode, code, message, hint: better ?? hint, request, command };
 }
 
 /** A reader sees the whole report or none. */

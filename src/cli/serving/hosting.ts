@@ -12,6 +12,9 @@ export interface Hosting {
   explain(error: unknown): { readonly message: string; readonly hint: string } | undefined;
 }
 
+export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
 export interface HostedOptions {
   readonly data: { readonly directory: string } | { readonly databaseUrl: string };
   readonly listen: string;
@@ -22,6 +25,8 @@ export interface HostedOptions {
   readonly firstTokenName: string;
   readonly version: string;
   readonly log: "people" | "lines" | "silent";
+  /** How much a log of lines says; `info` unless given. */
+  readonly logLevel?: LogLevel;
   /** Nobody is slowed down: for demonstrations and tests on this machine. */
   readonly isUnlimited?: boolean;
   readonly tell: (text: string) => void;
