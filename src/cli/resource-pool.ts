@@ -2,9 +2,10 @@
 
 import type { Command } from "commander";
 import type { WirePolicyAnswer, WireRequest } from "../protocol/index.ts";
+import type { Client } from "../sdk/index.ts";
 import { parseAmounts, withoutFractions } from "./amounts.ts";
 import { CHOICES } from "./choices.ts";
-import type { CliContext } from "./context.ts";
+import { type CliContext, CliError } from "./context.ts";
 import { given, oneOf, withConnection, withIdempotencyKey } from "./options.ts";
 import { type OutputOptions, printOne, type Shape } from "./output/print.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
@@ -152,17 +153,28 @@ function definePolicies(command: Command, context: CliContext): void {
       reserved: reserved && (await withoutFractions(reserved)),
       limit: limit && (await withoutFractions(limit)),
     });
-    await attachPolicy(pool, component, { ...options, ...amounts }, context);
+    const name = await ownName(pool, component, options);
+    if (name !== component) {
+      context.tell(`berth: ${component} is another type of component here; this one is called ${name}.\n`);
+    }
+    await attachPolicy(pool, name, { ...options, ...amounts }, context);
   });
 
   const detach = withPair(command.command("detach-policy").description("take a policy away"));
   withDryRun(withConnection(detach))
     .option("-t, --component-type <type>", "orchestrator or step_operator", "orchestrator")
     .addHelpText("after", "\nExamples:\n  berth resource-pool detach-policy training-gpus my-orchestrator\n");
-  detach.action(async (poolText: string, text: string, options: Options) => {
+  detach.action(async (poolText: string, text: string, options: Options & { componentType: string }) => {
     const { client } = connect(options);
     const { name: pool } = await findPool(client, poolText);
-    const { component } = await findPolicy(client, pool, text);
+    const { component, component_type: type } = await findTyped(client, pool, text, options.componentType);
+    if (type !== "" && type !== options.componentType) {
+      throw new CliError(
+        "not_found",
+        `Pool ${pool} has no policy for the ${options.componentType} ${text}.`,
+        `${component} is a ${type} here: add --component-type ${type}.`,
+      );
+    }
     if (options.dryRun === true) {
       const plan = await client.policies.detach(pool, component, { dryRun: true });
       return printPlan(`Component ${component} would no longer use pool ${pool}.`, plan, options, context);
@@ -193,6 +205,25 @@ function definePolicies(command: Command, context: CliContext): void {
       await showRows(session, { load, shape: ZEN_POLICY }, options, context);
     },
   );
+}
+
+/**
+ * In ZenML an orchestrator and a step operator may share a name. A component of Berth is known by its name alone, so the
+ * second one is called `type.name`.
+ */
+async function ownName(poolText: string, component: string, options: PolicyOptions): Promise<string> {
+  const { componentType: type = "" } = options;
+  const { client } = connect(options);
+  const { name: pool } = await findPool(client, poolText);
+  const taken = (await gather(client.policies.all(pool))).find((policy) => policy.component === component);
+  const isOther = taken !== undefined && taken.component_type !== "" && taken.component_type !== type;
+  return isOther ? `${type}.${component}` : component;
+}
+
+async function findTyped(client: Client, pool: string, text: string, type: string) {
+  const qualified = `${type}.${text}`;
+  const policies = await gather(client.policies.all(pool));
+  return policies.find(({ component }) => component === qualified) ?? findPolicy(client, pool, text);
 }
 
 /** Not of ZenML, but of every change here. */

@@ -2,11 +2,13 @@
 
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
+import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
-import { withConnection } from "./options.ts";
+import { oneOf, withConnection } from "./options.ts";
 import { type OutputOptions, printOne } from "./output/print.ts";
+import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
-import { connect, findRequest, gather } from "./session.ts";
+import { connect, findRequest, gather, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
 import { filterRows, type ListFilters, withListFilters, withZenOutput, ZEN_REQUEST } from "./zenml.ts";
 
@@ -69,12 +71,23 @@ export function define(command: Command, context: CliContext): void {
   );
   remove.action(async (text: string, options: Options) => {
     const { client } = connect(options);
-    const { id } = await findRequest(client, text);
-    await client.requests.delete(id, { force: true });
+    const request = await findRequest(client, text);
+    await client.requests.delete(request.id, { force: true });
+    const left = await client.requests.get(request.id).catch(() => undefined);
+    context.tell(
+      printable(
+        left === undefined
+          ? `Deleted ${titleOf(request)}.`
+          : `Stopping ${titleOf(request)}. Its record stays until it is deleted again after the end.`,
+      ) + "\n",
+    );
   });
 }
 
 function select(requests: readonly WireRequest[], filters: RequestFilters): WireRequest[] {
+  const { status } = filters;
+  if (status !== undefined && /^[a-z_]+$/.test(status) && status !== "pending")
+    oneOf("--status", status, CHOICES.status);
   const fields = {
     status: filters.status === "pending" ? "queued" : filters.status,
     preemptible: filters.preemptible?.toLowerCase(),

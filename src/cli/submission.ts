@@ -34,7 +34,7 @@ export async function submissionOf(
   });
   return {
     component,
-    // Who asks for nothing still is one running step.
+    // A request without resources still counts as one `step_run`.
     resources: Object.keys(resources).length === 0 ? { step_run: 1 } : resources,
     preemptible: options.preempt,
     ...given({

@@ -59,28 +59,36 @@ export function parseMcpu(written: string | number): Parsed<number> {
 }
 
 export interface ResourceSettings {
-  readonly gpu_count?: number | undefined;
-  readonly cpu_count?: number | string | undefined;
-  readonly memory?: string | number | undefined;
-  readonly pool_resources?: Readonly<Record<string, number>> | undefined;
+  readonly gpu_count?: number | null | undefined;
+  readonly cpu_count?: number | string | null | undefined;
+  readonly memory?: string | number | null | undefined;
+  readonly pool_resources?: Readonly<Record<string, number>> | null | undefined;
 }
 
 /** What the settings of a step ask for. Typed fields win over the same key of `pool_resources` (R3). */
 export function parseSettings(settings: ResourceSettings): Parsed<Record<string, number>> {
   const resources: Record<string, number> = { ...settings.pool_resources };
-  if (settings.cpu_count !== undefined) {
+  if (isGiven(settings.cpu_count)) {
     const mcpu = parseMcpu(settings.cpu_count);
     if (!mcpu.ok) return mcpu;
+    if (mcpu.value === 0) return unreadable("0 CPUs are none", "Leave cpu_count out, or ask for some.");
     resources.mcpu = mcpu.value;
   }
-  if (settings.memory !== undefined) {
+  if (isGiven(settings.memory)) {
     const memoryMb = parseMemoryMb(settings.memory);
     if (!memoryMb.ok) return memoryMb;
+    if (memoryMb.value === 0)
+      return unreadable(`The memory "${settings.memory}" is none`, "Leave it out, or ask for some.");
     resources.memory_mb = memoryMb.value;
   }
-  if (settings.gpu_count !== undefined) resources.gpu = settings.gpu_count;
+  if (isGiven(settings.gpu_count)) resources.gpu = settings.gpu_count;
   if (settings.gpu_count === 0) delete resources.gpu;
   return { ok: true, value: resources };
+}
+
+/** A settings object that was written out by a program has `null` for what was not set. */
+function isGiven<Value>(value: Value | null | undefined): value is Value {
+  return value !== undefined && value !== null;
 }
 
 /** The number as `digits / scale`, both whole. */

@@ -5,10 +5,17 @@ import { amounts, labels, name, note, seconds } from "./common.ts";
 
 /** The settings of a step (R3). What cannot be read is refused later, as `invalid_amount`. */
 export const resourceSettings = z.strictObject({
-  gpu_count: z.number().optional(),
-  cpu_count: z.union([z.number(), z.string()]).optional(),
-  memory: z.union([z.string(), z.number()]).optional(),
-  pool_resources: amounts.optional(),
+  gpu_count: z.number().nullish(),
+  cpu_count: z.union([z.number(), z.string()]).nullish(),
+  memory: z.union([z.string(), z.number()]).nullish(),
+  pool_resources: amounts.nullish(),
+  preemptible: z.boolean().nullish(),
+  /** Of deployments, which Berth does not schedule; accepted, because ZenML writes them into every settings object. */
+  min_replicas: z.unknown().optional(),
+  max_replicas: z.unknown().optional(),
+  autoscaling_metric: z.unknown().optional(),
+  autoscaling_target: z.unknown().optional(),
+  max_concurrency: z.unknown().optional(),
 });
 
 export const requestSubmission = z.strictObject({

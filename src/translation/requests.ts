@@ -30,7 +30,7 @@ export function toRequestSpec(
       id: toRequestId(id),
       component: toComponentName(wire.component),
       resources: withStepRun(asked.resources),
-      preemptible: wire.preemptible ?? true,
+      preemptible: wire.preemptible ?? wire.settings?.preemptible ?? true,
       preemptionClass: wire.preemption_class ?? PLAIN_REQUEST.preemptionClass,
       sensitive: wire.sensitive ?? false,
       checkpoint: wire.checkpoint ?? "none",
@@ -66,7 +66,17 @@ const STEP_RUN: Resources = { step_run: 1 };
 type Refused = Extract<SpecResult, { outcome: "refused" }>;
 type Asked = Refused | { readonly outcome: "accepted"; readonly resources: Resources };
 
-function resourcesAskedFor({ resources, settings }: WireRequestSubmission): Asked {
+function resourcesAskedFor({ resources, settings, preemptible }: WireRequestSubmission): Asked {
+  if (
+    typeof settings?.preemptible === "boolean" &&
+    (preemptible ?? settings.preemptible) !== settings.preemptible
+  ) {
+    return refused(
+      "invalid_request",
+      `The request says preemptible: ${preemptible}, its settings say ${settings.preemptible}.`,
+      "Say it in one place.",
+    );
+  }
   if ((resources === undefined) === (settings === undefined)) {
     return refused(
       "invalid_request",
@@ -78,7 +88,8 @@ function resourcesAskedFor({ resources, settings }: WireRequestSubmission): Aske
     settings === undefined ? { ok: true as const, value: resources ?? {} } : parseSettings(settings);
   if (!parsed.ok) return refused("invalid_amount", parsed.message, parsed.hint);
 
-  if (Object.keys(parsed.value).length === 0) {
+  // Settings that ask for nothing are those of a step, which counts as one `step_run`.
+  if (settings === undefined && Object.keys(parsed.value).length === 0) {
     return refused(
       "invalid_request",
       "The request asks for nothing.",

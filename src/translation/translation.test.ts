@@ -64,6 +64,31 @@ describe("a request gets its defaults (Q1, Q3, R3)", () => {
       wire: { settings: { gpu_count: 1, memory: "16GiB" } },
       want: { resources: { gpu: 1, memory_mb: 17_180, step_run: 1 } },
     },
+    "settings as a program of ZenML writes them": {
+      wire: {
+        settings: {
+          gpu_count: 1,
+          cpu_count: null,
+          memory: null,
+          pool_resources: null,
+          preemptible: false,
+          min_replicas: null,
+          max_replicas: null,
+          autoscaling_metric: null,
+          autoscaling_target: null,
+          max_concurrency: null,
+        },
+      },
+      want: { resources: { gpu: 1, step_run: 1 }, preemptible: false },
+    },
+    "settings of a step that asks for nothing": {
+      wire: { settings: { gpu_count: 0 } },
+      want: { resources: { step_run: 1 }, preemptible: true },
+    },
+    "preemptible said twice, alike": {
+      wire: { preemptible: false, settings: { gpu_count: 1, preemptible: false } },
+      want: { preemptible: false },
+    },
     "step_run is one, whatever was written": {
       wire: { settings: { pool_resources: { step_run: 5 } } },
       want: { resources: { step_run: 1 } },
@@ -87,7 +112,11 @@ describe("a request that cannot be understood is refused with a stable code", ()
     "neither resources nor settings": { wire: {}, code: "invalid_request" },
     "both of them": { wire: { resources: { gpu: 1 }, settings: { gpu_count: 1 } }, code: "invalid_request" },
     "nothing asked for": { wire: { resources: {} }, code: "invalid_request" },
-    "gpu_count 0 and nothing else": { wire: { settings: { gpu_count: 0 } }, code: "invalid_request" },
+    "preemptible said twice, differently": {
+      wire: { preemptible: true, settings: { gpu_count: 1, preemptible: false } },
+      code: "invalid_request",
+    },
+    "no memory": { wire: { settings: { memory: "0GB" } }, code: "invalid_amount" },
     "memory without a unit": { wire: { settings: { memory: 16 } }, code: "invalid_amount" },
     "half a step": { wire: { resources: { gpu: 1, step_run: 0.5 } }, code: "invalid_amount" },
   };

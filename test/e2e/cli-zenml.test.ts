@@ -280,6 +280,57 @@ describe("every option is known there", () => {
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: expect.stringContaining("-y") as string });
   });
 
+  test("an orchestrator and a step operator of one name are two components", async () => {
+    await fine("berth resource-pool create twins -c gpu=2");
+    await fine("berth resource-pool attach-policy twins kubernetes");
+    const second = await shell("berth resource-pool attach-policy twins kubernetes -t step_operator");
+    expect(second.exitCode).toBe(0);
+    expect(second.stderr).toContain("step_operator.kubernetes");
+    const names = () =>
+      fine("berth resource-pool list-policies twins --columns component,component_type -o csv");
+    expect(await names()).toBe(
+      "component,component_type\nkubernetes,orchestrator\nstep_operator.kubernetes,step_operator\n",
+    );
+    await fine("berth resource-pool detach-policy twins kubernetes -t step_operator");
+    expect(await names()).toBe("component,component_type\nkubernetes,orchestrator\n");
+    // Of another type there is none: the policy of the orchestrator stays.
+    const wrong = await shell("berth resource-pool detach-policy twins kubernetes -t step_operator");
+    expect(wrong).toMatchObject({
+      exitCode: 3,
+      stderr: expect.stringContaining("add --component-type orchestrator") as string,
+    });
+    expect(await names()).toContain("kubernetes");
+  });
+
+  test("a status that does not exist is refused", async () => {
+    const { exitCode, stderr } = await shell("berth resource-request list --status bogus");
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 2,
+      stderr: expect.stringContaining("queued") as string,
+    });
+  });
+
+  test("deleting says what happened, and a run whose request is deleted ends as cancelled", async () => {
+    const first = await world.client.requests.submit({
+      component: "urgent",
+      resources: { gpu: 8 },
+      name: "big",
+    });
+    const waiting = shell("berth run --component urgent --gpu 8 --name waits -- true");
+    await expect.poll(async () => fine("berth ps --status queued -o csv --columns name")).toContain("waits");
+    expect((await shell("berth resource-request delete waits")).stderr).toMatch(/^Deleted #\d+ waits\.\n$/);
+    expect(await waiting).toMatchObject({
+      exitCode: 71,
+      stderr: expect.stringContaining("was deleted") as string,
+    });
+    expect((await shell("berth resource-request delete big")).stderr).toMatch(
+      /^(Deleted|Stopping) #\d+ big\./,
+    );
+    await world.client.requests
+      .release(first.id, { token: first.token ?? "", outcome: "stopped" })
+      .catch(() => undefined);
+  });
+
   test("what is not there is told, with a code", async () => {
     expect(await shell("berth resource-pool detach-policy training-gpus nobody")).toMatchObject({
       exitCode: 3,

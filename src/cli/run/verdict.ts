@@ -31,10 +31,15 @@ export function verdictOfCommand(request: WireRequest, command: CommandEnd): Ver
 }
 
 export async function verdictOfError(
-  { code, message, hint }: BerthError | CliError,
+  error: BerthError | CliError,
   request?: WireRequest,
   command?: CommandEnd,
 ): Promise<Verdict> {
+  // It was found when it was submitted, so it has been deleted since.
+  const isDeleted = error.code === "not_found" && request !== undefined;
+  const { code, message, hint } = isDeleted
+    ? { code: "cancelled", message: `Request #${request.number} was deleted.`, hint: "" }
+    : error;
   const { ERRORS, EXIT, isErrorCode } = await import("../../protocol/index.ts"); // Most runs end well without it.
   // A key that no pool has is a slip in a call, but a rejection when a request is judged by it.
   const isRejected = request?.status === "rejected";
