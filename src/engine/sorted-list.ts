@@ -16,7 +16,7 @@ interface Chunk<Item> {
 export interface Summaries<Item> {
   /** What `firstWhereSumExceeds` and `sumThrough` add up. */
   readonly weigh?: (item: Item) => Vector;
-  /** What `firstRankedAtMost` looks at. */
+  /** What `firstRankedAtMost` and `rankMin` look at. */
   readonly rank?: (item: Item) => number;
 }
 
@@ -93,6 +93,16 @@ export class SortedList<Item> {
       if (chunk.rankMin <= rankMax) return chunk.items.find((item) => rank(item) <= rankMax);
     }
     return undefined;
+  }
+
+  /** The smallest rank of all; infinite in an empty list. */
+  rankMin(): number {
+    let smallest = Number.POSITIVE_INFINITY;
+    for (const chunk of this.#chunks) {
+      if (Number.isNaN(chunk.rankMin)) chunk.rankMin = this.#smallestRank(chunk.items);
+      smallest = Math.min(smallest, chunk.rankMin);
+    }
+    return smallest;
   }
 
   /** The first item, in order, with which the sum on `index` from the start exceeds `bound`. */

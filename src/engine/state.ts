@@ -189,7 +189,7 @@ export interface RunKind {
   readonly hasCheckpoint: boolean;
   /** Runs, at least in part, on home nodes of others, and so borrows (N3). */
   readonly isAway: boolean;
-  /** By grant, oldest first. Stopping runs are not in here. */
+  /** By grant, oldest first; ranked by walltime, the longest lowest. Stopping runs are not in here. */
   readonly runs: SortedList<Run>;
 }
 

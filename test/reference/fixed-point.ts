@@ -6,6 +6,7 @@ import { start, tellToStop } from "./stopping.ts";
 import { chooseVictims, type Place, type Victim } from "./victims.ts";
 import {
   admittingPools,
+  amountOf,
   compare,
   demandOf,
   isBlockedByQuota,
@@ -53,12 +54,18 @@ function standings(world: World, pool: Pool): Standing[] {
     const isCoveredBy = (ended: Request[]) => placementOf(pool, roomAfter(ended), request) !== undefined;
     const isCovered = isCoveredBy([]);
     const placement = placementOf(pool, roomIn(world, pool, [], claims), request);
+    const rooms = roomAfter([]);
+    const short = isCovered ? [] : shortKeys(pool, request, rooms);
     return {
       pool,
       request,
       holders: preceding,
       placement,
-      short: isCovered ? [] : shortKeys(pool, request, roomAfter([])),
+      short,
+      shortage: Object.fromEntries(
+        short.map((key) => [key, amountOf(pool, request, key) - (rooms[0]?.left[key] ?? 0)]),
+      ),
+      rooms,
       isCovered,
       isCoveredBy,
       isBlocked: isBlockedByQuota(world, pool, request, preceding, placement === undefined),

@@ -44,10 +44,34 @@ export function queueOf(world: World, pool: Pool): Request[] {
 
 /** Whether every metered amount fits what is left of the reserve (G1). */
 function fitsHeadroom(world: World, pool: Pool, request: Request, holders: Request[]): boolean {
+  if (pool.discipline === "class") return isInShare(world, pool, request, holders);
   return demandOf(pool, request).every(
     ([key, amount]) =>
       amount <= headroom(world, pool, request, key, holders) ||
       (UNMETERED.has(key) && !someoneReserves(world, pool, key)),
+  );
+}
+
+/**
+ * On the keys that somebody reserves (10.1). Of its own component's holds those of higher classes count, and of its
+ * own class those before it; of its runs all but those that are thought to be gone.
+ */
+export function isInShare(
+  world: World,
+  pool: Pool,
+  request: Request,
+  holders: Request[],
+  gone: Request[] = [],
+): boolean {
+  const rank = (one: Request) => rankOfClass(pool, classOf(world, pool, one));
+  const counting = world.requests.filter(
+    (other) =>
+      other.hold === pool.name &&
+      (rank(other) > rank(request) || (rank(other) === rank(request) && holders.includes(other))),
+  );
+  return demandOf(pool, request).every(
+    ([key, amount]) =>
+      !someoneReserves(world, pool, key) || amount <= headroom(world, pool, request, key, counting, gone),
   );
 }
 

@@ -1,13 +1,25 @@
 // Who would have to stop for a waiter, and by which rule (7, 8, 10).
 
-import { type Fraction, fractionOf, isEqual, isLess, over, plus, times, ZERO } from "./fractions.ts";
-import { checkpointSeconds, rankOfClass } from "./order.ts";
+import {
+  type Fraction,
+  fractionOf,
+  isEqual,
+  isLess,
+  least,
+  ONE,
+  over,
+  plus,
+  times,
+  ZERO,
+} from "./fractions.ts";
+import { checkpointSeconds, isInShare, rankOfClass } from "./order.ts";
+import type { Room } from "./room.ts";
+import type { Amounts } from "./scenario.ts";
 import {
   amountOf,
   borrowed,
   classOf,
   compare,
-  demandOf,
   headroom,
   isBound,
   isSensitive,
@@ -18,6 +30,7 @@ import {
   type Request,
   runsIn,
   settingsOf,
+  someoneReserves,
   type World,
 } from "./world.ts";
 
@@ -28,6 +41,10 @@ export interface Place {
   holders: Request[];
   /** The keys on which free units and units coming free that it may count on are not enough (V1). */
   short: string[];
+  /** By how much, where it is more than nothing. */
+  shortage: Amounts;
+  /** What is left, and coming free, that it may count on. */
+  rooms: Room[];
   /** Whether these would be enough, if some runs ended as well. */
   isCoveredBy: (ended: Request[]) => boolean;
 }
@@ -61,7 +78,7 @@ function mayBeVictim(world: World, pool: Pool, run: Request, waiter: Request, sh
     !isSensitive(world, pool, run) &&
     world.now - run.run!.startedAt >= settingsOf(pool).min_runtime_seconds &&
     short.some((key) => amountOf(pool, run, key) > 0) &&
-    !isProtected(world, pool, run) &&
+    (pool.discipline === "class" || !isProtected(world, pool, run)) &&
     !hasDisplaced(world, run.id, waiter.id)
   );
 }
@@ -88,15 +105,10 @@ function permit(
   place: Place,
   short: string[],
 ): Candidate | undefined {
-  const rule =
-    pool.discipline === "class"
-      ? permitByClass(world, pool, run, place, short)
-      : permitByPriority(world, pool, run, place, short);
+  if (pool.discipline === "class") return permitByClass(world, pool, run, place, short);
+  const rule = permitByPriority(world, pool, run, place, short);
   if (rule !== undefined) return { request: run, ...rule };
-  const isTop = pool.discipline === "class" && classOf(world, pool, run) === 10; // (10.1)
-  return run.run!.opportunistic && !isTop
-    ? { request: run, reason: "backfill", isUnbounded: true }
-    : undefined;
+  return run.run!.opportunistic ? { request: run, reason: "backfill", isUnbounded: true } : undefined;
 }
 
 function permitByPriority(world: World, pool: Pool, run: Request, place: Place, short: string[]) {
@@ -132,13 +144,18 @@ function chooseByPriority(world: World, pool: Pool, place: Place, candidates: Ca
   return prefixThatCovers(place, ordered);
 }
 
-function prefixThatCovers(place: Place, ordered: Candidate[]): Victim[] | undefined {
-  const length = ordered.findIndex((_, index) => covers(place, ordered.slice(0, index + 1)));
-  if (length < 0) return undefined;
-  let chosen = ordered.slice(0, length + 1);
+function prefixThatCovers(place: Place, ordered: Victim[]): Victim[] | undefined {
+  return prefix((victims) => covers(place, victims), ordered);
+}
+
+/** As many as it takes, without those that are not needed, the last being spared first. */
+function prefix(isEnough: (victims: Victim[]) => boolean, ordered: Victim[]): Victim[] | undefined {
+  const last = ordered.findIndex((_, index) => isEnough(ordered.slice(0, index + 1)));
+  if (last < 0) return undefined;
+  let chosen = ordered.slice(0, last + 1);
   for (const candidate of chosen.toReversed()) {
     const without = chosen.filter((other) => other !== candidate);
-    if (covers(place, without)) chosen = without;
+    if (isEnough(without)) chosen = without;
   }
   return chosen;
 }
@@ -147,39 +164,47 @@ function covers(place: Place, victims: Victim[]): boolean {
   return place.isCoveredBy(victims.map((victim) => victim.request));
 }
 
-function permitByClass(world: World, pool: Pool, run: Request, place: Place, short: string[]) {
-  const { request } = place;
-  const settings = settingsOf(pool);
-  const runClass = classOf(world, pool, run);
-  if (runClass === 10) return undefined;
+/** Everybody on whom a rule has an eye, in the order of the reasons (10.1–10.3). */
+function permitByClass(
+  world: World,
+  pool: Pool,
+  run: Request,
+  place: Place,
+  short: string[],
+): Candidate | undefined {
+  const { request, holders } = place;
+  const rank = (one: Request) => rankOfClass(pool, classOf(world, pool, one));
+  const isOwn = run.component === request.component;
+  const reserved = Object.keys(pool.capacity).filter((key) => someoneReserves(world, pool, key));
+  const borrows = (keys: string[]) => keys.some((key) => borrowed(world, pool, run, key) > 0);
+  const inShare = isInShare(world, pool, request, holders);
+  const ownLower = runsIn(world, pool).filter(
+    (other) => other.component === request.component && rank(other) < rank(request),
+  );
+  const inShareAgainstIt = isOwn ? isInShare(world, pool, request, holders, ownLower) : inShare;
+
+  if (classOf(world, pool, run) === 10) return undefined;
+  const { near_completion_seconds: near } = settingsOf(pool);
   const left = run.walltime === undefined ? undefined : run.run!.startedAt + run.walltime - world.now;
-  const near = settings.near_completion_seconds;
   if (left !== undefined && left <= near && run.walltime! > 2 * near) return undefined;
   const isService = policyOf(world, pool, run.component)?.kind === "service";
-  if (isService && !short.some((key) => borrowed(world, pool, run, key) > 0)) return undefined;
+  if (isService && !borrows(reserved)) return undefined;
 
-  const reclaims = mayReclaim(world, pool, run, place, short);
-  if (isSensitive(world, pool, request)) return { reason: "sensitive", isUnbounded: true };
-  const isHard = run.checkpoint === "none" && runClass >= 7;
-  const isLower = rankOfClass(pool, runClass) < rankOfClass(pool, classOf(world, pool, request));
-  const held = short.filter((key) => amountOf(pool, run, key) > 0);
-  const mayTake =
-    run.component === request.component ||
-    !mustBorrow(world, pool, place) ||
-    held.every((key) => borrowed(world, pool, run, key) > 0);
-  if (isLower && mayTake && !isHard)
-    return { reason: "class", isUnbounded: reclaims || run.run!.opportunistic };
-  return reclaims ? { reason: "reclaim", isUnbounded: true } : undefined;
+  if (isSensitive(world, pool, request)) return { request: run, reason: "sensitive", isUnbounded: true };
+  const isHard = run.checkpoint === "none" && classOf(world, pool, run) >= 7;
+  const shielded = isProtected(world, pool, run);
+  const byClass =
+    rank(run) < rank(request) && (inShareAgainstIt || borrows(reserved)) && !isHard && !shielded;
+  const isBoundHere = reserved.some((key) => isBound(world, pool, request, key));
+  const byReclaim =
+    inShare && (!isOwn || isBoundHere) && borrows(short.filter((key) => reserved.includes(key)));
+  const byBackfill = run.run!.opportunistic && !shielded;
+  if (!byClass && !byReclaim && !byBackfill) return undefined;
+  const reason = byClass ? "class" : byReclaim ? "reclaim" : "backfill";
+  return { request: run, reason, isUnbounded: byReclaim || byBackfill };
 }
 
-/** Unlike in the order of the queue, a key that nobody reserves counts here (G1). */
-function mustBorrow(world: World, pool: Pool, { request, holders }: Place): boolean {
-  return demandOf(pool, request).some(
-    ([key, amount]) => amount > headroom(world, pool, request, key, holders),
-  );
-}
-
-/** The best of all minimal sets (10.5). */
+/** Greedy, in one order and then in another; on nodes each for itself (10.5). */
 function chooseByClass(
   world: World,
   pool: Pool,
@@ -189,42 +214,105 @@ function chooseByClass(
   const waiter = place.request;
   const units = classOf(world, pool, waiter) * waiter.nodes * Math.max(1, waiter.resources.gpu ?? 0);
   const value = times(fractionOf(units), minutes(waiter.walltime ?? 3600));
-  const sets = subsets(candidates, settingsOf(pool).max_victims).filter((set) => {
-    if (!covers(place, set)) return false;
-    if (
-      set.some((one) =>
-        covers(
-          place,
-          set.filter((other) => other !== one),
-        ),
-      )
-    )
-      return false;
-    return set.every((candidate) => candidate.isUnbounded) || isLess(totalCost(world, pool, set), value);
-  });
-  const best = sets.sort((a, b) => compareSets(world, pool, a, b))[0];
-  if (best !== undefined) return best;
-  const ordered = candidates
-    .filter((candidate) => candidate.isUnbounded)
-    .sort((a, b) => compareSets(world, pool, [a], [b]));
-  return prefixThatCovers(place, ordered);
-}
-
-function compareSets(world: World, pool: Pool, a: Victim[], b: Victim[]): number {
-  const highest = (set: Victim[]) => Math.max(...set.map((one) => classOf(world, pool, one.request)));
-  const starts = (set: Victim[]) => set.map((one) => one.request.run!.position).sort((x, y) => y - x);
+  const unbounded = candidates.filter((candidate) => candidate.isUnbounded);
+  const affordable = candidates.filter(({ request }) => isLess(costOf(world, pool, request), value));
+  const isWithin = (set: Victim[]) =>
+    set.length <= settingsOf(pool).max_victims && isLess(totalCost(world, pool, set), value);
   return (
-    highest(a) - highest(b) ||
-    compareCosts(totalCost(world, pool, a), totalCost(world, pool, b)) ||
-    a.length - b.length ||
-    starts(a).reduce((result, start, index) => result || starts(b)[index]! - start, 0)
+    choose(world, pool, place, unbounded, "class", () => true) ??
+    choose(world, pool, place, affordable, "class", isWithin) ??
+    choose(world, pool, place, affordable, "size", isWithin)
   );
 }
 
-function subsets<T>(items: T[], size: number): T[][] {
-  if (items.length === 0 || size === 0) return [[]];
-  const [first, ...rest] = items;
-  return [...subsets(rest, size), ...subsets(rest, size - 1).map((set) => [first!, ...set])];
+type Preference = "class" | "size";
+
+function choose(
+  world: World,
+  pool: Pool,
+  place: Place,
+  candidates: Candidate[],
+  preference: Preference,
+  isWithin: (set: Victim[]) => boolean,
+): Victim[] | undefined {
+  const chosen =
+    pool.nodes === undefined
+      ? prefixThatCovers(place, sortBy(world, pool, candidates, preference, place.shortage))
+      : chooseOnNodes(world, pool, place, candidates, preference, isWithin);
+  return chosen !== undefined && isWithin(chosen) ? chosen : undefined;
+}
+
+function chooseOnNodes(
+  world: World,
+  pool: Pool,
+  place: Place,
+  candidates: Candidate[],
+  preference: Preference,
+  isWithin: (set: Victim[]) => boolean,
+): Victim[] | undefined {
+  const choices = place.rooms.flatMap((room) => {
+    const fits = (victims: Victim[]) => {
+      const here = victims.filter(({ request }) => request.run!.placed!.includes(room.node));
+      return Object.entries(place.request.resources).every(
+        ([key, amount]) =>
+          !(key in room.left) ||
+          here.reduce((left, { request }) => left + (request.resources[key] ?? 0), room.left[key]!) >= amount,
+      );
+    };
+    const here = candidates.filter(({ request }) => request.run!.placed!.includes(room.node));
+    const shortage = Object.fromEntries(
+      Object.entries(place.request.resources)
+        .filter(([key]) => key in room.left)
+        .map(([key, amount]) => [key, amount - room.left[key]!]),
+    );
+    if (fits([])) return [];
+    const victims = prefix(fits, sortBy(world, pool, here, preference, shortage));
+    return victims !== undefined && isWithin(victims) ? [{ node: room.node, victims }] : [];
+  });
+  const rank = (victims: Victim[]) =>
+    Math.max(...victims.map(({ request }) => classOf(world, pool, request)));
+  const latest = (victims: Victim[]) => Math.max(...victims.map(({ request }) => request.run!.position));
+  choices.sort(
+    ({ node: a, victims: x }, { node: b, victims: y }) =>
+      (preference === "size" ? x.length - y.length : 0) ||
+      rank(x) - rank(y) ||
+      compareCosts(totalCost(world, pool, x), totalCost(world, pool, y)) ||
+      x.length - y.length ||
+      latest(y) - latest(x) ||
+      compare(a, b),
+  );
+  const inOrder = choices.flatMap(({ victims }) => victims);
+  const once = inOrder.filter(
+    ({ request }, index) => inOrder.findIndex((other) => other.request === request) === index,
+  );
+  return prefixThatCovers(place, once);
+}
+
+/** By class, cost and start; or first of all by how much of the shortage they cover, the largest part first. */
+function sortBy<T extends Victim>(
+  world: World,
+  pool: Pool,
+  candidates: T[],
+  preference: Preference,
+  shortage: Amounts,
+): T[] {
+  const size = ({ request }: Victim) =>
+    Object.entries(shortage)
+      .filter(([, lacking]) => lacking > 0)
+      .map(([key, lacking]) => {
+        const amount =
+          pool.nodes === undefined ? amountOf(pool, request, key) : (request.resources[key] ?? 0);
+        return least(ONE, over(fractionOf(amount), fractionOf(lacking)));
+      })
+      .reduce(plus, ZERO);
+  const cost = ({ request }: Victim) => costOf(world, pool, request);
+  return candidates.toSorted(
+    (a, b) =>
+      (preference === "size" ? compareCosts(size(b), size(a)) : 0) ||
+      classOf(world, pool, a.request) - classOf(world, pool, b.request) ||
+      compareCosts(cost(a), cost(b)) ||
+      b.request.run!.position - a.request.run!.position,
+  );
 }
 
 function totalCost(world: World, pool: Pool, set: Victim[]): Fraction {

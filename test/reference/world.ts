@@ -187,18 +187,20 @@ export function reservedOf(world: World, pool: Pool, component: string, key: str
   return policyOf(world, pool, component)?.reserved[key] ?? 0;
 }
 
-/** Reserved minus usage; requests in `holders` count as if they ran (V1). */
+/** Reserved minus usage; requests in `holders` count as if they ran (V1), those in `gone` as if they did not. */
 export function headroom(
   world: World,
   pool: Pool,
   request: Request,
   key: string,
   holders: Request[],
+  gone: Request[] = [],
 ): number {
   const bound = isBound(world, pool, request, key);
   const own = [...runsIn(world, pool), ...holders].filter(
     (other) =>
       other !== request &&
+      !gone.includes(other) &&
       other.component === request.component &&
       (!bound || isBound(world, pool, other, key)),
   );

@@ -125,11 +125,15 @@ function kindOf(run: Run): RunKind {
   const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
-    const runs = new SortedList<Run>(byGrant);
+    const runs = new SortedList<Run>(byGrant, { rank: longestFirst });
     kind = { poolLine, opportunistic, shielded, hasWalltime, hasCheckpoint, isAway, runs };
     poolLine.runKinds.set(key, kind);
   }
   return kind;
+}
+
+function longestFirst({ startedAtMs, endMs }: Run): number {
+  return startedAtMs - endMs;
 }
 
 /** Preempted as often as the pool allows within 24 hours (V6). */

@@ -41,6 +41,8 @@ export function createCluster(
     discipline = "priority" as DisciplineName,
     settings = {} as Partial<PoolSettings>,
     policies = { team: {} } as Readonly<Record<string, PolicyGiven>>,
+    /** Of a pool without nodes. */
+    capacity = undefined as Resources | undefined,
   } = {},
 ): Cluster {
   const state = createState();
@@ -59,7 +61,7 @@ export function createCluster(
     placed: (id) =>
       state.requests.get(id as RequestId)?.progress.allocation?.placement.map(({ node }) => node) ?? [],
   };
-  cluster.send({ kind: "createPool", name: POOL, discipline, settings });
+  cluster.send({ kind: "createPool", name: POOL, discipline, settings, ...(capacity && { capacity }) });
   for (const [component, policy] of Object.entries(policies)) {
     const change = { ...policy, pool: POOL, component: component as ComponentName };
     cluster.send({ kind: "attachPolicy", policy: change });

@@ -4,7 +4,7 @@
 import type { VictimSearch } from "../disciplines/queue/queue-discipline.ts";
 import { covers } from "../placement/node-list.ts";
 import { type Ask, mayServe, type Room } from "../placement/room.ts";
-import type { Node, Pool, Run } from "../state.ts";
+import type { Node, Pool, PoolLine, Run } from "../state.ts";
 
 export interface Cover {
   readonly isEnough: boolean;
@@ -33,9 +33,14 @@ export function earliestEnd(pool: Pool, cover: Cover): number {
 
 export class Sum implements Cover {
   readonly #lacking: number[];
+  readonly #heldBy: (poolLine: PoolLine) => readonly number[];
 
-  constructor(shortage: readonly number[]) {
+  constructor(
+    shortage: readonly number[],
+    heldBy: (poolLine: PoolLine) => readonly number[] = ({ need }) => need,
+  ) {
     this.#lacking = [...shortage];
+    this.#heldBy = heldBy;
   }
 
   get isEnough(): boolean {
@@ -43,7 +48,7 @@ export class Sum implements Cover {
   }
 
   isHelpedBy({ poolLine }: Run): boolean {
-    return poolLine.need.some((amount, i) => amount > 0 && (this.#lacking[i] as number) > 0);
+    return this.#heldBy(poolLine).some((amount, i) => amount > 0 && (this.#lacking[i] as number) > 0);
   }
 
   take(run: Run): void {
@@ -55,9 +60,9 @@ export class Sum implements Cover {
   }
 
   #add({ poolLine }: Run, sign: number): void {
-    const { need } = poolLine;
+    const held = this.#heldBy(poolLine);
     const lacking = this.#lacking;
-    for (let i = 0; i < need.length; i++) lacking[i] = (lacking[i] as number) + sign * (need[i] as number);
+    for (let i = 0; i < held.length; i++) lacking[i] = (lacking[i] as number) + sign * (held[i] as number);
   }
 
   places(): Node[] {

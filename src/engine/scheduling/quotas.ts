@@ -82,24 +82,25 @@ export function quotaBlockOf(
   return null;
 }
 
-/** What is left of the component's reserve for a line on a key (1, headroom). */
-export function headroomOf(poolLine: PoolLine, i: number, promises: Promises = NONE): number {
-  const { policy } = poolLine;
-  const used = isFirmOn(poolLine, i)
-    ? (policy.firmUsage[i] as number) + promises.firmTo(policy, i)
-    : (policy.usage[i] as number) + promises.to(policy, i);
-  return Math.max(0, (policy.reserved[i] as number) - used);
+/** Units over the keys of a pool, and those of them that are firm. */
+export interface Usage {
+  readonly all: readonly number[];
+  readonly firm: readonly number[];
 }
 
-/** Whether some metered amount exceeds the headroom; a built-in key but gpu that nobody reserves is left out (G1). */
-export function mustBorrow(poolLine: PoolLine, promises: Promises = NONE): boolean {
+/** What is left of the component's reserve for it on a key, less what is promised, and without what would be gone. */
+export function headroomOf(poolLine: PoolLine, i: number, promised = 0, gone?: Usage): number {
+  const { policy } = poolLine;
+  const used = isFirmOn(poolLine, i)
+    ? (policy.firmUsage[i] as number) - (gone?.firm[i] ?? 0)
+    : (policy.usage[i] as number) - (gone?.all[i] ?? 0);
+  return Math.max(0, (policy.reserved[i] as number) - used - promised);
+}
+
+/** Whether some metered amount exceeds the headroom, if nothing is promised to anybody (G1). */
+export function mustBorrow(poolLine: PoolLine): boolean {
   const { need, pool } = poolLine;
-  for (let i = 0; i < need.length; i++) {
-    const amount = need[i] as number;
-    if (amount === 0 || amount <= headroomOf(poolLine, i, promises)) continue;
-    if (countsForReserve(pool, i)) return true;
-  }
-  return false;
+  return need.some((amount, i) => amount > headroomOf(poolLine, i) && countsForReserve(pool, i));
 }
 
 /** A metered mcpu, memory_mb or step_run that no policy of the pool reserves is left out of account (G1, 8.2). */
@@ -119,5 +120,3 @@ function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): numbe
 function addInto(target: number[], amounts: readonly number[]): void {
   for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + (amounts[i] as number);
 }
-
-const NONE = new Promises(0);

@@ -1,103 +1,126 @@
 // Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
 
-import { isFirmOn } from "../../admission.ts";
 import type { PreemptionReason } from "../../records.ts";
-import { BorrowLines, isEligible, isMature } from "../../scheduling/victims.ts";
-import type { Run, RunKind } from "../../state.ts";
+import { BorrowLines, hasDisplaced, isMature } from "../../scheduling/victims.ts";
+import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
-import { rankOfClass } from "./score.ts";
+import { costMsOf } from "./cost.ts";
+import { byClass } from "./score.ts";
 
 const NEVER = Number.POSITIVE_INFINITY;
 
 /** From which grant on the runs of a kind may be taken, and by which rule; infinite: none may. */
 export interface Permission {
   readonly kind: RunKind;
-  /** What each of its runs holds of every short key. */
-  readonly held: readonly number[];
   readonly sensitiveFrom: number;
   readonly classFrom: number;
   readonly reclaimFrom: number;
   /** Runs that fill a gap may be taken by any head (G4). */
+  readonly gapFrom: number;
+  /** By any rule, and by one that neither value nor number bounds: all but class (10.5). */
   readonly from: number;
-  /** From which grant on value and number bound a run, or do not: what is taken back, or fills a gap (10.5, G4). */
-  readonly boundedFrom: number;
   readonly unboundedFrom: number;
 }
 
-/** Why a run may be taken. */
-export interface Permit {
+export interface Candidate {
+  readonly run: Run;
   readonly reason: PreemptionReason;
-  /** Neither value nor number bounds it. */
-  readonly isUnbounded: boolean;
+  readonly costMs: number;
 }
 
-/** Judges kinds of running work for the head of a search: what may be taken of them, or the rule that forbids it. */
-export function judgeOf(
-  search: VictimSearch,
-  short: readonly number[],
-): (kind: RunKind) => Permission | string {
+/** A kind of running work, and what may be taken of it or the rule that forbids that. */
+export interface Judged {
+  readonly kind: RunKind;
+  readonly verdict: Permission | string;
+}
+
+/** All kinds that hold something short. */
+export function judgeKinds(search: VictimSearch, short: readonly number[]): Judged[] {
+  const judge = judgeOf(search, short);
+  const judged: Judged[] = [];
+  for (const kind of search.pool.runKinds) {
+    const { need } = kind.poolLine;
+    if (short.some((i) => (need[i] as number) > 0)) judged.push({ kind, verdict: judge(kind) });
+  }
+  return judged;
+}
+
+function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind) => Permission | string {
   const { pool, head, walk } = search;
   const waiter = head.poolLine;
-  const { classBands } = pool.record.settings;
-  const rank = rankOfClass(waiter.preemptionClass, classBands);
-  const fitsHeadroom = (i: number) => (waiter.need[i] as number) <= walk.headroom(waiter, i);
-  const mayReclaim = short.every(fitsHeadroom);
-  const mayReclaimOwn = short.some((i) => isFirmOn(waiter, i));
-  // Unlike in the order of the queue, a key that nobody reserves counts here (G1).
-  const mustBorrow = waiter.need.some((amount, i) => amount > 0 && !fitsHeadroom(i));
+  const { isReserved } = pool;
+  const isLower = (poolLine: PoolLine) => byClass(poolLine, waiter) > 0;
+  const isInShare = !head.borrows;
   const lines = new BorrowLines();
+  let isInShareAlone: boolean | undefined;
+
+  /** Against lower runs of its own component it is judged as if these were gone. */
+  const isInShareBeside = (policy: Policy): boolean => {
+    if (isInShare || policy !== waiter.policy) return isInShare;
+    isInShareAlone ??= walk.fitsReserve(waiter, usageOf(waiter, isLower));
+    return isInShareAlone;
+  };
+  /** Shares are judged on the keys that some policy of the pool reserves. */
+  const borrowsFrom = (kind: RunKind, keys: readonly number[]) =>
+    keys.reduce((from, i) => (isReserved[i] ? Math.min(from, lines.borrowsFrom(kind, i)) : from), NEVER);
+  const allKeys = pool.keys.map((_, i) => i);
 
   return (kind) => {
-    const { policy, line, preemptionClass, need } = kind.poolLine;
-    if (kind.shielded) return "V6";
-    if (!isEligible(kind, short)) return "V2";
-    if (preemptionClass === 10) return "10.1";
+    const { poolLine, shielded } = kind;
+    const { policy, line, preemptionClass } = poolLine;
+    if (!line.shape.preemptible || poolLine.sensitive) return "V2";
+    if (preemptionClass === 10) return "10.2";
 
-    const isOwn = policy === waiter.policy;
-    const isLower = rankOfClass(preemptionClass, classBands) < rank;
+    const somethingFrom = borrowsFrom(kind, allKeys);
+    const serviceFrom = policy.record.kind === "service" ? somethingFrom : 0;
     const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
-    const byClass = !waiter.sensitive && isLower && !isDear;
-    const byReclaim = !waiter.sensitive && mayReclaim && (!isOwn || mayReclaimOwn);
-    const forbiddenBy = waiter.sensitive || (isLower && isDear) ? "10.3" : isLower ? "10.2" : "10.1";
-    if (!(waiter.sensitive || byClass || byReclaim || kind.opportunistic)) return forbiddenBy;
-
-    const held = short.map((i) => need[i] as number);
-    let borrowsSomeFrom = NEVER;
-    let borrowsAllFrom = 0;
-    for (const i of short) {
-      if (need[i] === 0) continue;
-      const from = lines.borrowsFrom(kind, i);
-      borrowsSomeFrom = Math.min(borrowsSomeFrom, from);
-      borrowsAllFrom = Math.max(borrowsAllFrom, from);
-    }
-    const serviceFrom = policy.record.kind === "service" ? borrowsSomeFrom : 0;
-    const shareFrom = isOwn || !mustBorrow ? 0 : borrowsAllFrom;
+    const byClass = !waiter.sensitive && isLower(poolLine) && !isDear && !shielded;
+    const byReclaim = !waiter.sensitive && isInShare && (policy !== waiter.policy || waiter.firm);
     const sensitiveFrom = waiter.sensitive ? serviceFrom : NEVER;
-    const classFrom = byClass ? Math.max(shareFrom, serviceFrom) : NEVER;
-    const reclaimFrom = byReclaim ? borrowsSomeFrom : NEVER;
-    const unboundedFrom = kind.opportunistic ? 0 : Math.min(sensitiveFrom, reclaimFrom);
+    const classFrom = byClass ? Math.max(serviceFrom, isInShareBeside(policy) ? 0 : somethingFrom) : NEVER;
+    const reclaimFrom = byReclaim ? borrowsFrom(kind, short) : NEVER;
+    const gapFrom = kind.opportunistic && !shielded ? serviceFrom : NEVER;
+    const unboundedFrom = Math.min(sensitiveFrom, reclaimFrom, gapFrom);
     const from = Math.min(classFrom, unboundedFrom);
-    if (from === NEVER) return forbiddenBy;
-    const boundedFrom = classFrom < unboundedFrom ? classFrom : NEVER;
-    return { kind, held, sensitiveFrom, classFrom, reclaimFrom, from, boundedFrom, unboundedFrom };
+    if (from < NEVER) {
+      return { kind, sensitiveFrom, classFrom, reclaimFrom, gapFrom, from, unboundedFrom };
+    }
+    if (shielded) return "V6";
+    return isLower(poolLine) && (isDear || serviceFrom === NEVER) ? "10.3" : "10.1";
   };
 }
 
-/** Kinds that hold something short. */
-export function kindsConcerned({ pool }: VictimSearch, short: readonly number[]): RunKind[] {
-  return [...pool.runKinds].filter(({ poolLine }) => short.some((i) => (poolLine.need[i] as number) > 0));
+/** What the runs of the waiter's component hold in lines that are `counted`, stopping ones included. */
+function usageOf({ need, line, pool }: PoolLine, counted: (poolLine: PoolLine) => boolean) {
+  const sum = { all: need.map(() => 0), firm: need.map(() => 0) };
+  for (const { pools } of line.component.lines) {
+    const poolLine = pools.get(pool.record.name);
+    if (poolLine === undefined || !counted(poolLine)) continue;
+    let count = poolLine.stoppingRuns.size;
+    for (const { runs } of poolLine.runKinds.values()) count += runs.size;
+    poolLine.need.forEach((amount, i) => {
+      sum.all[i] = (sum.all[i] as number) + count * amount;
+      if (poolLine.firm) sum.firm[i] = (sum.firm[i] as number) + count * amount;
+    });
+  }
+  return sum;
 }
 
-/** Why this run may be taken, or null if it may not; its kind and its age have been looked at. */
-export function permitOf(run: Run, permission: Permission, nowMs: number): Permit | null {
-  const { kind, sensitiveFrom, classFrom, reclaimFrom, unboundedFrom } = permission;
-  const { token } = run;
-  if (!isNearCompletion(run, nowMs)) {
-    if (token >= sensitiveFrom) return { reason: "sensitive", isUnbounded: true };
-    if (token >= classFrom) return { reason: "class", isUnbounded: token >= unboundedFrom };
-    if (token >= reclaimFrom) return { reason: "reclaim", isUnbounded: true };
-  }
-  return kind.opportunistic ? { reason: "backfill", isUnbounded: true } : null;
+/** The run with its price, if it may be taken; its kind may be. */
+export function candidateOf(
+  run: Run,
+  permission: Permission,
+  { state, pool, head, nowMs }: VictimSearch,
+): Candidate | null {
+  if (run.token < permission.from || !isMature(run, pool, nowMs) || isNearCompletion(run, nowMs)) return null;
+  if (hasDisplaced(state, run.request.spec.id, head.request.spec.id)) return null;
+  return { run, reason: reasonFor(run, permission), costMs: costMsOf(run, nowMs) };
+}
+
+function reasonFor({ token }: Run, { sensitiveFrom, classFrom, reclaimFrom }: Permission): PreemptionReason {
+  if (token >= sensitiveFrom) return "sensitive";
+  if (token >= classFrom) return "class";
+  return token >= reclaimFrom ? "reclaim" : "backfill";
 }
 
 /** So close to the end of a long walltime that it is left to finish (10.3). */

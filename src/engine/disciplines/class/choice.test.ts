@@ -1,248 +1,248 @@
+// Victims beside a choice that looks at every run and every node (10.5): the same set, on small pools and clusters.
+
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { type Cluster, createCluster, POOL } from "../../placement/cluster.fixture.ts";
+import type { ComponentName, RequestId } from "../../records.ts";
 import type { Run } from "../../state.ts";
-import type { Permission } from "./candidates.ts";
-import { type Bounds, bestSet, type Candidate, Groups } from "./choice.ts";
-import { costOf } from "./cost.ts";
 
-const NOW_MS = 100 * 3_600_000;
 const MINUTE_MS = 60_000;
+const AGE_MS = 20 * MINUTE_MS;
 
-interface Spec {
-  token: number;
-  held?: number[];
-  preemptionClass?: number;
-  isUnbounded?: boolean;
-  checkpoint?: "none" | "auto";
-  checkpointMinutes?: number;
-  walltimeMinutes?: number;
-  ranMinutes?: number;
+interface Asked {
+  readonly gpu: number;
+  readonly mcpu: number;
+  readonly nodes: number;
+  readonly preemptionClass: number;
+  readonly checkpoint: "none" | "auto";
+  readonly checkpointMinutes: number;
+  readonly walltimeMinutes: number | null;
+  /** Minutes after the one before it. */
+  readonly pause: number;
 }
 
-function candidate(spec: Spec): Candidate {
-  const { token, held = [1], preemptionClass = 1, isUnbounded = false } = spec;
-  const { checkpoint = "auto", checkpointMinutes, walltimeMinutes, ranMinutes = 0 } = spec;
-  const startedAtMs = NOW_MS - ranMinutes * MINUTE_MS;
-  const walltimeMs = walltimeMinutes === undefined ? null : walltimeMinutes * MINUTE_MS;
-  const checkpointMs = checkpointMinutes === undefined ? null : checkpointMinutes * MINUTE_MS;
-  const run = {
-    token,
-    startedAtMs,
-    endMs: startedAtMs + (walltimeMs ?? Number.POSITIVE_INFINITY),
-    request: { spec: { walltimeMs }, progress: { lastCheckpointAtMs: null } },
-    poolLine: { line: { shape: { checkpoint, checkpointMs, nodes: 1, resources: { gpu: 1 } } } },
-  } as unknown as Run;
-  return { run, ...costOf(run, NOW_MS), reason: "class", isUnbounded, held, preemptionClass };
+interface World {
+  readonly capacities: readonly number[];
+  readonly runs: readonly Asked[];
+  readonly waiter: Pick<Asked, "gpu" | "mcpu" | "nodes">;
+  readonly victimsMax: number;
+  readonly walltimeMinutes: number;
 }
 
-/** Sorts the candidates into groups, as a search does, and asks for the best set. */
-function choose(specs: Spec[], bounds: Partial<Bounds> = {}): number[] | null {
-  const all: Bounds = { lacking: [1], victimsMax: 3, value: [1e9], nowMs: NOW_MS, ...bounds };
-  const groups = new Groups(all);
-  for (const each of specs.map(candidate)) {
-    const permission = { kind: { poolLine: each }, held: each.held } as unknown as Permission;
-    groups.add(groups.groupOf(permission, each.isUnbounded ? "unbounded" : "bounded"), each);
+const amounts = (most: number) => ({
+  gpu: fc.integer({ min: 1, max: most }),
+  mcpu: fc.integer({ min: 0, max: most }),
+});
+
+const asked = fc.record<Asked>({
+  ...amounts(3),
+  nodes: fc.constantFrom(1, 1, 1, 2),
+  preemptionClass: fc.integer({ min: 1, max: 4 }),
+  checkpoint: fc.constantFrom("none", "auto"),
+  checkpointMinutes: fc.integer({ min: 0, max: 3 }),
+  walltimeMinutes: fc.constantFrom(null, 21, 30, 60, 60, 200),
+  pause: fc.integer({ min: 0, max: 1 }),
+});
+
+const worlds = (nodesMax: number): fc.Arbitrary<World> =>
+  fc.record({
+    capacities: fc.array(fc.integer({ min: 2, max: 6 }), { minLength: 1, maxLength: nodesMax }),
+    runs: fc.array(asked, { minLength: 1, maxLength: 5 * nodesMax }),
+    waiter: fc.record({ ...amounts(6), nodes: fc.integer({ min: 1, max: Math.min(3, nodesMax) }) }),
+    victimsMax: fc.integer({ min: 1, max: 6 }),
+    walltimeMinutes: fc.constantFrom(1, 4, 10, 60),
+  });
+
+const gpuAndCpu = (units: number) => ({ gpu: units, mcpu: units });
+
+/** All that fits is running, and then the waiter comes: whom it stops, and whom it should. */
+function play(world: World, hasNodes: boolean): { seen: string[] | undefined; wanted: string[] | undefined } {
+  const nodes = world.capacities.map((units, i) => [`n${i}`, { capacity: gpuAndCpu(units) }] as const);
+  const settings = { maxVictims: world.victimsMax, nearCompletionMs: 0, backfill: "none" as const };
+  const policies = { lab: {}, urgent: {} };
+  const options = { discipline: "class" as const, settings, policies };
+  const total = world.capacities.reduce((sum, units) => sum + units, 0);
+  const cluster = hasNodes
+    ? createCluster(Object.fromEntries(nodes), options)
+    : createCluster({}, { ...options, capacity: gpuAndCpu(total) });
+  // The higher classes come first, so that none of them stops another.
+  const inOrder = world.runs.toSorted((a, b) => b.preemptionClass - a.preemptionClass);
+  for (const [i, run] of inOrder.entries()) {
+    cluster.nowMs += run.pause * MINUTE_MS;
+    const id = `r${i}` as RequestId;
+    cluster.submit(id, { ...specOf(run, hasNodes), component: "lab" as ComponentName });
+    if (cluster.status(id) === "queued") cluster.send({ kind: "cancelRequest", requestId: id });
   }
-  const set = bestSet(groups, all);
-  return set === null ? null : set.map(({ run }) => run.token).sort((a, b) => a - b);
+  cluster.nowMs += AGE_MS - 15 * MINUTE_MS;
+  const walltimeMs = world.walltimeMinutes * MINUTE_MS;
+  const resources = resourcesOf(world.waiter);
+  const count = hasNodes ? world.waiter.nodes : 1;
+  const wanted = naiveChoice(cluster, world, {
+    resources,
+    count,
+    valueMs: 9 * world.waiter.gpu * count * walltimeMs,
+  });
+  const events = cluster.submit("w", {
+    resources,
+    nodes: count,
+    preemptionClass: 9,
+    walltimeMs,
+    component: "urgent" as ComponentName,
+  });
+  const decision = events.find((event) => event.kind === "preemptionDecided");
+  return {
+    seen: decision?.victims.map(({ requestId }) => requestId as string).sort(),
+    wanted: wanted?.sort(),
+  };
 }
 
-const minutes = (count: number): Pick<Bounds, "value"> => ({ value: [count, MINUTE_MS] });
-
-interface Case {
-  specs: Spec[];
-  bounds?: Partial<Bounds>;
-  want: number[] | null;
+function resourcesOf({ gpu, mcpu }: Pick<Asked, "gpu" | "mcpu">): Record<string, number> {
+  return mcpu === 0 ? { gpu } : { gpu, mcpu };
 }
 
-const cases: Record<string, Case> = {
-  "the lower class goes, however dear": {
-    specs: [
-      { token: 1, preemptionClass: 2, checkpointMinutes: 90 },
-      { token: 2, preemptionClass: 3, checkpointMinutes: 1 },
-    ],
-    want: [1],
-  },
-  "two of a low class go before one of a higher class": {
-    specs: [
-      { token: 1, preemptionClass: 2 },
-      { token: 2, preemptionClass: 2 },
-      { token: 3, preemptionClass: 3, held: [2] },
-    ],
-    bounds: { lacking: [2] },
-    want: [1, 2],
-  },
-  "in one class the cheaper set goes, even if it has more members": {
-    specs: [
-      { token: 1, checkpointMinutes: 2 },
-      { token: 2, checkpointMinutes: 2 },
-      { token: 3, checkpointMinutes: 5, held: [2] },
-    ],
-    bounds: { lacking: [2] },
-    want: [1, 2],
-  },
-  "equally dear: fewer": {
-    specs: [
-      { token: 1, checkpointMinutes: 2 },
-      { token: 2, checkpointMinutes: 2 },
-      { token: 3, checkpointMinutes: 4, held: [2] },
-    ],
-    bounds: { lacking: [2] },
-    want: [3],
-  },
-  "equally dear and many: the latest start": {
-    specs: [{ token: 1 }, { token: 3 }, { token: 2 }],
-    want: [3],
-  },
-  "percentages of different walltimes tie exactly": {
-    // 1/3 + 1/3 of a walltime, and 2/3 of another: no number holds any of them.
-    specs: [
-      { token: 1, checkpointMinutes: 0, walltimeMinutes: 3, ranMinutes: 1 },
-      { token: 2, checkpointMinutes: 0, walltimeMinutes: 9, ranMinutes: 3 },
-      { token: 3, checkpointMinutes: 0, walltimeMinutes: 6, ranMinutes: 4, held: [2] },
-    ],
-    bounds: { lacking: [2] },
-    want: [3],
-  },
-  "a set as dear as the waiter is worth is not taken": {
-    specs: [{ token: 1, checkpointMinutes: 7 }],
-    bounds: minutes(7),
-    want: null,
-  },
-  "a set dearer than the waiter is worth is taken back": {
-    specs: [{ token: 1, checkpointMinutes: 7, isUnbounded: true }],
-    bounds: minutes(7),
-    want: [1],
-  },
-  "one that is taken bounds those that are taken back with it": {
-    specs: [
-      { token: 1, checkpointMinutes: 4, isUnbounded: true },
-      { token: 2, checkpointMinutes: 4 },
-    ],
-    bounds: { ...minutes(7), lacking: [2] },
-    want: null,
-  },
-  "a set that could leave one out is none": {
-    // 2 and 3 cost least, but 3 alone is enough.
-    specs: [
-      { token: 1, held: [2], checkpointMinutes: 9 },
-      { token: 2, held: [1], checkpointMinutes: 1 },
-      { token: 3, held: [4], checkpointMinutes: 20 },
-    ],
-    bounds: { lacking: [3] },
-    want: [1, 2],
-  },
-  "more than max_victims would be needed": {
-    specs: [{ token: 1 }, { token: 2 }, { token: 3 }, { token: 4 }],
-    bounds: { lacking: [4] },
-    want: null,
-  },
-};
-
-for (const [name, { specs, bounds, want }] of Object.entries(cases)) {
-  test(name, () => expect(choose(specs, bounds)).toEqual(want));
+function specOf(run: Asked, hasNodes: boolean) {
+  const { preemptionClass, checkpoint, checkpointMinutes, walltimeMinutes, nodes } = run;
+  return {
+    resources: resourcesOf(run),
+    nodes: hasNodes ? nodes : 1,
+    preemptionClass,
+    checkpoint,
+    checkpointMs: checkpointMinutes * MINUTE_MS,
+    walltimeMs: walltimeMinutes === null ? null : walltimeMinutes * MINUTE_MS,
+  };
 }
 
-describe("the search finds what trying all sets finds", () => {
-  const seeds = Array.from({ length: 300 }, (_, index) => index + 1);
-  test.each(seeds)("seed %i", (seed) => {
-    const int = diceOf(seed);
-    const keyCount = int(1, 2);
-    const lacking = Array.from({ length: keyCount }, () => int(1, 6));
-    const specs = Array.from({ length: int(1, 12) }, (_, index): Spec => {
-      const hasWalltime = int(0, 1) === 1;
-      return {
-        token: index + 1,
-        held: lacking.map(() => int(0, 3)),
-        preemptionClass: int(0, 2),
-        isUnbounded: int(0, 2) === 0,
-        checkpoint: int(0, 2) === 0 ? "none" : "auto",
-        checkpointMinutes: int(0, 4),
-        ranMinutes: int(0, 6),
-        ...(hasWalltime && { walltimeMinutes: [7, 9, 12, 18, 60][int(0, 4)] as number }),
-      };
+interface Wanted {
+  readonly resources: Readonly<Record<string, number>>;
+  readonly count: number;
+  readonly valueMs: number;
+}
+
+/** The rule as it is written; a pool without nodes is one large node. */
+function naiveChoice({ state, nowMs }: Cluster, world: World, wanted: Wanted): string[] | undefined {
+  const pool = state.pools.get(POOL)!;
+  const running = [...state.requests.values()].flatMap(({ run }) => run ?? []);
+  const hasNodes = pool.nodes.size > 0;
+  const places = hasNodes ? [...pool.nodes.keys()] : [null];
+  const isOn = (run: Run, place: string | null) =>
+    place === null || run.nodes.some((node) => node.record.name === place);
+  const held = (run: Run, key: string) => run.request.spec.resources[key] ?? 0;
+  const missingOn = (place: string | null, gone: readonly Run[]) => {
+    const node = place === null ? pool : pool.nodes.get(place as never)!;
+    const staying = running.filter((run) => isOn(run, place) && !gone.includes(run));
+    return Object.entries(wanted.resources).map(([key, amount]) => {
+      const used = staying.reduce((sum, run) => sum + held(run, key), 0);
+      return { key, lacking: amount + used - (node.capacity[pool.keys.indexOf(key)] as number) };
     });
-    const bounds = { lacking, victimsMax: int(1, 4), ...minutes(int(1, 120)) };
-    expect(choose(specs, bounds)).toEqual(tryAllSets(specs, bounds));
-  });
+  };
+  const fitsOn = (place: string | null, gone: readonly Run[]) =>
+    missingOn(place, gone).every(({ lacking }) => lacking <= 0);
+  const canBePlaced = (gone: readonly Run[]) =>
+    places.filter((place) => fitsOn(place, gone)).length >= wanted.count;
+  if (canBePlaced([])) return undefined;
+
+  const cost = (run: Run) => costMs(run, nowMs);
+  const total = (set: readonly Run[]) => set.reduce((sum, run) => sum + cost(run), 0);
+  const isWithin = (set: readonly Run[]) => set.length <= world.victimsMax && total(set) < wanted.valueMs;
+  const classOf = (run: Run) => run.request.spec.preemptionClass;
+  const affordable = running.filter((run) => cost(run) < wanted.valueMs);
+  for (const isLargestFirst of [false, true]) {
+    const choices = places.flatMap((place) => {
+      if (fitsOn(place, [])) return [];
+      const shortage = missingOn(place, []).filter(({ lacking }) => lacking > 0);
+      const size = (run: Run) =>
+        shortage.reduce((sum, { key, lacking }) => sum + Math.min(1, held(run, key) / lacking), 0);
+      const sizes = (a: Run, b: Run) => (Math.abs(size(a) - size(b)) < 1e-9 ? 0 : size(b) - size(a));
+      const order = affordable
+        .filter((run) => isOn(run, place))
+        .sort(
+          (a, b) =>
+            (isLargestFirst ? sizes(a, b) : 0) ||
+            classOf(a) - classOf(b) ||
+            cost(a) - cost(b) ||
+            b.token - a.token,
+        );
+      const set = prefix(order, (gone) => fitsOn(place, gone));
+      return set !== undefined && isWithin(set) ? [{ place: place ?? "", set }] : [];
+    });
+    const highest = (set: readonly Run[]) => Math.max(...set.map(classOf));
+    const latest = (set: readonly Run[]) => Math.max(...set.map(({ token }) => token));
+    choices.sort(
+      (a, b) =>
+        (isLargestFirst ? a.set.length - b.set.length : 0) ||
+        highest(a.set) - highest(b.set) ||
+        total(a.set) - total(b.set) ||
+        a.set.length - b.set.length ||
+        latest(b.set) - latest(a.set) ||
+        (a.place < b.place ? -1 : 1),
+    );
+    const set = prefix([...new Set(choices.flatMap((choice) => choice.set))], canBePlaced);
+    if (set !== undefined && isWithin(set)) return set.map((run) => run.request.spec.id);
+  }
+  return undefined;
+}
+
+function prefix(order: readonly Run[], isEnough: (set: readonly Run[]) => boolean): Run[] | undefined {
+  const length = order.findIndex((_, i) => isEnough(order.slice(0, i + 1))) + 1;
+  if (length === 0) return undefined;
+  let set = order.slice(0, length);
+  for (const run of set.toReversed()) {
+    const without = set.filter((other) => other !== run);
+    if (isEnough(without)) set = without;
+  }
+  return set;
+}
+
+function costMs({ request, startedAtMs }: Run, nowMs: number): number {
+  const { checkpoint, checkpointMs, walltimeMs, resources, nodes } = request.spec;
+  const own = checkpoint === "auto" ? checkpointMs! : (nowMs - startedAtMs) * nodes * resources.gpu!;
+  if (walltimeMs === null) return own;
+  const used = (100 * (nowMs - startedAtMs)) / walltimeMs;
+  return own + MINUTE_MS * (used >= 90 ? 1000 : used < 10 ? 1 : used);
+}
+
+describe("the same victims as by looking at every run", () => {
+  const cases = {
+    "in a pool without nodes": [3, false],
+    "on a few nodes": [3, true],
+    "on many nodes": [12, true],
+  };
+  for (const [name, [nodesMax, hasNodes]] of Object.entries(cases) as [string, [number, boolean]][]) {
+    test(name, () => {
+      let choices = 0;
+      fc.assert(
+        fc.property(worlds(nodesMax), (world) => {
+          const { seen, wanted } = play(world, hasNodes);
+          expect(seen).toEqual(wanted);
+          if (wanted !== undefined) choices++;
+        }),
+        { numRuns: 400, seed: 1 },
+      );
+      expect(choices).toBeGreaterThan(60);
+    });
+  }
 });
 
-describe("among 64 candidates of different kinds nothing is overlooked", () => {
-  const seeds = Array.from({ length: 12 }, (_, index) => index + 1);
-  test.each(seeds)("seed %i", (seed) => {
-    const int = diceOf(1000 + seed);
-    // No two hold the same, so that none can stand for another, and no branch can be left early for want of units.
-    const specs = Array.from(
-      { length: 64 },
-      (_, index): Spec => ({
-        token: index + 1,
-        held: [3 + (index % 8), 3 + Math.floor(index / 8)],
-        preemptionClass: int(0, 2),
-        checkpointMinutes: int(1, 5),
-        ranMinutes: int(0, 6),
-        ...(int(0, 1) === 1 && { walltimeMinutes: [7, 9, 12, 18, 60][int(0, 4)] as number }),
-      }),
-    );
-    const bounds = { lacking: [int(10, 26), int(10, 26)], victimsMax: 3, ...minutes(int(20, 5000)) };
-    expect(choose(specs, bounds)).toEqual(tryAllSets(specs, bounds));
+test("many small runs on many nodes make room for a gang, if so many may go", () => {
+  const nodes = Array.from({ length: 20 }, (_, i) => [`n${i}`, { capacity: { gpu: 10 } }] as const);
+  const policies = { lab: {}, urgent: {} };
+  const settings = { maxVictims: 8 };
+  const cluster = createCluster(Object.fromEntries(nodes), { discipline: "class", settings, policies });
+  for (let k = 0; k < 200; k++) {
+    cluster.submit(`r${k}`, {
+      component: "lab",
+      preemptionClass: k % 4,
+      checkpoint: (["none", "auto", "manual"] as const)[k % 3]!,
+      checkpointMs: (60 + (k % 50)) * 1000,
+      walltimeMs: (3600 + 60 * k) * 1000,
+    });
+  }
+  const events = cluster.submit("gang", {
+    component: "urgent",
+    resources: { gpu: 4 },
+    nodes: 2,
+    preemptionClass: 8,
   });
+  const decision = events.find((event) => event.kind === "preemptionDecided");
+  expect(decision?.victims).toHaveLength(8);
 });
-
-/** The same question, answered slowly. Costs are whole once they are multiplied by what all walltimes divide. */
-function tryAllSets(
-  specs: Spec[],
-  bounds: Pick<Bounds, "lacking" | "victimsMax" | "value">,
-): number[] | null {
-  const SCALE = 7 * 9 * 4 * 5;
-  const costOfSpec = ({ checkpoint, checkpointMinutes = 0, ranMinutes = 0, walltimeMinutes }: Spec) => {
-    const own = checkpoint === "none" ? ranMinutes : checkpointMinutes;
-    if (walltimeMinutes === undefined) return own * SCALE;
-    const used = ranMinutes / walltimeMinutes;
-    if (used >= 0.9) return (own + 1000) * SCALE;
-    return (
-      (own + (used < 0.1 ? 1 : 0)) * SCALE + (used < 0.1 ? 0 : (ranMinutes * 100 * SCALE) / walltimeMinutes)
-    );
-  };
-  const sum = (set: Spec[], of: (spec: Spec) => number) => set.reduce((total, spec) => total + of(spec), 0);
-  const covers = (set: Spec[]) =>
-    bounds.lacking.every((amount, key) => sum(set, ({ held }) => held?.[key] ?? 0) >= amount);
-  const worth = ((bounds.value[0] as number) * SCALE) as number;
-  const rank = (set: Spec[]) => [
-    Math.max(...set.map(({ preemptionClass = 1 }) => preemptionClass)),
-    sum(set, costOfSpec),
-    set.length,
-    ...set.map(({ token }) => -token).sort((a, b) => a - b),
-  ];
-  let best: Spec[] | null = null;
-  for (const set of setsOf(specs, bounds.victimsMax)) {
-    const isMinimal = covers(set) && set.every((one) => !covers(set.filter((other) => other !== one)));
-    if (!isMinimal || set.length === 0) continue;
-    if (!set.every(({ isUnbounded }) => isUnbounded) && sum(set, costOfSpec) >= worth) continue;
-    if (best === null || isBefore(rank(set), rank(best))) best = set;
-  }
-  return best === null ? null : best.map(({ token }) => token).sort((a, b) => a - b);
-}
-
-/** All sets of at most so many, from one place on. */
-function* setsOf(specs: readonly Spec[], sizeMax: number, from = 0): Generator<Spec[]> {
-  yield [];
-  if (sizeMax === 0) return;
-  for (let i = from; i < specs.length; i++) {
-    for (const rest of setsOf(specs, sizeMax - 1, i + 1)) yield [specs[i] as Spec, ...rest];
-  }
-}
-
-function isBefore(a: number[], b: number[]): boolean {
-  const place = a.findIndex((value, index) => value !== b[index]);
-  return place >= 0 && (a[place] as number) < (b[place] as number);
-}
-
-/** A small generator (mulberry32): the same seed gives the same numbers. */
-function diceOf(seed: number): (min: number, max: number) => number {
-  let state = seed;
-  return (min, max) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let value = Math.imul(state ^ (state >>> 15), state | 1);
-    value ^= value + Math.imul(value ^ (value >>> 7), value | 61);
-    return min + (((value ^ (value >>> 14)) >>> 0) % (max - min + 1));
-  };
-}

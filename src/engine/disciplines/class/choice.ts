@@ -1,229 +1,185 @@
-// The best of all minimal sets of at most `max_victims` victims (10.5).
+// Which candidates go (10.5): greedily, by class, cost and start, until the waiter fits, without those not needed.
 //
-// Candidates that hold the same short units, have the same class and are bounded alike form a group. Of a group
-// only the cheapest matter, as many as a set may have: any other member could be exchanged for one of them.
-// The sets are searched class by class from below, because the lowest highest class comes first; in each class
-// every set begins with a member of that class, since those without one have been searched before.
+// Candidates of one kind differ in their start and their cost only, and later ones of a kind mostly cost less, so
+// kinds are walked from their latest run on, each with the least that its further runs can cost.
 
-import type { PreemptionReason } from "../../records.ts";
-import type { Run } from "../../state.ts";
-import type { Permission } from "./candidates.ts";
-import { compareCosts, costsLessThan, isClearlyMore, type Priced, product } from "./cost.ts";
+import { Heap } from "../../heap.ts";
+import { type Cover, Sum } from "../../scheduling/cover.ts";
+import { isMature, spareFrom } from "../../scheduling/victims.ts";
+import type { PoolLine, Run } from "../../state.ts";
+import type { VictimSearch } from "../queue/queue-discipline.ts";
+import { type Candidate, candidateOf, countFrom, type Permission } from "./candidates.ts";
+import { leastCostMsSince } from "./cost.ts";
 
-export interface Candidate extends Priced {
-  readonly reason: PreemptionReason;
-  /** Taken back rather than taken, or in a gap, so that neither value nor number bounds it. */
-  readonly isUnbounded: boolean;
-  /** What it holds of every short key. */
-  readonly held: readonly number[];
-  readonly preemptionClass: number;
-}
-
-/** What a set must do, and may cost. */
-export interface Bounds {
-  /** Per short key. */
-  readonly lacking: readonly number[];
+/** What one search is about. */
+export interface Field {
+  readonly search: VictimSearch;
+  readonly short: readonly number[];
+  readonly permissions: readonly Permission[];
   readonly victimsMax: number;
-  /** What the waiter is worth, as factors; sets that are taken must cost less. */
-  readonly value: readonly number[];
-  readonly nowMs: number;
+  /** What it is worth to start the waiter. */
+  readonly valueMs: number;
 }
 
-/**
- * The most sets, whole or unfinished, that one search looks at. With the default of three victims 64 groups make
- * fewer than 50 000; whatever has been found when the bound is reached is the choice.
- */
-const SETS_MAX = 100_000;
-
-/** Cheapest first; equally cheap: the latest start first. */
-export function byCost(a: Candidate, b: Candidate, nowMs: number): number {
-  const difference = a.costMs - b.costMs;
-  const costs = a.isExact && b.isExact ? difference : compareCosts([a], [b], nowMs);
-  return costs || b.run.token - a.run.token;
+/** Candidates in the order in which they are taken, and what the whole set may be. */
+export interface Pass {
+  readonly permissions: readonly Permission[];
+  /** With the largest first, by how much of the shortage they cover; otherwise by class. */
+  readonly isLargestFirst: boolean;
+  readonly victimsMax: number;
+  readonly costMsMax: number;
 }
 
-/** Keeps the cheapest members of every group. */
-export class Groups {
-  readonly #groups = new Map<string, Candidate[]>();
-  readonly #sizeMax: number;
-  readonly #nowMs: number;
-
-  constructor({ victimsMax, nowMs }: Bounds) {
-    this.#sizeMax = victimsMax;
-    this.#nowMs = nowMs;
-  }
-
-  /** The members, so far, of the group that runs of a kind belong to. */
-  groupOf({ kind, held }: Pick<Permission, "kind" | "held">, bound: "bounded" | "unbounded"): Candidate[] {
-    const key = `${kind.poolLine.preemptionClass} ${bound} ${held.join()}`;
-    let group = this.#groups.get(key);
-    if (group === undefined) {
-      group = [];
-      this.#groups.set(key, group);
-    }
-    return group;
-  }
-
-  add(group: Candidate[], candidate: Candidate): void {
-    let place = group.length;
-    while (place > 0 && byCost(candidate, group[place - 1] as Candidate, this.#nowMs) < 0) place--;
-    if (place >= this.#sizeMax) return;
-    group.splice(place, 0, candidate);
-    if (group.length > this.#sizeMax) group.pop();
-  }
-
-  /** Whether neither this run nor an earlier one of its kind, which all cost `leastMs` or more, has a place in the group. */
-  isBeyond(group: readonly Candidate[], leastMs: number, run: Run): boolean {
-    if (group.length < this.#sizeMax) return false;
-    const last = group.at(-1);
-    if (last === undefined || isClearlyMore(leastMs, last.costMs)) return true;
-    return last.isExact && (leastMs > last.costMs || (leastMs === last.costMs && last.run.token > run.token));
-  }
-
-  [Symbol.iterator](): Iterator<readonly Candidate[]> {
-    return this.#groups.values();
-  }
+/** What need not be bounded goes alone, if it is enough; otherwise all that is permitted, in one order and then another. */
+export function passesOf({ permissions, victimsMax, valueMs }: Field): Pass[] {
+  const unbounded = permissions
+    .filter(({ unboundedFrom }) => unboundedFrom < Number.POSITIVE_INFINITY)
+    .map((permission) => ({ ...permission, from: permission.unboundedFrom }));
+  const bounds = { permissions, victimsMax, costMsMax: valueMs };
+  const noBounds = { victimsMax: Number.POSITIVE_INFINITY, costMsMax: Number.POSITIVE_INFINITY };
+  return [
+    { permissions: unbounded, isLargestFirst: false, ...noBounds },
+    { ...bounds, isLargestFirst: false },
+    { ...bounds, isLargestFirst: true },
+  ];
 }
 
-/** A candidate in the search: it is tried only in a set that has the cheaper ones of its group already. */
-interface Entry {
-  readonly candidate: Candidate;
-  readonly group: number;
-  readonly placeInGroup: number;
+export function isWithinBounds(victims: readonly Candidate[], { victimsMax, costMsMax }: Pass): boolean {
+  return victims.length <= victimsMax && totalMs(victims) < costMsMax;
 }
 
-export function bestSet(groups: Iterable<readonly Candidate[]>, bounds: Bounds): readonly Candidate[] | null {
-  const entries = [...groups].flatMap((members, group) =>
-    members.map((candidate, placeInGroup): Entry => ({ candidate, group, placeInGroup })),
-  );
-  const byPrice = (a: Entry, b: Entry) => byCost(a.candidate, b.candidate, bounds.nowMs);
-  entries.sort(byPrice);
-  const search = new Search(bounds);
-  const classes = [...new Set(entries.map(({ candidate }) => candidate.preemptionClass))];
-  for (const highest of classes.sort((a, b) => a - b)) {
-    const top = entries.filter(({ candidate }) => candidate.preemptionClass === highest);
-    const lower = entries.filter(({ candidate }) => candidate.preemptionClass < highest);
-    const best = search.among(top, lower);
-    if (best !== null) return best;
+export function totalMs(victims: readonly Candidate[]): number {
+  return victims.reduce((total, { costMs }) => total + costMs, 0);
+}
+
+/** In a pool without nodes. */
+export function chooseBySum(field: Field): Candidate[] | null {
+  const { search, short } = field;
+  for (const pass of passesOf(field)) {
+    if (!couldCover(field, pass)) continue;
+    const cover = new Sum(search.shortage);
+    const rankOf = ({ kind }: Permission) =>
+      rankIn(pass, kind.poolLine, sizeOf(kind.poolLine.need, search.shortage, short));
+    const candidates = inOrder(search, pass, rankOf, (run) => cover.isHelpedBy(run));
+    const victims = take(candidates, cover);
+    if (victims !== null && isWithinBounds(victims, pass)) return victims;
   }
   return null;
 }
 
-class Search {
-  readonly #bounds: Bounds;
-  readonly #valueMs: number;
-  #setsLeft = SETS_MAX;
-  #entries: readonly Entry[] = [];
-  #topCount = 0;
-  /** The most that one of the entries from each place on holds of every short key. */
-  #most: number[][] = [];
-  #lacking: number[] = [];
-  readonly #chosen: Candidate[] = [];
-  readonly #chosenOf = new Map<number, number>();
-  #best: readonly Candidate[] | null = null;
-  #bestMs = Number.POSITIVE_INFINITY;
-
-  constructor(bounds: Bounds) {
-    this.#bounds = bounds;
-    this.#valueMs = product(bounds.value);
+/** Takes candidates until they are enough, and leaves out what is not needed. */
+export function take(candidates: Iterable<Candidate>, cover: Cover): Candidate[] | null {
+  const taken: Candidate[] = [];
+  for (const candidate of candidates) {
+    taken.push(candidate);
+    cover.take(candidate.run);
+    if (cover.isEnough) return spareFrom(taken, cover);
   }
+  return null;
+}
 
-  /** The best set with at least one of `top`; both lists are sorted by cost. */
-  among(top: readonly Entry[], lower: readonly Entry[]): readonly Candidate[] | null {
-    this.#entries = [...top, ...lower];
-    this.#topCount = top.length;
-    this.#lacking = [...this.#bounds.lacking];
-    this.#most = mostFrom(this.#entries, this.#lacking.length);
-    this.#extend(0, 0, true);
-    return this.#best;
+/** Whether as many as may go would be enough, by counting (V3). */
+function couldCover({ search, short }: Field, { permissions, victimsMax }: Pass): boolean {
+  const counts = permissions.map((permission) => countFrom(permission.from, permission, search));
+  return short.every((i) => {
+    let [sum, largest] = [0, 0];
+    permissions.forEach(({ kind }, at) => {
+      const amount = kind.poolLine.need[i] as number;
+      sum += (counts[at] as number) * amount;
+      if (counts[at] !== 0) largest = Math.max(largest, amount);
+    });
+    const lacking = search.shortage[i] as number;
+    return sum >= lacking && (largest * victimsMax >= lacking || victimsMax === Number.POSITIVE_INFINITY);
+  });
+}
+
+/** In which order kinds are taken, the lowest number first: by class, or by size and then by class. */
+export function rankIn({ isLargestFirst }: Pass, { preemptionClass }: PoolLine, size: number): number {
+  return isLargestFirst ? preemptionClass - 16 * size : preemptionClass;
+}
+
+/**
+ * How much of a shortage a run covers: the sum over the short keys of the part that it covers there, in
+ * billionths, so that equal sums are equal numbers.
+ */
+export function sizeOf(
+  held: readonly number[],
+  shortage: readonly number[],
+  short: readonly number[],
+): number {
+  const size = short.reduce((sum, i) => sum + Math.min(1, (held[i] as number) / (shortage[i] as number)), 0);
+  return Math.round(size * 1e9);
+}
+
+/** Candidates by the rank of their kind, then by cost, then by start, the latest first. */
+export function* inOrder(
+  search: VictimSearch,
+  { permissions, costMsMax }: Pick<Pass, "permissions" | "costMsMax">,
+  rankOf: (permission: Permission) => number,
+  isUseful: (run: Run) => boolean,
+): Generator<Candidate> {
+  const ranks = new Map<number, Permission[]>();
+  for (const permission of permissions) {
+    const rank = rankOf(permission);
+    const same = ranks.get(rank);
+    if (same === undefined) ranks.set(rank, [permission]);
+    else same.push(permission);
   }
-
-  /** Tries every entry from `from` on as the next member of the set. */
-  #extend(from: number, costMs: number, isUnbounded: boolean): void {
-    const isFirst = this.#chosen.length === 0;
-    const end = isFirst ? this.#topCount : this.#entries.length;
-    for (let i = from; i < end; i++) {
-      if (!this.#couldCover(i) || this.#setsLeft <= 0) return;
-      const { candidate, group, placeInGroup } = this.#entries[i] as Entry;
-      const chosenOfGroup = this.#chosenOf.get(group) ?? 0;
-      if (placeInGroup !== chosenOfGroup) continue;
-      const totalMs = costMs + candidate.costMs;
-      if (isClearlyMore(totalMs, this.#bestMs)) {
-        // All that follow in this part of the list cost as much or more.
-        if (i >= this.#topCount) return;
-        i = this.#topCount - 1;
-        continue;
-      }
-      const staysUnbounded = isUnbounded && candidate.isUnbounded;
-      if (!staysUnbounded && isClearlyMore(totalMs, this.#valueMs)) continue;
-      this.#setsLeft--;
-      this.#chosen.push(candidate);
-      this.#chosenOf.set(group, chosenOfGroup + 1);
-      const isCovered = this.#take(candidate, -1);
-      if (isCovered) this.#consider(staysUnbounded, totalMs);
-      else if (this.#chosen.length < this.#bounds.victimsMax) this.#extend(i + 1, totalMs, staysUnbounded);
-      this.#take(candidate, 1);
-      this.#chosenOf.set(group, chosenOfGroup);
-      this.#chosen.pop();
+  for (const rank of [...ranks.keys()].sort((a, b) => a - b)) {
+    for (const candidate of cheapestFirst(search, ranks.get(rank) as Permission[], isUseful)) {
+      if (candidate.costMs >= costMsMax) break; // And so do all that follow.
+      yield candidate;
     }
   }
+}
 
-  #take({ held }: Candidate, sign: 1 | -1): boolean {
-    let isCovered = true;
-    for (let key = 0; key < held.length; key++) {
-      const lacking = (this.#lacking[key] as number) + sign * (held[key] as number);
-      this.#lacking[key] = lacking;
-      isCovered &&= lacking <= 0;
+/** The rest of a kind, with the least that its runs cost, or a candidate with its price. */
+interface Entry {
+  readonly run: Run;
+  readonly costMs: number;
+  readonly candidate: Candidate | null;
+  readonly source: Source;
+}
+
+interface Source {
+  readonly permission: Permission;
+  readonly runs: Iterator<Run, void>;
+  readonly walltimeMsMax: number;
+}
+
+/** Whatever is still to come of a kind costs no less and began no later than its entry says. */
+function* cheapestFirst(
+  search: VictimSearch,
+  permissions: readonly Permission[],
+  isUseful: (run: Run) => boolean,
+): Generator<Candidate> {
+  const { pool, nowMs } = search;
+  const entries = new Heap<Entry>((a, b) =>
+    a.costMs === b.costMs ? a.run.token > b.run.token : a.costMs < b.costMs,
+  );
+  const bringNext = (source: Source) => {
+    const run = source.runs.next().value;
+    if (run === undefined || run.token < source.permission.from) return;
+    const costMs = leastCostMsSince(run, source.walltimeMsMax, nowMs);
+    entries.push({ run, costMs, candidate: null, source });
+  };
+  for (const permission of permissions) {
+    const { runs } = permission.kind;
+    const mature = runs.backwards((run) => isMature(run, pool, nowMs));
+    bringNext({ permission, runs: mature, walltimeMsMax: -runs.rankMin() });
+  }
+  for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {
+    const { run, source, candidate } = entry;
+    if (!isUseful(run)) {
+      if (candidate === null) bringNext(source);
+      continue;
     }
-    return isCovered;
+    if (candidate !== null) {
+      yield candidate;
+      continue;
+    }
+    const priced = candidateOf(run, source.permission, search);
+    if (priced !== null) entries.push({ ...entry, costMs: priced.costMs, candidate: priced });
+    bringNext(source);
   }
-
-  /** Whether as many as the set may still have, each holding the most of every key, would be enough. */
-  #couldCover(from: number): boolean {
-    const slots = this.#bounds.victimsMax - this.#chosen.length;
-    const most = this.#most[from] as number[];
-    return this.#lacking.every((lacking, key) => lacking <= slots * (most[key] as number));
-  }
-
-  #consider(isUnbounded: boolean, costMs: number): void {
-    const chosen = this.#chosen;
-    const { value, nowMs } = this.#bounds;
-    const isMinimal = chosen.every(({ held }) =>
-      held.some((amount, key) => (this.#lacking[key] as number) + amount > 0),
-    );
-    if (!isMinimal || !(isUnbounded || costsLessThan(chosen, value, nowMs))) return;
-    if (this.#best !== null && compareSets(chosen, this.#best, nowMs) >= 0) return;
-    this.#best = [...chosen];
-    this.#bestMs = costMs;
-  }
-}
-
-function mostFrom(entries: readonly Entry[], keyCount: number): number[][] {
-  const most: number[][] = [];
-  let after = new Array<number>(keyCount).fill(0);
-  for (let i = entries.length - 1; i >= 0; i--) {
-    const { held } = (entries[i] as Entry).candidate;
-    after = after.map((amount, key) => Math.max(amount, held[key] as number));
-    most[i] = after;
-  }
-  return most;
-}
-
-/** Whether a set costs less than the waiter is worth, or is only of runs that are taken back (10.5). */
-export function isAffordable(set: readonly Candidate[], { value, nowMs }: Bounds): boolean {
-  return set.every(({ isUnbounded }) => isUnbounded) || costsLessThan(set, value, nowMs);
-}
-
-/** Of two sets with the same highest class: cheaper, then fewer, then later starts. */
-export function compareSets(a: readonly Candidate[], b: readonly Candidate[], nowMs: number): number {
-  return compareCosts(a, b, nowMs) || a.length - b.length || compareStarts(a, b);
-}
-
-function compareStarts(a: readonly Candidate[], b: readonly Candidate[]): number {
-  const starts = (set: readonly Candidate[]) => set.map(({ run }) => run.token).sort((x, y) => y - x);
-  const others = starts(b);
-  for (const [place, start] of starts(a).entries()) {
-    if (start !== others[place]) return (others[place] as number) - start;
-  }
-  return 0;
 }

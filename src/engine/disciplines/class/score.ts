@@ -20,20 +20,24 @@ const WEIGHTS: Readonly<Record<PolicyKind, ScoreWeights>> = {
 };
 
 /** Sensitive claims, then who fits its headroom, then class or band, then score, then submission. */
-export function compareIn({ record }: Pool, nowMs: number): (a: Waiter, b: Waiter) => number {
-  const { classBands } = record.settings;
+export function compareIn(_: Pool, nowMs: number): (a: Waiter, b: Waiter) => number {
   return (a, b) =>
     Number(b.poolLine.sensitive) - Number(a.poolLine.sensitive) ||
     Number(a.borrows) - Number(b.borrows) ||
-    rankOfClass(b.poolLine.preemptionClass, classBands) -
-      rankOfClass(a.poolLine.preemptionClass, classBands) ||
+    byClass(a.poolLine, b.poolLine) ||
     scoreOf(b, nowMs) - scoreOf(a, nowMs) ||
     a.request.progress.seq - b.request.progress.seq;
 }
 
 /** Classes 0 · 1–3 · 4–6 · 7–9 · 10 are one band each where a pool says so (10.1). */
-export function rankOfClass(preemptionClass: number, classBands: boolean): number {
+function rankOfClass(preemptionClass: number, classBands: boolean): number {
   return classBands ? Math.ceil(preemptionClass / 3) : preemptionClass;
+}
+
+/** Higher classes, or bands, of a pool first. */
+export function byClass(a: PoolLine, b: PoolLine): number {
+  const { classBands } = a.pool.record.settings;
+  return rankOfClass(b.preemptionClass, classBands) - rankOfClass(a.preemptionClass, classBands);
 }
 
 /** In whole millionths, so that scores compare the same on every machine; most waiters are told apart without it. */
@@ -87,12 +91,10 @@ export function orderHoldsUntil(ahead: Waiter, behind: Waiter, nowMs: number): n
 
 /** Only those whom nothing but the score tells apart can change places as time passes. */
 function isSameRank(a: Waiter, b: Waiter): boolean {
-  const { classBands } = a.poolLine.pool.record.settings;
   return (
     a.poolLine.sensitive === b.poolLine.sensitive &&
     a.borrows === b.borrows &&
-    rankOfClass(a.poolLine.preemptionClass, classBands) ===
-      rankOfClass(b.poolLine.preemptionClass, classBands)
+    byClass(a.poolLine, b.poolLine) === 0
   );
 }
 

@@ -1,7 +1,7 @@
 // The order of service (9.6): the least satisfied first, level by level from the root.
 
+import { Heap } from "../../heap.ts";
 import type { Pool, PoolLine, Request } from "../../state.ts";
-import { Heap } from "./heap.ts";
 import { satisfaction } from "./satisfaction.ts";
 import type { InnerNode, Operation, OperationKind, ShareNode, ShareTree } from "./tree.ts";
 

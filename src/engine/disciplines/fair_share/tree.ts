@@ -3,6 +3,7 @@
 // It is a cache over the records and never part of them. Lines whose requests changed are marked by the
 // indexes; a look takes over everything else, so that its cost follows what has changed.
 
+import { Heap } from "../../heap.ts";
 import { operationKey, shapeKeyOf } from "../../lines.ts";
 import { compareIds, type Resources } from "../../resources.ts";
 import type { PoolSettings } from "../../settings.ts";
@@ -16,7 +17,6 @@ import {
   requireRequest,
 } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
-import { Heap } from "./heap.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
 import {
   computeFairShares,

@@ -3,6 +3,7 @@
 import type { ConsideredKind } from "../../events.ts";
 import type { PreemptionReason } from "../../records.ts";
 import { type Cover, coverFor } from "../../scheduling/cover.ts";
+import { countsForReserve } from "../../scheduling/quotas.ts";
 import {
   BorrowLines,
   hasDisplaced,
@@ -24,6 +25,7 @@ import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts
 export const priorityDiscipline: Discipline = queueDiscipline({
   compareIn: ({ record }) =>
     record.settings.priorityPreempts === "any" ? byPriorityThenReserve : byReserveThenPriority,
+  isReserveKey: countsForReserve,
   chooseVictims,
   consider,
   standingOf: plainStanding,

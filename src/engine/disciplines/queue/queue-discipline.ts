@@ -12,6 +12,13 @@ import { QueueWalk, walkOverPromised } from "./queue-walk.ts";
 export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart"> {
   /** Order of a pool's queue at a moment; total, ending on the place in the journal. */
   compareIn(pool: Pool, nowMs: number): (a: Waiter, b: Waiter) => number;
+  /** Whether a key counts when the reserve of a component is judged (G1, 10.1). */
+  isReserveKey(pool: Pool, keyIndex: number): boolean;
+  /**
+   * Whose promised units leave less of their component's reserve to the other wherever both stand: negative, those of
+   * `a`. Equal, or left out: those of the one who comes first (V1, 10.1).
+   */
+  compareReserve?(a: PoolLine, b: PoolLine): number;
   /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
   /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */

@@ -4,9 +4,10 @@
 // blocks the others. Waiters that hold units are walked one by one; they count as if they ran when those
 // behind them are judged (V1), which is why order and judgement are one walk.
 
+import { isFirmOn } from "../../admission.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
 import { Rooms } from "../../placement/rooms.ts";
-import { headroomOf, mustBorrow, Promises, type QuotaBlock, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { headroomOf, Promises, type QuotaBlock, quotaBlockOf, type Usage } from "../../scheduling/quotas.ts";
 import {
   freeOf,
   holdNeed,
@@ -24,6 +25,7 @@ const PICKED_MAX = 8;
 
 export class QueueWalk {
   readonly pool: Pool;
+  readonly #rules: QueueRules;
   /** To holders that were passed. */
   readonly #promises: Promises;
   /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
@@ -46,6 +48,7 @@ export class QueueWalk {
     membersOf?: (poolLine: PoolLine) => Iterable<Request>,
   ) {
     this.pool = pool;
+    this.#rules = rules;
     this.#promises = new Promises(pool.keys.length);
     const waiters: Waiter[] = [];
     const add = (request: Request, poolLine: PoolLine, hold: Waiter["hold"]) =>
@@ -53,7 +56,7 @@ export class QueueWalk {
         request,
         poolLine,
         hold,
-        borrows: mustBorrow(poolLine, this.#promises),
+        borrows: !this.fitsReserve(poolLine),
         score: Number.NaN,
       });
     for (const poolLine of pool.waiting) {
@@ -203,9 +206,39 @@ export class QueueWalk {
     });
   }
 
+  /** Whether all that it asks for fits what is left of its component's reserve, with what would be gone (G1, 10.1). */
+  fitsReserve(poolLine: PoolLine, gone?: Usage): boolean {
+    const { need, pool } = poolLine;
+    for (let i = 0; i < need.length; i++) {
+      const amount = need[i] as number;
+      if (amount > 0 && this.#rules.isReserveKey(pool, i) && amount > this.headroom(poolLine, i, gone))
+        return false;
+    }
+    return true;
+  }
+
   /** What is left of the component's reserve for it on a key (1, headroom). */
-  headroom(poolLine: PoolLine, i: number): number {
-    return headroomOf(poolLine, i, this.#promises);
+  headroom(poolLine: PoolLine, i: number, gone?: Usage): number {
+    return headroomOf(poolLine, i, this.#promisedBeside(poolLine, i), gone);
+  }
+
+  /** What is promised to others of its component and counts against its reserve: to those before it (V1), or as the rules say. */
+  #promisedBeside(poolLine: PoolLine, i: number): number {
+    const { policy } = poolLine;
+    const isFirm = isFirmOn(poolLine, i);
+    const { compareReserve } = this.#rules;
+    if (compareReserve === undefined || this.pool.promised.size === 0) {
+      return isFirm ? this.#promises.firmTo(policy, i) : this.#promises.to(policy, i);
+    }
+    const passed = new Set(this.#passed.map(({ request }) => request));
+    let sum = 0;
+    for (const request of this.pool.promised) {
+      const other = request.line.pools.get(this.pool.record.name) as PoolLine;
+      if (other.policy !== policy || (isFirm && !other.firm)) continue;
+      const order = compareReserve(other, poolLine);
+      if (order < 0 || (order === 0 && passed.has(request))) sum += other.need[i] as number;
+    }
+    return sum;
   }
 
   /** Holds of those before it, and of the one it was preempted for, come before its own claim (V5). */
@@ -250,7 +283,7 @@ export class QueueWalk {
     for (let i = this.#position; i < this.#waiters.length; i++) {
       const waiter = this.#waiters[i] as Waiter;
       if (waiter.poolLine.policy !== policy || waiter.borrows) continue;
-      waiter.borrows = mustBorrow(waiter.poolLine, this.#promises);
+      waiter.borrows = !this.fitsReserve(waiter.poolLine);
       changed ||= waiter.borrows;
     }
     if (!changed) return;
