@@ -115,6 +115,7 @@ const SAMPLES: Record<RouteName, Sample> = {
   putPool: { kind: "named pool", query: "?dry_run=true", body: () => ({ capacity: { gpu: 4 } }) },
   updatePool: { kind: "pool", body: () => ({ description: "changed" }) },
   deletePool: { kind: "pool", query: "?dry_run=true&force=true" },
+  resumeExpiry: { kind: "pool" },
   listQueue: { kind: "pool" },
   getShares: { kind: "pool" },
   listPolicies: { kind: "pool" },

@@ -11,20 +11,22 @@ import { confirm, planLines, printPlan } from "./plans.ts";
 import { connect, findRequest, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
 
-type Options = ConnectionOptions & OutputOptions & PlanOptions;
+type Options = ConnectionOptions & OutputOptions & PlanOptions & { readonly abandoned?: boolean };
 
 export const CANCEL_HELP = `
-What runs is told to stop, and keeps its units until it has.
+What runs is told to stop, and keeps its units until it has. A grant that nobody has taken up ends at once.
 
 Examples:
   berth cancel 42
   berth cancel train eval -y
   berth cancel 42 --dry-run
+  berth cancel 42 --abandoned
   berth ps --status queued -o name | xargs berth cancel -y
 `;
 
 export function define(command: Command, context: CliContext): void {
   withOutput(withConnection(command.argument("<request...>", "numbers, names or ids")))
+    .option("--abandoned", "for operators: its holder is silent and counts as lost; units come free at once")
     .option("--dry-run", "say what would happen, and change nothing")
     .option("-y, --yes", "do not ask")
     .addHelpText("after", CANCEL_HELP)
@@ -33,6 +35,7 @@ export function define(command: Command, context: CliContext): void {
 
 export async function cancel(texts: readonly string[], options: Options, context: CliContext): Promise<void> {
   const { client } = connect(options);
+  const { abandoned = false } = options;
   const requests: WireRequest[] = [];
   for (const text of texts) {
     const request = await findRequest(client, text);
@@ -42,7 +45,7 @@ export async function cancel(texts: readonly string[], options: Options, context
   if (requests.length === 0) return;
   const planned: { request: WireRequest; plan: WirePlan }[] = [];
   for (const request of requests) {
-    planned.push({ request, plan: await client.requests.cancel(request.id, { dryRun: true }) });
+    planned.push({ request, plan: await client.requests.cancel(request.id, { abandoned, dryRun: true }) });
   }
   if (options.dryRun === true) {
     for (const { request, plan } of planned) {
@@ -51,7 +54,7 @@ export async function cancel(texts: readonly string[], options: Options, context
     return;
   }
   const lines = planned.flatMap(({ request, plan }) => [
-    whatGoes(request),
+    whatGoes(request, abandoned),
     ...planLines(withoutSelf(plan, request)),
   ]);
   await confirm(
@@ -61,13 +64,14 @@ export async function cancel(texts: readonly string[], options: Options, context
     context,
   );
   for (const { id } of requests) {
-    const after = await client.requests.cancel(id, {});
+    const after = await client.requests.cancel(id, { abandoned });
     await printDone(sentenceAbout(after), after, REQUEST, options, context);
   }
 }
 
-function whatGoes(request: WireRequest): string {
+function whatGoes(request: WireRequest, abandoned: boolean): string {
   if (request.pool === null) return `${titleOf(request)} leaves the queue`;
+  if (abandoned) return `${titleOf(request)} ends, and its units come free, whatever still runs`;
   return `${titleOf(request)} is told to stop; ${amountsText(request.resources)} of pool ${request.pool} come free when it has`;
 }
 

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { detectContainment } from "../runner/index.ts";
-import { createClient } from "../sdk/index.ts";
+import { type Client, createClient } from "../sdk/index.ts";
 import { megabytes, STORE_FILE } from "./backup.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
 import type { CliContext } from "./context.ts";
@@ -15,6 +15,8 @@ import { ageOf, counted, printable, styleOf } from "./output/text.ts";
 import { dataDirectory, shownPath } from "./paths.ts";
 import { hostingOf } from "./serving/host.ts";
 import { findRunning } from "./serving/running.ts";
+import { gather } from "./session.ts";
+import { pauseText } from "./shapes.ts";
 
 interface Finding {
   readonly what: string;
@@ -132,6 +134,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
         state: "good",
         text: `${name} (${role}), ${until}${component === undefined ? "" : `; asks as ${component}`}`,
       });
+      findings.push(...(await aboutPauses(client)));
       await client.server.ready().then(
         () => findings.push({ what: "ready", state: "good", text: "calls are served" }),
         () => findings.push({ what: "ready", state: "bad", text: "the server takes no changes now" }),
@@ -141,6 +144,22 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
     }
   }
   return findings;
+}
+
+/** Pools in which nobody is given up, because many fell silent at once (L3). */
+async function aboutPauses(client: Client): Promise<Finding[]> {
+  const pools = await gather(client.pools.all());
+  return pools.flatMap(({ name, expiry_paused: pause }): Finding[] =>
+    pause === undefined
+      ? []
+      : [
+          {
+            what: "expiry",
+            state: "bad",
+            text: `pool ${name}: ${pauseText(pause)} (berth pool resume-expiry ${name})`,
+          },
+        ],
+  );
 }
 
 async function aboutData({ dataDir, verify }: DoctorOptions, context: CliContext): Promise<Finding[]> {

@@ -1,4 +1,4 @@
-// berth pool create|list|show|update|delete|queue
+// berth pool create|list|show|update|resume-expiry|delete|queue
 
 import type { Command } from "commander";
 import type { WirePool } from "../protocol/index.ts";
@@ -105,6 +105,31 @@ Examples:
 `,
   );
   update.action((name: string, options: PoolOptions) => updatePool(name, options, context));
+
+  const resume = command
+    .command("resume-expiry")
+    .description("give silent holders up again, after many fell silent at once")
+    .argument("<pool>", "its name");
+  withConnection(resume).addHelpText(
+    "after",
+    `
+When at least 5 and more than 30 % of the clients that hold something fall silent within a minute, the network is to
+blame more often than they are. Nothing expires in the pool then for up to 15 minutes, unless this command says so.
+
+Examples:
+  berth pool resume-expiry lab
+`,
+  );
+  resume.action(async (name: string, options: ConnectionOptions) => {
+    const { client } = connect(options);
+    const pool = await findPool(client, name);
+    await client.pools.resumeExpiry(pool.name);
+    context.tell(
+      pool.expiry_paused === undefined
+        ? `Expiry in pool ${pool.name} was not paused.\n`
+        : `Silent holders in pool ${pool.name} are given up again.\n`,
+    );
+  });
 
   const remove = command
     .command("delete")

@@ -1,6 +1,7 @@
 // berth request submit|list|show|why|cancel|delete
 
 import type { Command } from "commander";
+import { isBerthError } from "../sdk/index.ts";
 import { define as defineCancel } from "./cancel.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, type PlanOptions, withConnection, withOutput } from "./options.ts";
@@ -41,7 +42,7 @@ export function define(command: Command, context: CliContext): void {
     .description("delete the record of an ended request")
     .argument("<request...>", "numbers, names or ids");
   withOutput(withConnection(remove))
-    .option("--force", "cancel it first if it has not ended")
+    .option("--force", "cancel it first if it has not ended; its record goes when it has stopped")
     .option("-y, --yes", "do not ask")
     .addHelpText("after", "\nExamples:\n  berth request delete 42\n  berth request delete 42 43 -y\n");
   remove.action((texts: string[], options: ConnectionOptions & OutputOptions & PlanOptions) =>
@@ -69,6 +70,11 @@ export async function deleteRequests(
   );
   for (const request of requests) {
     await client.requests.delete(request.id, { force });
-    context.tell(`${titleOf(request)} is deleted.\n`);
+    const isGone = await client.requests.get(request.id).then(
+      () => false,
+      (error: unknown) => isBerthError(error, "not_found"),
+    );
+    const done = isGone ? "is deleted" : "is being stopped; its record goes with its end";
+    context.tell(`${titleOf(request)} ${done}.\n`);
   }
 }

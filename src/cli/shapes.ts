@@ -36,7 +36,8 @@ export function statusPaint({ status }: { readonly status: string }, style: Styl
 }
 
 /** What people want to know at a glance: `allocated`, or `checkpoint` while it is told to stop. */
-export function statusText({ status, stop, hold }: WireRequest): string {
+export function statusText({ status, stop, hold, holder_silent_since: silent }: WireRequest): string {
+  if (silent !== undefined) return `${status} (silent)`;
   if (stop !== null) return `${status} (${stop.phase})`;
   return hold === null ? status : `${status} (promised)`;
 }
@@ -120,6 +121,22 @@ function inUseCells({ capacity, usage }: Pick<WirePoolAnswer, "capacity" | "usag
   return { ...amountCells("capacity", capacity), ...amountCells("usage", usage) };
 }
 
+const CAUSES: Readonly<Record<NonNullable<WireRequest["attempts"][number]["cause"]>, string>> = {
+  interrupted: "interrupted",
+  wrapper_killed: "its wrapper was killed",
+  start_failed: "could not be started",
+  not_taken_up: "nobody took the grant up",
+  holder_silent: "its holder fell silent",
+  declared_lost: "its holder was declared lost",
+};
+
+/** How an attempt ended: `failed with exit code 3`, `failed: killed by SIGSEGV`, `lost: its holder fell silent`. */
+export function endText({ outcome, exit_code, signal, cause }: WireRequest["attempts"][number]): string {
+  if (cause !== null) return `${outcome}: ${CAUSES[cause]}`;
+  if (signal !== null) return `${outcome}: killed by ${signal}`;
+  return exit_code === null || exit_code === 0 ? outcome : `${outcome} with exit code ${exit_code}`;
+}
+
 function requestLines(request: WireRequest): Line[] {
   const { pool, hold, stop, reasons, attempts, placement } = request;
   const lines: Line[] = [
@@ -145,6 +162,8 @@ function requestLines(request: WireRequest): Line[] {
   lines.push(["attempt", `${request.attempt}${request.resume ? ", resumes from a checkpoint" : ""}`]);
   if (stop !== null)
     lines.push(["stopping", `${stop.phase} until ${stop.deadline} (${stop.reason ?? stop.cause})`]);
+  const silence = silenceText(request);
+  if (silence !== undefined) lines.push(["holder", silence]);
   for (const { pool: where, code, key, asked, allowed } of reasons ?? []) {
     lines.push([
       "rejected",
@@ -155,11 +174,21 @@ function requestLines(request: WireRequest): Line[] {
     const ran = ageOf(each.started_at, Date.parse(each.ended_at));
     lines.push([
       `attempt ${each.attempt}`,
-      `${each.outcome} after ${ran}${each.reason === null ? "" : ` (${each.reason})`}`,
+      `${endText(each)} after ${ran}${each.reason === null ? "" : ` (${each.reason})`}`,
     ]);
   }
   lines.push(["id", request.id]);
   return lines;
+}
+
+/** Such as `silent for 2m, given up in 5m`; undefined while renewals come in time. */
+export function silenceText({
+  holder_silent_since: since,
+  given_up_at: until,
+}: Pick<WireRequest, "holder_silent_since" | "given_up_at">): string | undefined {
+  if (since === undefined || until === undefined) return undefined;
+  const left = durationText(Math.max(0, Date.parse(until) - Date.now()) / 1000);
+  return `silent for ${ageOf(since)}, given up in ${left} at the latest`;
 }
 
 function placementText({ node, devices }: WireRequest["placement"][number]): string {
@@ -206,6 +235,7 @@ export const POOL: Shape<WirePoolAnswer> = {
     ["in use", inUseText(pool)],
     ["running", String(pool.running)],
     ["queued", String(pool.queued)],
+    ...(pool.expiry_paused === undefined ? [] : [["expiry", pauseText(pool.expiry_paused)] as const]),
     ...(pool.node_backed ? [["capacity", "that of its nodes"] as const] : []),
     ...(Object.keys(pool.labels).length > 0 ? [["labels", labelsText(pool.labels)] as const] : []),
     ["settings", ""],
@@ -215,6 +245,12 @@ export const POOL: Shape<WirePoolAnswer> = {
     ),
   ],
 };
+
+/** Such as `paused: 6 of 10 clients fell silent at once, for 12m at the most`. */
+export function pauseText({ silent, clients, until }: NonNullable<WirePoolAnswer["expiry_paused"]>): string {
+  const left = durationText(Math.max(0, Date.parse(until) - Date.now()) / 1000);
+  return `paused: ${silent} of ${clients} clients fell silent at once; for another ${left} at the most`;
+}
 
 /** Such as `gpu 2 of 8, mcpu 0 of 64000`. */
 export function inUseText({ capacity, usage }: Pick<WirePoolAnswer, "capacity" | "usage">): string {

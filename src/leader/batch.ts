@@ -148,12 +148,8 @@ function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, c
       }
       return decideInEngine(batch, decider, withoutHolder(decider.leases, command), context);
     case "resumeExpiry":
-      if (resumeExpiry(decider.leases, command.name)) return accepted(batch, decider, context, []);
-      return refused({
-        code: "not_found",
-        message: `Expiry in pool "${command.name}" is not paused.`,
-        hint: "`berth doctor` lists the pools in which it is.",
-      });
+      resumeExpiry(decider.leases, command.name);
+      return accepted(batch, decider, context, []);
     default:
       return decideInEngine(batch, decider, withoutHolder(decider.leases, command), context);
   }

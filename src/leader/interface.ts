@@ -5,6 +5,7 @@ import type {
   AttemptOutcome,
   Command,
   Decision,
+  EndFacts,
   EngineState,
   Event,
   PoolName,
@@ -38,6 +39,8 @@ export interface Leader {
    * themselves, so that mass silence can be told from the silence of one of them (L3).
    */
   renew(requestId: RequestId, token: number | null, client?: string): Promise<Renewal>;
+  /** A sign of life of the client that waits for an attended request, whatever it wanted (L2). */
+  hear(requestId: RequestId, client: string): void;
 
   /**
    * A denial, or something else worth remembering. Resolves when it is in the audit log, with whatever is committed
@@ -148,6 +151,10 @@ export interface EndedAttempt {
   readonly startedAtMs: number;
   readonly endedAtMs: number;
   readonly outcome: AttemptOutcome;
+  /** What is known beside the outcome; absent in records that are older than this. */
+  readonly end?: EndFacts;
+  /** When the server learnt of the end, if that was later. */
+  readonly reportedAtMs?: number;
   readonly preemptedFor: RequestId | null;
   readonly reason: PreemptionReason | null;
 }

@@ -115,6 +115,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
         renewalOf(state, { requestId, token, leaseExpiresAtMs }),
       );
     },
+    hear: (requestId, client) => void leases.renew(requestId, null, client),
     audit: inbox.audit,
     onCommit: stream.onCommit,
     events: stream.events,

@@ -98,7 +98,7 @@ export function numberRequest(memory: Memory, id: RequestId, number: number): vo
 
 function endAttempt(
   memory: Memory,
-  { requestId, outcome, atMs }: Extract<Event, { kind: "attemptEnded" }>,
+  { requestId, outcome, end, atMs }: Extract<Event, { kind: "attemptEnded" }>,
 ): void {
   const open = memory.open.get(requestId);
   if (open === undefined) return;
@@ -107,8 +107,12 @@ function endAttempt(
   const before = memory.attempts.get(requestId) ?? [];
   const attempt = (before.at(-1)?.attempt ?? 0) + 1;
   const { pool, token, startedAtMs, preemptedFor, reason } = open;
-  const times = { startedAtMs, endedAtMs: atMs };
-  const ended: EndedAttempt = { attempt, pool, token, outcome, preemptedFor, reason, ...times };
+  const endedAtMs = end?.atMs ?? atMs;
+  const ended: EndedAttempt = {
+    ...{ attempt, pool, token, outcome, preemptedFor, reason, startedAtMs, endedAtMs },
+    ...(end !== undefined && { end }),
+    ...(endedAtMs !== atMs && { reportedAtMs: atMs }),
+  };
   memory.attempts.set(requestId, [...before.slice(1 - ATTEMPTS_KEPT_MAX), ended]);
 }
 

@@ -44,11 +44,10 @@ function termsOf(group: string, { leaseMs, renewalMs }: PoolSettings, patience: 
   return { group, leaseMs, patienceMs: patience * leaseMs, silentAfterMs };
 }
 
-/** Ends the pause of expiry in a pool, and among those who wait; false if there is none (L3). */
-export function resumeExpiry(leases: Leases, pool: PoolName): boolean {
-  const groups = leases.brakes().map(({ group }) => group);
-  const meant = groups.filter((group) => group === pool || group.startsWith(`${WAITING}, `));
-  return meant.map((group) => leases.lift(group)).includes(true);
+/** Ends the pause of expiry in a pool, and among those who wait (L3). */
+export function resumeExpiry(leases: Leases, pool: PoolName): void {
+  for (const { group } of leases.brakes())
+    if (group === pool || group.startsWith(`${WAITING}, `)) leases.lift(group);
 }
 
 /** Ending a grant that nobody holds frees its units at once (L2). */

@@ -39,6 +39,10 @@ export const stopAnswer = z.object({
   deadline: timestamp,
 });
 
+/** What a holder says about an end that its exit code does not tell. */
+const reportedCause = z.enum(["interrupted", "wrapper_killed", "start_failed"]);
+export const endCause = z.enum([...reportedCause.options, "not_taken_up", "holder_silent", "declared_lost"]);
+
 export const attemptAnswer = z.object({
   attempt: z.int(),
   pool: z.string().nullable(),
@@ -47,6 +51,13 @@ export const attemptAnswer = z.object({
   outcome: z.enum(["succeeded", "failed", "preempted", "cancelled", "lost", "walltime"]),
   preempted_for: z.string().nullable(),
   reason: preemptionReason.nullable(),
+  /** What the holder reported of its end, where it did. */
+  exit_code: z.int().nullable(),
+  /** The signal that ended it, such as SIGSEGV. */
+  signal: z.string().nullable(),
+  /** Why it ended, where neither its exit code nor the stopping sequence says so. */
+  cause: endCause.nullable(),
+  message: z.string().nullable(),
 });
 
 export const requestAnswer = z
@@ -93,6 +104,9 @@ export const requestAnswer = z
     /** The fencing token of the grant, for those who may hold it. */
     token: z.string().optional(),
     lease_expires_at: timestamp.optional(),
+    /** Only while renewals are overdue: when the holder was last heard of, and when it is given up (L2). */
+    holder_silent_since: timestamp.optional(),
+    given_up_at: timestamp.optional(),
   })
   .meta({ id: "Request" });
 export type WireRequest = z.infer<typeof requestAnswer>;
@@ -164,7 +178,15 @@ export const release = z.strictObject({
   token: grantToken,
   outcome: z.enum(["succeeded", "failed", "stopped"]),
   exit_code: z.int().min(-1).max(255).optional(),
+  /** The signal that ended it. */
+  signal: z
+    .string()
+    .regex(/^SIG[A-Z0-9+]{1,12}$/)
+    .optional(),
+  cause: reportedCause.optional(),
   message: z.string().max(NOTE_LENGTH_MAX).optional(),
+  /** When it ended, by the server's clock; left out: now. */
+  ended_at: timestamp.optional(),
 });
 export type WireRelease = z.infer<typeof release>;
 
@@ -220,6 +242,9 @@ export const holderAnswer = z.object({
   stopping: z.boolean(),
   started_at: timestamp,
   ends_at: timestamp.nullable(),
+  /** Only while renewals are overdue: when the holder was last heard of, and when it is given up (L2). */
+  silent_since: timestamp.nullable(),
+  given_up_at: timestamp.nullable(),
 });
 
 const fractions = z.record(z.string(), z.number());
@@ -379,6 +404,8 @@ export const poolAnswer = z
     settings: poolSettings,
     queued: z.int(),
     running: z.int(),
+    /** Only while nothing expires here, because many clients fell silent at once (L3). */
+    expiry_paused: z.object({ silent: z.int(), clients: z.int(), until: timestamp }).optional(),
     /** Only right after a change: what was accepted but looks like a slip (R5). */
     warnings: z.array(z.string()).optional(),
   })

@@ -178,9 +178,10 @@ export const ROUTES = {
     ...requests,
     method: "POST",
     path: `${oneRequest}/cancel`,
-    summary: "Cancel. What runs is stopped first, and keeps its units until then.",
+    summary:
+      "Cancel. What runs is stopped first, and keeps its units until then; with `abandoned` an operator declares its silent holder lost.",
     permission: "requests.cancel",
-    query: z.strictObject(dryRun),
+    query: z.strictObject({ ...dryRun, abandoned: flag }),
     isIdempotent: true,
     status: 200,
     answer: z.union([answers.requestAnswer, answers.plan]),
@@ -189,7 +190,8 @@ export const ROUTES = {
     ...requests,
     method: "DELETE",
     path: oneRequest,
-    summary: "Delete the record of an ended request; `force` cancels a live one first.",
+    summary:
+      "Delete the record of an ended request; `force` cancels a live one first, and its record goes with its end (202 until then).",
     permission: "requests.delete",
     query: z.strictObject(force),
     status: 204,
@@ -279,6 +281,14 @@ export const ROUTES = {
     permission: "pools.change",
     query: change,
     hasEtag: true,
+    status: 204,
+  },
+  resumeExpiry: {
+    ...pools,
+    method: "POST",
+    path: `${onePool}/resume-expiry`,
+    summary: "End a pause of expiry that mass silence brought: who is silent is given up now.",
+    permission: "pools.change",
     status: 204,
   },
   listQueue: {

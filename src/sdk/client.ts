@@ -66,7 +66,7 @@ function clientOf(transport: Transport) {
     input: CallInput,
     options: Options | undefined,
   ): Promise<Changed<Options, Answer>> {
-    const query = { dry_run: options?.dryRun, force: options?.force };
+    const query = { ...input.query, dry_run: options?.dryRun, force: options?.force };
     return (await call(route, { ...input, query }, options)) as Changed<Options, Answer>;
   }
 
@@ -100,8 +100,13 @@ function clientOf(transport: Transport) {
       call("releaseRequests", { body: { items } }, options),
     checkpoint: (id: string, body: BodyOf<"checkpointRequest">, options?: CallOptions) =>
       call("checkpointRequest", { params: { id }, body }, options),
-    cancel: <Options extends ChangeOptions>(id: string, options?: Options) =>
-      change<Options, WireRequest>("cancelRequest", { params: { id } }, options),
+    cancel: <Options extends ChangeOptions & { readonly abandoned?: boolean }>(
+      id: string,
+      options?: Options,
+    ) => {
+      const query = { abandoned: options?.abandoned };
+      return change<Options, WireRequest>("cancelRequest", { params: { id }, query }, options);
+    },
     delete: (id: string, options?: ChangeOptions) =>
       change<ChangeOptions, undefined>("deleteRequest", { params: { id } }, options),
     explain: (id: string, options?: CallOptions): Promise<WireExplanation> =>
@@ -125,6 +130,8 @@ function clientOf(transport: Transport) {
       change<Options, WirePoolAnswer>("updatePool", { params: { pool }, body }, options),
     delete: <Options extends ChangeOptions>(pool: string, options?: Options) =>
       change<Options, undefined>("deletePool", { params: { pool } }, options),
+    resumeExpiry: (pool: string, options?: CallOptions) =>
+      call("resumeExpiry", { params: { pool } }, options),
     queue: (pool: string, query: QueryOf<"listQueue"> = {}, options?: CallOptions) =>
       call("listQueue", { params: { pool }, query }, options),
     shares: (pool: string, options?: CallOptions) => call("getShares", { params: { pool } }, options),

@@ -24,6 +24,7 @@ export const PATHS = {
   putPool: "PUT /v1/pools/{pool}",
   updatePool: "PATCH /v1/pools/{pool}",
   deletePool: "DELETE /v1/pools/{pool}",
+  resumeExpiry: "POST /v1/pools/{pool}/resume-expiry",
   listQueue: "GET /v1/pools/{pool}/queue",
   getShares: "GET /v1/pools/{pool}/shares",
   listPolicies: "GET /v1/pools/{pool}/policies",

@@ -14,6 +14,7 @@ import type { View } from "../leader/index.ts";
 import type { WireExplanation, WirePoolExplanation } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import type { Call, Services } from "./call.ts";
+import { silenceOf } from "./holders.ts";
 import { reachesComponent, reachesPool, requestReach } from "./identity.ts";
 import type { Located } from "./locate.ts";
 import { ownedOf, presentLive, presentRecord } from "./presentation.ts";
@@ -55,7 +56,7 @@ function presentExplanation(call: Call, services: Services, view: View, facts: E
     stop: stop && { ...stop, for_request: who.idOrNull(stop.for_request as RequestId | null) },
     delayed_until: delayedUntilMs === null ? null : toTimestamp(delayedUntilMs),
     pools: facts.pools.map((pool) => ({
-      ...presentPoolExplanation(pool, who),
+      ...presentPoolExplanation(pool, who, view),
       share: pool.share && presentShareExplanation(pool.share, identity),
     })),
     not_admitted: [...facts.notAdmitted],
@@ -89,6 +90,7 @@ function acquaintances({ identity }: Call, view: View): Acquaintances {
 function presentPoolExplanation(
   pool: PoolExplanation,
   who: Acquaintances,
+  view: View,
 ): Omit<WirePoolExplanation, "share"> {
   return {
     pool: pool.pool,
@@ -96,7 +98,7 @@ function presentPoolExplanation(
     queue_length: pool.queueLength,
     fits_reserve: pool.fitsReserve,
     blocked_by: presentBlocker(pool.blockedBy, who),
-    holders: pool.holders.map((holder) => presentHolder(holder, who)),
+    holders: pool.holders.map((holder) => presentHolder(holder, who, view)),
     holder_count: pool.holderCount,
     considered: pool.considered.map((kind) => presentConsidered(kind, who)),
     preemption_needs: pool.preemptionNeeds,
@@ -123,7 +125,11 @@ function presentBlocker(blocker: Blocker, who: Acquaintances): WirePoolExplanati
   }
 }
 
-function presentHolder(holder: Holder, who: Acquaintances): WirePoolExplanation["holders"][number] {
+function presentHolder(
+  holder: Holder,
+  who: Acquaintances,
+  view: View,
+): WirePoolExplanation["holders"][number] {
   const { number = null, name = null } = who.nameOf(holder.requestId) ?? {};
   return {
     request_id: who.idOrNull(holder.requestId),
@@ -135,8 +141,11 @@ function presentHolder(holder: Holder, who: Acquaintances): WirePoolExplanation[
     stopping: holder.isStopping,
     started_at: toTimestamp(holder.startedAtMs),
     ends_at: holder.endsAtMs === null ? null : toTimestamp(holder.endsAtMs),
+    ...(silenceOf(view, holder.requestId) ?? NOT_SILENT),
   };
 }
+
+const NOT_SILENT = { silent_since: null, given_up_at: null };
 
 function presentConsidered(
   kind: ConsideredKind,

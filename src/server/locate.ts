@@ -7,6 +7,7 @@ import type { RequestRecord } from "../store/index.ts";
 import { toRequestId } from "../translation/index.ts";
 import type { Call, Denial, Services } from "./call.ts";
 import { denial } from "./call.ts";
+import { clientOf } from "./holders.ts";
 import { type Identity, type Owned, requestReach } from "./identity.ts";
 import { ownedOf, ownedOfRecord } from "./presentation.ts";
 import { hidden, NOT_FOUND_HINT, notFound, problemError } from "./problems.ts";
@@ -30,7 +31,11 @@ export async function locate(
 ): Promise<Located> {
   const { identity } = call;
   const found = await services.leader.read((view) => inMemory(view, identity, text));
-  if (found?.isReached) return found.located;
+  if (found?.isReached) {
+    const { located } = found;
+    if (located.owned.submittedBy === identity.name) services.leader.hear(located.id, clientOf(call));
+    return located;
+  }
   if (found !== undefined) throw hidden("request", text);
 
   const record = await inStore(call, services, text);

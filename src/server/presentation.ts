@@ -6,6 +6,7 @@ import type { WireBulkItem, WireRequest } from "../protocol/index.ts";
 import type { RequestRecord } from "../store/index.ts";
 import { presentRequest, toTimestamp } from "../translation/index.ts";
 import type { Grants } from "./grants.ts";
+import { addSilence, endedAtOf, presentEnd } from "./holders.ts";
 import type { Identity, Owned } from "./identity.ts";
 
 /** Undefined when the request is not in memory. */
@@ -15,6 +16,7 @@ export function presentLive(view: View, id: RequestId, caller: Caller): WireRequ
   const { spec, progress } = request;
   const shown = present(spec, progress, view.numberOf(id) ?? 0, view.attemptsOf(id));
   addGrant(shown, view, id, progress.allocation?.token, caller);
+  addSilence(shown, view, id);
   return shown;
 }
 
@@ -33,6 +35,7 @@ function present(
   const shown = presentRequest(spec, progress) as unknown as WireRequest;
   shown.number = number;
   shown.attempts = attempts.map(presentAttempt);
+  shown.ended_at = endedAtOf(progress.endedAtMs, attempts);
   return shown;
 }
 
@@ -82,6 +85,7 @@ function presentAttempt(attempt: EndedAttempt) {
     outcome: attempt.outcome,
     preempted_for: attempt.preemptedFor,
     reason: attempt.reason,
+    ...presentEnd(attempt),
   };
 }
 

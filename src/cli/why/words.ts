@@ -11,6 +11,7 @@ import type {
 import type { Line } from "../output/print.ts";
 import { ageOf, amountsText, counted, durationText, listed } from "../output/text.ts";
 import { titleOf } from "../session.ts";
+import { endText, silenceText } from "../shapes.ts";
 import { shareLines } from "./shares.ts";
 
 /** A sentence, and lines under it. */
@@ -144,7 +145,8 @@ function holderText(holder: Holder, { request }: Situation): string {
   const whose =
     holder.component === null || holder.component === request.component ? "" : `${holder.component}, `;
   const how = holder.stopping ? "stopping" : holder.preemptible ? "preemptible" : "not preemptible";
-  return `${title} (${whose}${how}, ${secondsText(holder.started_at)})`;
+  const silence = holderSilence(holder.silent_since ?? undefined, holder.given_up_at ?? undefined);
+  return `${title} (${whose}${how}, ${secondsText(holder.started_at)}${silence === undefined ? "" : `; ${silence}`})`;
 }
 
 function secondsText(since: string): string {
@@ -302,7 +304,10 @@ function stoppingLines({ stopping }: Situation): Line[] {
     if (run.stop === null) return [];
     const left = durationText((Date.parse(run.stop.deadline) - Date.now()) / 1000);
     return [
-      ["stopping", `${titleOf(run)} of ${run.component} (${run.stop.phase}), at the latest in ${left}`],
+      [
+        "stopping",
+        `${titleOf(run)} of ${run.component} (${run.stop.phase}), ${silenceOf(run) ?? `at the latest in ${left}`}`,
+      ],
     ];
   });
 }
@@ -331,27 +336,40 @@ export function tellOther(
     const who = forWhom === undefined ? "" : ` for ${titleOf(forWhom)} of ${forWhom.component}`;
     return {
       sentence: `${title} is being stopped${who} (${stop.reason ?? stop.cause}).`,
-      lines: [["stopping", `${stop.phase}, at the latest in ${left}`], ...attempts],
+      lines: [
+        ["stopping", `${stop.phase}, ${silenceOf(request) ?? `at the latest in ${left}`}`],
+        ...attempts,
+      ],
     };
   }
   if (request.status === "allocated") {
     return {
       sentence: `${title} does not wait: it has run in pool ${request.pool ?? "-"} for ${secondsText(request.started_at ?? "")}.`,
-      lines: attempts,
+      lines: [...holderLines(request), ...attempts],
     };
   }
   return { sentence: `${title} does not wait: it is ${request.status}.`, lines: attempts };
 }
 
-function attemptLine({
-  attempt,
-  outcome,
-  reason,
-  started_at,
-  ended_at,
-}: WireRequest["attempts"][number]): Line {
-  const why = reason === null ? "" : ` (${reason})`;
-  return [`attempt ${attempt}`, `${outcome} after ${ageOf(started_at, Date.parse(ended_at))}${why}`];
+/** Units of a silent holder come free when it is given up, whatever the stopping sequence says (L2). */
+function silenceOf({ holder_silent_since: since, given_up_at: until }: WireRequest): string | undefined {
+  return holderSilence(since, until);
+}
+
+function holderSilence(since: string | undefined, until: string | undefined): string | undefined {
+  const silence = silenceText({ holder_silent_since: since, given_up_at: until });
+  return silence === undefined ? undefined : `its holder has been ${silence}`;
+}
+
+function holderLines(request: WireRequest): Line[] {
+  const silence = silenceText(request);
+  return silence === undefined ? [] : [["holder", silence]];
+}
+
+function attemptLine(attempt: WireRequest["attempts"][number]): Line {
+  const why = attempt.reason === null ? "" : ` (${attempt.reason})`;
+  const ran = ageOf(attempt.started_at, Date.parse(attempt.ended_at));
+  return [`attempt ${attempt.attempt}`, `${endText(attempt)} after ${ran}${why}`];
 }
 
 function rejectionLine({

@@ -14,6 +14,7 @@ import {
   showPool,
 } from "../administration.ts";
 import { type Call, type Handler, ok, perform, type Services } from "../call.ts";
+import { pauseOf } from "../holders.ts";
 import { reachesPool, requestReach } from "../identity.ts";
 import { ownedOf, presentLive } from "../presentation.ts";
 import { forbidden, notFound, problemError } from "../problems.ts";
@@ -23,7 +24,7 @@ export const listPools: Handler<"listPools"> = async (call, { leader }) => {
   const pools = await leader.read((view) =>
     poolNames(view)
       .filter((name) => reachesPool(call.identity, name))
-      .map((name) => showPool(view, name)!.body as { name: string }),
+      .map((name) => ({ ...(showPool(view, name)!.body as { name: string }), ...pauseOf(leader, name) })),
   );
   return pageOf(pools, ({ name }) => name, call.query);
 };
@@ -32,7 +33,15 @@ export const getPool: Handler<"getPool"> = async (call, services) => {
   const name = await reachedPool(call, services);
   const pool = await services.leader.read((view) => showPool(view, name));
   if (pool === undefined) throw notFound("pool", name);
-  return ok(pool.body, { etag: pool.etag });
+  const body = { ...(pool.body as object), ...pauseOf(services.leader, name) };
+  return ok(body, { etag: pool.etag });
+};
+
+export const resumeExpiry: Handler<"resumeExpiry"> = async (call, services) => {
+  const name = await reachedPool(call, services);
+  const command = { kind: "resumeExpiry", name: toPoolName(name) } as const;
+  await perform(call, services, { command, target: `pool ${name}` });
+  return { status: 204 };
 };
 
 export const createPool: Handler<"createPool"> = (call, services) => create(call, services, call.body, 201);

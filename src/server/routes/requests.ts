@@ -1,7 +1,7 @@
 // Requests: submit, look, wait, hold, release, cancel, delete, explain.
 
 import type { z } from "zod";
-import { type Command, type RequestId, TERMINAL_STATUSES } from "../../engine/index.ts";
+import { type Command, type RequestId, requestOf, TERMINAL_STATUSES } from "../../engine/index.ts";
 import type { Answer, LeaderRefusal, RequestBody } from "../../leader/index.ts";
 import {
   bulkItem,
@@ -33,6 +33,7 @@ import {
   type Services,
 } from "../call.ts";
 import { explain } from "../explanations.ts";
+import { abandonedGuard, addSilence, clientOf, toEndFacts } from "../holders.ts";
 import { type Identity, mayEnd, mayUse, reachesComponent, requestReach } from "../identity.ts";
 import { newRequestId } from "../ids.ts";
 import { idOf, type Located, locate, reachGuard } from "../locate.ts";
@@ -223,7 +224,11 @@ export const listRequests: Handler<"listRequests"> = async (call, services) => {
       const reaches = requestReach(identity, view);
       return page.items
         .filter((record) => reaches(ownedOfRecord(record)))
-        .map((record) => presentRecord(record));
+        .map((record) => {
+          const shown = presentRecord(record);
+          addSilence(shown, view, toRequestId(record.id));
+          return shown;
+        });
     });
     if (items.length > 0 || page.nextCursor === null || pages >= SHORT_PAGES_MAX) {
       return ok({ items, next_cursor: page.nextCursor });
@@ -267,7 +272,7 @@ export const getRequest: Handler<"getRequest"> = async (call, services) => {
     const shown = await show(call, services, located);
     // The client of an attended request that still waits has just been heard of (L2).
     if (shown.attended && shown.status === "queued" && shown.submitted_by === call.identity.name) {
-      await services.leader.renew(located.id, null);
+      services.leader.hear(located.id, clientOf(call));
     }
     if (isOver || isReached(shown.status, wait.until, changes)) {
       stopListening.abort();
@@ -339,7 +344,7 @@ export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
   }
   const engineToken = token === undefined ? null : await verified(call, services, id, token);
 
-  const renewal = await leader.renew(id, engineToken);
+  const renewal = await leader.renew(id, engineToken, clientOf(call));
   switch (renewal.standing) {
     case "holding":
       if (call.body.phase === "stuck") await alertStuck(services, id, call);
@@ -421,17 +426,21 @@ function releaseChange(
   wanted: WireRelease,
   present: Present = presentLive,
 ): Change {
-  const { outcome, exit_code, message } = wanted;
+  const { token: _, ...detail } = wanted;
+  const caller = { identity: call.identity, grants: services.grants };
+  const guard = reachGuard(call.identity, id);
+  let before: ReturnType<Present>;
   return {
-    command: { kind: "reportEnd", requestId: id, token, outcome },
+    command: { kind: "reportEnd", requestId: id, token, outcome: wanted.outcome, end: toEndFacts(wanted) },
     target: id,
-    detail: {
-      outcome,
-      ...(exit_code !== undefined && { exit_code }),
-      ...(message !== undefined && { message }),
+    detail,
+    guard(view) {
+      if (requestOf(view.state, id)?.progress.deletionPlanned === true) before = present(view, id, caller);
+      return guard(view);
     },
-    guard: reachGuard(call.identity, id),
-    present: (view) => present(view, id, { identity: call.identity, grants: services.grants }),
+    // Deleted by force while it ran, it is gone with its end: this is what it was (Q6).
+    present: (view) =>
+      present(view, id, caller) ?? (before && { ...before, status: "cancelled", stop: null }),
   };
 }
 
@@ -485,15 +494,27 @@ export const cancelRequest: Handler<"cancelRequest"> = async (call, services) =>
   const located = await locate(call, services);
   const { id, owned } = located;
   checkMayEnd(call, located);
-  const command: Command = { kind: "cancelRequest", requestId: id };
+  const isAbandoned = call.query.abandoned === "true";
+  if (isAbandoned && !isOperator(call.identity)) {
+    throw forbidden(
+      "Only an operator or an administrator can declare a holder lost.",
+      "Cancel it without abandoned, or ask one of them.",
+    );
+  }
+  const declaredLost = isAbandoned ? abandonedGuard(id) : () => undefined;
+  const command: Command = {
+    kind: "cancelRequest",
+    requestId: id,
+    ...(isAbandoned && { noHolder: "declared_lost" as const }),
+  };
   if (call.query.dry_run === "true") return ok(await planOf(call, services, command));
   const { record } = located;
   const answer = await perform(call, services, {
     command,
     target: id,
-    detail: { component: owned.component },
+    detail: { component: owned.component, ...(isAbandoned && { abandoned: true }) },
     // Asked after the key was looked up, so that the same call repeated gets its first answer (Q4).
-    guard: () => record && alreadyEnded(id, record.status),
+    guard: (view) => (record ? alreadyEnded(id, record.status) : declaredLost(view)),
     present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
   });
   return ok(answer.body);
@@ -509,8 +530,13 @@ export const deleteRequest: Handler<"deleteRequest"> = async (call, services) =>
     target: id,
     detail: { component: owned.component, force },
   });
-  return { status: 204 };
+  const isGone = await services.leader.read((view) => view.numberOf(id) === undefined);
+  return { status: isGone ? 204 : 202 };
 };
+
+function isOperator({ role }: Identity): boolean {
+  return role === "operator" || role === "admin";
+}
 
 function checkMayEnd(call: Call, { id, owned }: Located): void {
   if (mayEnd(call.identity, owned)) return;
