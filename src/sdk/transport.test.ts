@@ -165,6 +165,7 @@ test("a call can be described for somebody else to make it", () => {
     method: "POST",
     headers: {
       accept: "application/json",
+      "berth-client": expect.stringMatching(/^[\w-]{36}$/),
       authorization: "Bearer secret",
       "content-type": "application/json",
     },
