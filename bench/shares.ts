@@ -2,18 +2,21 @@
 // Usage: npm run bench:shares -- TREE.json, a scenario of `kind: shares`.
 
 import { readFileSync } from "node:fs";
+import { type ShareElement, setClaim } from "../src/engine/disciplines/fair_share/share-tree.ts";
+import { updateShares } from "../src/engine/disciplines/fair_share/shares.ts";
 import {
+  buildShareTree,
+  claimOf,
   computeFairShares,
-  newShareCache,
-  type ShareElement,
-  type ShareGroup,
   type ShareInput,
-  type ShareOperation,
-} from "../src/engine/disciplines/fair_share/shares.ts";
+  type SnapshotGroup,
+  type SnapshotOperation,
+} from "../src/engine/disciplines/fair_share/snapshot.ts";
 import { type ShareSnapshot, toShareInput } from "../test/reference/share-snapshot.ts";
 
 const LIMIT_MS = 10;
 const EXPONENT_LIMIT = 1.2;
+const CHANGE_LIMIT_MS = 10;
 const WARM_UP_RUNS = 20;
 const SIZES = [100, 1_000, 10_000];
 
@@ -41,7 +44,7 @@ for (const gangPercent of [0, 10]) {
   SIZES.forEach((size, index) => {
     const [update, change] = [updates[index]!.toFixed(3), changes[index]!.toFixed(3)];
     console.log(
-      `${String(size).padStart(8)} operations  full update ${update} ms, after one change ${change} ms`,
+      `${String(size).padStart(8)} operations  full update ${update} ms, after one change ${change} ms (limit ${CHANGE_LIMIT_MS} ms)`,
     );
   });
   const limit = gangPercent === 0 ? ` (limit ${EXPONENT_LIMIT})` : "";
@@ -78,22 +81,18 @@ function measure(work: () => unknown, warmUpRuns: number): Times {
 }
 
 /** The time of updates that each follow a change of the usage of one operation. */
-function changeMs(tree: ShareInput): number {
+function changeMs(input: ShareInput): number {
   const random = seededRandom(1);
-  const cache = newShareCache();
-  let current = tree;
+  const { tree, elements } = buildShareTree(input);
+  const operations = [...elements].filter(
+    (entry): entry is [SnapshotOperation, ShareElement] => entry[0].kind === "operation",
+  );
   return measure(() => {
-    current = { ...current, root: changed(current.root, random) as ShareGroup };
-    computeFairShares(current, cache);
+    const [operation, element] = operations[random(0, operations.length - 1)]!;
+    const usage = operation.demand.map((units) => random(0, units));
+    setClaim(element, claimOf({ ...operation, usage }, input.total));
+    updateShares(tree);
   }, WARM_UP_RUNS).processorMs;
-}
-
-function changed(element: ShareElement, random: (min: number, max: number) => number): ShareElement {
-  if (element.kind === "operation") {
-    return { ...element, usage: element.demand.map((units) => random(0, units)) };
-  }
-  const chosen = random(0, element.members.length - 1);
-  return { ...element, members: element.members.with(chosen, changed(element.members[chosen]!, random)) };
 }
 
 /** The slope of the line through the logarithms of size and time, by least squares. */
@@ -110,7 +109,7 @@ function growthExponent(times: readonly number[]): number {
 function grownTree(operationCount: number, gangPercent: number): ShareInput {
   const random = seededRandom(operationCount);
   const total = [operationCount * 4, operationCount * 32_000, operationCount * 256_000];
-  const operation = (order: number): ShareOperation => {
+  const operation = (order: number): SnapshotOperation => {
     const demand = [random(1, 16), random(1_000, 128_000), random(8_000, 1_024_000)];
     const isRunning = random(0, 1) === 1;
     return {
@@ -122,7 +121,7 @@ function grownTree(operationCount: number, gangPercent: number): ShareInput {
       order,
     };
   };
-  const policy = (index: number): ShareGroup => ({
+  const policy = (index: number): SnapshotGroup => ({
     kind: "group",
     name: `policy-${index}`,
     weight: random(1, 4),
@@ -130,7 +129,7 @@ function grownTree(operationCount: number, gangPercent: number): ShareInput {
     mode: random(0, 3) === 0 ? "fifo" : "fair_share",
     members: Array.from({ length: 10 }, (_, place) => operation(index * 10 + place)),
   });
-  const group = (index: number): ShareGroup => ({
+  const group = (index: number): SnapshotGroup => ({
     kind: "group",
     name: `group-${index}`,
     weight: random(1, 4),
@@ -140,7 +139,7 @@ function grownTree(operationCount: number, gangPercent: number): ShareInput {
   return { total, mainKey: 0, root: { kind: "group", name: "root", members } };
 }
 
-function countElements(root: ShareGroup): { groups: number; operations: number; gangs: number } {
+function countElements(root: SnapshotGroup): { groups: number; operations: number; gangs: number } {
   const count = { groups: 1, operations: 0, gangs: 0 };
   for (const member of root.members) {
     if (member.kind === "operation") {

@@ -16,7 +16,13 @@ import {
   removePolicy,
 } from "./indexes/pools.ts";
 import { endRun, sortRunAnew, startRun, stopRun } from "./indexes/running.ts";
-import { forgetOperation, forgetShares, rememberOperation, touchShares } from "./indexes/shares.ts";
+import {
+  forgetOperation,
+  forgetShares,
+  recheckWhenTakenBack,
+  rememberOperation,
+  touchShares,
+} from "./indexes/shares.ts";
 import { keepOrderUntil, rewake } from "./indexes/timers.ts";
 import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
 import { NodeIndex } from "./placement/node-index.ts";
@@ -458,7 +464,11 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
   keepOrderUntil(state, pool, 0); // Whoever looks says until when it holds; after a replay nobody has looked yet.
-  forgetShares(state, pool, "when taken back"); // The tree knows what the last look found.
+  recheckWhenTakenBack(
+    state,
+    pool,
+    event.changes.map(({ element }) => element),
+  );
   for (const change of event.changes) {
     setEntry(state, starvation, change.element, change.belowSinceMs === null ? null : change);
   }

@@ -14,7 +14,11 @@ export type {
 export { type AskInstead, type Decision, decide, preview, resume } from "./decide.ts";
 export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";
 export type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
-export { computeFairShares, type ShareElement, type ShareGroup } from "./disciplines/fair_share/shares.ts";
+export {
+  computeFairShares,
+  type SnapshotElement,
+  type SnapshotGroup,
+} from "./disciplines/fair_share/snapshot.ts";
 export type {
   AttemptOutcome,
   ChosenVictim,

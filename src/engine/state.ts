@@ -6,7 +6,7 @@
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
 
-import type { ShareTree } from "./disciplines/fair_share/tree.ts";
+import type { PoolTree } from "./disciplines/fair_share/tree.ts";
 import type { StarvationChange } from "./events.ts";
 import type { NodeIndex } from "./placement/node-index.ts";
 import type { Ask } from "./placement/room.ts";
@@ -100,7 +100,7 @@ export interface Pool {
   /** Since when a node has held more than it has (9.9). */
   readonly overcommittedSinceMs: Map<NodeName, number>;
   /** What the records give for section 9; null: to be built anew when somebody asks. */
-  shareTree: ShareTree | null;
+  shareTree: PoolTree | null;
   /** Lines whose demand or usage may differ from what the tree says. */
   readonly staleLines: Set<PoolLine>;
 }

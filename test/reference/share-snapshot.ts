@@ -1,6 +1,10 @@
 // Share trees as scenario files write them (`kind: shares`), and their translation for the engine.
 
-import type { ShareElement, ShareGroup, ShareInput } from "../../src/engine/disciplines/fair_share/shares.ts";
+import type {
+  SnapshotElement as EngineElement,
+  ShareInput,
+  SnapshotGroup,
+} from "../../src/engine/disciplines/fair_share/snapshot.ts";
 
 export type Amounts = Readonly<Record<string, number>>;
 
@@ -31,7 +35,7 @@ export function toShareInput({ total, main_key, tree }: ShareSnapshot): ShareInp
   const given = (amounts: Amounts) => keys.map((key) => amounts[key]);
   let order = 0;
 
-  const toElement = (element: SnapshotElement): ShareElement => {
+  const toElement = (element: SnapshotElement): EngineElement => {
     const { name, weight, reserved, limit } = element;
     const fields = {
       name,
@@ -52,5 +56,5 @@ export function toShareInput({ total, main_key, tree }: ShareSnapshot): ShareInp
       order: order++,
     };
   };
-  return { total: units(total), mainKey: keys.indexOf(main_key), root: toElement(tree) as ShareGroup };
+  return { total: units(total), mainKey: keys.indexOf(main_key), root: toElement(tree) as SnapshotGroup };
 }

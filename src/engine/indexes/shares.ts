@@ -1,6 +1,7 @@
 // What of a fair-share pool has to be looked at again (9).
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
+import { lookAgain } from "../disciplines/fair_share/operations.ts";
 import { operationKey } from "../lines.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
@@ -18,7 +19,11 @@ export function touchShares(state: EngineState, poolLine: PoolLine): void {
   if (!disciplineOf(pool).hasShares) return;
   state.undo.addTo(state.unsettled, pool);
   const touch = () => pool.staleLines.add(poolLine);
-  state.undo.run(touch, touch);
+  const touchAgain = () => {
+    touch();
+    if (pool.shareTree !== null) pool.shareTree.hasNewRoom = true; // As far as the next look knows.
+  };
+  state.undo.run(touch, touchAgain);
 }
 
 export function touchLine(state: EngineState, line: Line): void {
@@ -26,11 +31,19 @@ export function touchLine(state: EngineState, line: Line): void {
 }
 
 /** Something about the pool itself changed: nothing of what was computed holds any more. */
-export function forgetShares(state: EngineState, pool: Pool, when: "now" | "when taken back" = "now"): void {
+export function forgetShares(state: EngineState, pool: Pool): void {
   const forget = () => {
     pool.shareTree = null;
   };
-  state.undo.run(when === "now" ? forget : () => {}, forget);
+  state.undo.run(forget, forget);
+}
+
+/** The tree knows what the last look found; when that is taken back, those elements are looked at again (9.4). */
+export function recheckWhenTakenBack(state: EngineState, pool: Pool, elements: readonly string[]): void {
+  const recheck = () => {
+    for (const key of elements) if (pool.shareTree !== null) lookAgain(pool.shareTree, key);
+  };
+  state.undo.run(() => {}, recheck);
 }
 
 /** An operation is as old as its first request, also when that has ended (9.11). */

@@ -4,8 +4,8 @@
 import {
   computeFairShares,
   DEFAULT_POOL_SETTINGS,
-  type ShareElement as EngineElement,
-  type ShareGroup,
+  type SnapshotElement as EngineElement,
+  type SnapshotGroup,
   splitAllocationGroups,
 } from "../../engine/index.ts";
 import type { AllocationGroupsScenario, ShareElement, SharesScenario } from "../../protocol/index.ts";
@@ -28,7 +28,7 @@ export function judgeShares({
     return [failure("tree.type", "group", tree.type, "The tree is the root group itself.")];
 
   const elements: EngineElement[] = [];
-  const root = toElement(tree, keys, elements) as ShareGroup;
+  const root = toElement(tree, keys, elements) as SnapshotGroup;
   const { shares } = computeFairShares({ total: toUnits(total, keys), mainKey, root });
   return Object.entries(expect).flatMap(([name, fractions]) => {
     const element = elements.find((candidate) => candidate.name === name);

@@ -2,7 +2,7 @@
 
 import type { Pool, Run } from "../../state.ts";
 import { type AllocationGroup, splitAllocationGroups } from "./allocation-groups.ts";
-import type { Operation, OperationKind, ShareTree } from "./tree.ts";
+import type { Operation, Peers, PoolTree } from "./tree.ts";
 
 export interface Allocation {
   readonly run: Run;
@@ -11,11 +11,11 @@ export interface Allocation {
   readonly freshness: number;
 }
 
-/** The groups of the runs of an operation, oldest first: the same for all of its kind, whose runs are all alike. */
-export function groupsOf(pool: Pool, tree: ShareTree, kind: OperationKind): AllocationGroup[] {
-  const { settings, fairShare, demandShare } = kind;
+/** The groups of the runs of an operation, oldest first: the same for all its peers, whose runs are all alike. */
+export function groupsOf(pool: Pool, tree: PoolTree, peers: Peers): AllocationGroup[] {
+  const { settings, fairShare, demandShare } = peers;
   return splitAllocationGroups({
-    allocations: runsOf(kind.operations.first() as Operation).map(({ poolLine }) => poolLine.need),
+    allocations: runsOf(peers.operations.first() as Operation).map(({ poolLine }) => poolLine.need),
     total: pool.capacity,
     shareKeys: tree.keys,
     fairShare,

@@ -11,7 +11,7 @@ import { type EngineState, freeOf, type Pool, type PoolLine, type Request } from
 import { inOrder, waitersOf, wayTo } from "./order.ts";
 import { lineIn, NodeSpace, QuotaSpace } from "./space.ts";
 import { rightFrom } from "./starvation.ts";
-import { type InnerNode, type Operation, type ShareTree, shareTreeOf } from "./tree.ts";
+import { type Branch, type Operation, type PoolTree, shareTreeOf } from "./tree.ts";
 import { Field } from "./victims.ts";
 import { type ElementView, isBeyondFairShare, viewOfInner, viewOfOperation, viewsAbove } from "./view.ts";
 
@@ -99,7 +99,7 @@ function promisesOf(pool: Pool, but?: Request): Promises {
 
 function shareOf(
   pool: Pool,
-  tree: ShareTree,
+  tree: PoolTree,
   order: readonly Operation[],
   place: number,
   poolLine: PoolLine,
@@ -122,19 +122,19 @@ function shareOf(
 
 function precedencesOf(
   pool: Pool,
-  tree: ShareTree,
+  tree: PoolTree,
   earlier: readonly Operation[],
   mine: Operation,
 ): Precedence[] {
-  const view = (element: InnerNode | Operation) =>
+  const view = (element: Branch | Operation) =>
     "lines" in element ? viewOfOperation(pool, tree, element) : viewOfInner(pool, tree, element);
   const ownWay = wayTo(mine);
-  const found = new Map<InnerNode | Operation, Precedence>();
+  const found = new Map<Branch | Operation, Precedence>();
   for (const other of earlier) {
     if (found.size === AHEAD_NAMED_MAX) break;
     const way = wayTo(other);
     const fork = way.findIndex((element, level) => element !== ownWay[level]);
-    const theirs = way[fork] as InnerNode | Operation;
+    const theirs = way[fork] as Branch | Operation;
     if (!found.has(theirs)) found.set(theirs, { theirs: view(theirs), mine: view(ownWay[fork] ?? mine) });
   }
   return [...found.values()];

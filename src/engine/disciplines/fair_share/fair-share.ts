@@ -3,10 +3,9 @@
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { Pool, Request } from "../../state.ts";
 import { type Discipline, type LostHold, nothingMore, type PoolLook, plainStanding } from "../discipline.ts";
+import { shareViolations } from "./checks.ts";
 import { explainByShares } from "./explain.ts";
 import { lookAtShares } from "./stages.ts";
-import { rightViolations } from "./starvation.ts";
-import { shareTreeOf, treeViolations } from "./tree.ts";
 import { sharedQueueOf } from "./view.ts";
 
 export const fairShareDiscipline: Discipline = {
@@ -27,10 +26,7 @@ export const fairShareDiscipline: Discipline = {
   lostHold,
   queue: sharedQueueOf,
   explain: explainByShares,
-  violations: (state, pool) => [
-    ...treeViolations(state, pool),
-    ...rightViolations(pool, shareTreeOf(state, pool)),
-  ],
+  violations: shareViolations,
   standingOf: plainStanding,
   tellApart: nothingMore,
   hasShares: true,

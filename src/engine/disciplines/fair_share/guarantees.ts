@@ -1,18 +1,14 @@
 // The guarantees that count for shares: given, inferred, and fitted to what there is (9.1).
 
-/** An element of the tree as far as guarantees are concerned. All amounts are fractions of the pool. */
-export interface Guaranteed {
-  /** Those who divide its guarantee; nobody does in a FIFO group. */
-  readonly claimants: readonly Guaranteed[];
-  /** What it reserves per key, undefined where it does not say; undefined as a whole if it reserves nothing. */
-  readonly reserved: readonly (number | undefined)[] | undefined;
-  readonly limit: readonly number[];
-  guarantee: readonly number[];
-  /** Whether the claimants were promised more than there is. */
-  isOvercommitted: boolean;
-}
+import type { ShareElement } from "./share-tree.ts";
+import { LIMIT_EPSILON } from "./tolerances.ts";
 
-const ROUNDING = 1e-12;
+type Guaranteed = Pick<
+  ShareElement,
+  "isFifo" | "path" | "reserved" | "limit" | "guarantee" | "isOvercommitted"
+> & {
+  readonly members: readonly Guaranteed[];
+};
 
 export function setGuarantees(root: Guaranteed, mainKey: number): void {
   root.guarantee = root.limit.map(() => 1);
@@ -50,25 +46,42 @@ function inferBelow(owner: Guaranteed, mainKey: number, isRoot: boolean): void {
     claimant.guarantee = claims[index]!;
     inferBelow(claimant, mainKey, false);
   }
-  for (const claimant of owner.claimants) sumUp(claimant);
+  for (const claimant of claimantsOf(owner)) sumUp(claimant);
+}
+
+/** Those who divide its guarantee: all but operations that reserve nothing; nobody does in a FIFO group. */
+function claimantsOf({ isFifo, members }: Guaranteed): readonly Guaranteed[] {
+  return isFifo ? [] : members.filter(({ path, reserved }) => path === null || reserved !== undefined);
+}
+
+/** A FIFO group promises the sum of what its policies do, but they do not divide it (9.1). */
+export function reservedInLine(
+  all: readonly (readonly (number | undefined)[] | undefined)[],
+): (number | undefined)[] | undefined {
+  let sum: (number | undefined)[] | undefined;
+  for (const reserved of all) {
+    if (reserved === undefined) continue;
+    sum = reserved.map((share, key) => (share === undefined ? sum?.[key] : (sum?.[key] ?? 0) + share));
+  }
+  return sum;
 }
 
 function collectReserving(owner: Guaranteed, found: Guaranteed[]): void {
-  for (const claimant of owner.claimants) {
+  for (const claimant of claimantsOf(owner)) {
     if (claimant.reserved === undefined) collectReserving(claimant, found);
     else found.push(claimant);
   }
 }
 
 function sumUp(owner: Guaranteed): void {
-  if (owner.reserved !== undefined || owner.claimants.length === 0) return;
-  for (const claimant of owner.claimants) sumUp(claimant);
+  if (owner.reserved !== undefined || claimantsOf(owner).length === 0) return;
+  for (const claimant of claimantsOf(owner)) sumUp(claimant);
   owner.guarantee = sumOfClaims(owner);
 }
 
-function sumOfClaims({ claimants, limit }: Guaranteed): number[] {
-  const sum = new Array<number>(limit.length).fill(0);
-  for (const { guarantee } of claimants) {
+function sumOfClaims(owner: Guaranteed): number[] {
+  const sum = owner.limit.map(() => 0);
+  for (const { guarantee } of claimantsOf(owner)) {
     for (let key = 0; key < sum.length; key++) sum[key]! += guarantee[key]!;
   }
   return sum;
@@ -76,8 +89,8 @@ function sumOfClaims({ claimants, limit }: Guaranteed): number[] {
 
 /** From the root down: guarantees are cut to limits, and claimants that exceed their group shrink alike. */
 function fitClaimants(owner: Guaranteed): void {
-  if (owner.claimants.length === 0) return;
-  for (const claimant of owner.claimants) {
+  if (claimantsOf(owner).length === 0) return;
+  for (const claimant of claimantsOf(owner)) {
     const { guarantee, limit } = claimant;
     if (guarantee.some((share, key) => share > limit[key]!)) {
       claimant.guarantee = guarantee.map((share, key) => Math.min(share, limit[key]!));
@@ -87,10 +100,10 @@ function fitClaimants(owner: Guaranteed): void {
   const sum = sumOfClaims(owner);
   for (let key = 0; key < sum.length; key++) {
     const own = owner.guarantee[key]!;
-    if (sum[key]! > own + ROUNDING) factor = Math.min(factor, own / sum[key]!);
+    if (sum[key]! > own + LIMIT_EPSILON) factor = Math.min(factor, own / sum[key]!);
   }
   owner.isOvercommitted = factor < 1;
-  for (const claimant of owner.claimants) {
+  for (const claimant of claimantsOf(owner)) {
     if (factor < 1) claimant.guarantee = claimant.guarantee.map((share) => share * factor);
     fitClaimants(claimant);
   }

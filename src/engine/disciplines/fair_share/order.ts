@@ -3,105 +3,108 @@
 import { Heap } from "../../heap.ts";
 import type { Pool, PoolLine, Request } from "../../state.ts";
 import { satisfaction } from "./satisfaction.ts";
-import type { InnerNode, Operation, OperationKind, ShareNode, ShareTree } from "./tree.ts";
+import { SATISFACTION_STEPS } from "./tolerances.ts";
+import type { Branch, Operation, Peers, PoolTree, Standing } from "./tree.ts";
 
-/** Ratios that differ by less are equal: rounding must not decide whose turn it is. */
-const STEPS = 1e9;
-
-export function satisfactionOf(node: ShareNode): number {
-  if (Number.isNaN(node.satisfaction)) {
-    const { usageShare: usage, demandShare: demand, fairShare } = node;
-    node.satisfaction = satisfaction({ usage, demand, fairShare });
+export function satisfactionOf(standing: Standing): number {
+  if (Number.isNaN(standing.satisfaction)) {
+    const { usageShare: usage, demandShare: demand, fairShare } = standing;
+    standing.satisfaction = satisfaction({ usage, demand, fairShare });
   }
-  return node.satisfaction;
+  return standing.satisfaction;
 }
 
-/** Operations of one kind come one by one: others that are as satisfied may stand between them. */
-interface Place {
-  readonly node: ShareNode;
+/** Peers come one by one: others that are as satisfied may stand between them. */
+interface Turn {
+  readonly whose: Branch | Peers;
   readonly satisfaction: number;
   age: number;
-  /** The operations of a kind that follow; null for those that have operations below them. */
+  /** The peers that follow; null for those that have operations below them. */
   readonly rest: Iterator<Operation> | null;
   next: Operation | null;
 }
 
-/** Operations with something waiting in their order, of the kinds that are asked for as long as they are. */
+/** Operations with something waiting in their order, of the peers that are asked for as long as they are. */
 export function inOrder(
-  tree: ShareTree,
-  isAskedFor: (kind: OperationKind) => boolean = () => true,
+  tree: PoolTree,
+  isAskedFor: (peers: Peers) => boolean = () => true,
 ): Generator<Operation> {
   return operationsBelow(tree.root, isAskedFor);
 }
 
-function* operationsBelow(
-  node: InnerNode,
-  isAskedFor: (kind: OperationKind) => boolean,
-): Generator<Operation> {
-  const heap = new Heap(comesBefore, placesBelow(node, isAskedFor));
-  for (let place = heap.pop(); place !== undefined; place = heap.pop()) {
-    const { node: below, rest } = place;
-    if (below.kind !== "operations") {
-      yield* operationsBelow(below, isAskedFor);
+function* operationsBelow(branch: Branch, isAskedFor: (peers: Peers) => boolean): Generator<Operation> {
+  const turns: Turn[] = [];
+  collectTurns(branch, isAskedFor, turns);
+  const heap = new Heap(comesBefore, turns);
+  for (let turn = heap.pop(); turn !== undefined; turn = heap.pop()) {
+    const { whose, rest } = turn;
+    if (whose.kind !== "peers") {
+      yield* operationsBelow(whose, isAskedFor);
       continue;
     }
-    yield place.next as Operation;
+    yield turn.next as Operation;
+    if (!isAskedFor(whose)) continue;
     const following = rest?.next() as IteratorResult<Operation>;
-    if (following.done || !isAskedFor(below)) continue;
-    place.next = following.value;
-    place.age = following.value.order;
-    heap.push(place);
+    if (following.done) continue;
+    turn.next = following.value;
+    turn.age = following.value.order;
+    heap.push(turn);
   }
 }
 
-function placesBelow({ children, isFifo }: InnerNode, isAskedFor: (kind: OperationKind) => boolean): Place[] {
-  const places: Place[] = [];
-  for (const node of children.values()) {
-    if (node.waitingCount === 0) continue;
-    if (node.kind === "operations") {
-      if (!isAskedFor(node)) continue;
-      const rest = node.operations[Symbol.iterator]();
-      const next = rest.next().value as Operation;
-      places.push({ node, satisfaction: stepOf(node), age: next.order, rest, next });
-    } else if (isFifo) {
-      places.push(...placesBelow(node, isAskedFor)); // Below a FIFO group operations follow directly (9.11).
-    } else places.push({ node, satisfaction: stepOf(node), age: ageOf(node), rest: null, next: null });
+function collectTurns(branch: Branch, isAskedFor: (peers: Peers) => boolean, turns: Turn[]): void {
+  for (const member of branch.members) {
+    if (member.kind === "operations") {
+      for (const peers of member.peers.values()) {
+        if (peers.waitingCount === 0 || !isAskedFor(peers)) continue;
+        const rest = peers.operations[Symbol.iterator]();
+        const next = rest.next().value as Operation;
+        turns.push({ whose: peers, satisfaction: stepOf(peers), age: next.order, rest, next });
+      }
+    } else if (member.waitingCount === 0) continue;
+    // Below a FIFO group operations follow directly (9.11).
+    else if (branch.isFifo) collectTurns(member, isAskedFor, turns);
+    else
+      turns.push({ whose: member, satisfaction: stepOf(member), age: ageOf(member), rest: null, next: null });
   }
-  return places;
 }
 
 /** An element is as old as its oldest operation with something waiting (9.11). */
-export function ageOf(node: InnerNode): number {
-  if (!Number.isNaN(node.age)) return node.age;
+export function ageOf(branch: Branch): number {
+  if (!Number.isNaN(branch.age)) return branch.age;
   let age = Number.POSITIVE_INFINITY;
-  for (const child of node.children.values()) {
-    if (child.waitingCount === 0) continue;
-    const order = child.kind === "operations" ? child.operations.first()?.order : ageOf(child);
-    age = Math.min(age, order ?? age);
+  for (const member of branch.members) {
+    if (member.kind !== "operations") {
+      if (member.waitingCount > 0) age = Math.min(age, ageOf(member));
+      continue;
+    }
+    for (const { waitingCount, operations } of member.peers.values()) {
+      if (waitingCount > 0) age = Math.min(age, (operations.first() as Operation).order);
+    }
   }
-  node.age = age;
+  branch.age = age;
   return age;
 }
 
 /** Those who are compared with others for it, from below the root down to itself. */
-export function wayTo(operation: Operation): (InnerNode | Operation)[] {
-  const way: (InnerNode | Operation)[] = [operation];
-  for (let node = parentIn(operation.kind); node.parent !== null; node = node.parent) way.unshift(node);
+export function wayTo(operation: Operation): (Branch | Operation)[] {
+  const way: (Branch | Operation)[] = [operation];
+  for (let branch = parentIn(operation); branch.parent !== null; branch = branch.parent) way.unshift(branch);
   return way;
 }
 
 /** Below a FIFO group operations follow directly (9.11). */
-function parentIn({ parent }: OperationKind): InnerNode {
-  let node = parent;
-  if (parent.isFifo) while (node.kind !== "group") node = node.parent as InnerNode;
-  return node;
+function parentIn({ parent }: Operation): Branch {
+  let branch = parent;
+  if (parent.isInLine) while (!branch.isFifo) branch = branch.parent as Branch;
+  return branch;
 }
 
-function stepOf(node: ShareNode): number {
-  return Math.round(satisfactionOf(node) * STEPS);
+function stepOf(standing: Standing): number {
+  return Math.round(satisfactionOf(standing) * SATISFACTION_STEPS);
 }
 
-function comesBefore(a: Place, b: Place): boolean {
+function comesBefore(a: Turn, b: Turn): boolean {
   return a.satisfaction < b.satisfaction || (a.satisfaction === b.satisfaction && a.age < b.age);
 }
 

@@ -1,8 +1,7 @@
 // How usage compares with the fair share: status and order of service (9.3, 9.6). Vectors are fractions of
 // the pool over the share keys.
 
-/** Shares that differ by no more than this are equal. */
-export const SHARE_EPSILON = 1e-9;
+import { SHARE_EPSILON } from "./tolerances.ts";
 
 export interface Standing {
   readonly usage: readonly number[];

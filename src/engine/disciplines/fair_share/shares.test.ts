@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { computeFairShares, type ShareElement, type ShareGroup, type ShareOperation } from "./shares.ts";
+import {
+  computeFairShares,
+  type SnapshotElement,
+  type SnapshotGroup,
+  type SnapshotOperation,
+} from "./snapshot.ts";
 
 type Amounts = Record<string, number>;
 
@@ -9,7 +14,7 @@ interface Tree {
   members: Member[];
 }
 
-type Member = (keys: readonly string[], nextOrder: () => number) => ShareElement;
+type Member = (keys: readonly string[], nextOrder: () => number) => SnapshotElement;
 
 interface Terms {
   weight?: number;
@@ -18,7 +23,7 @@ interface Terms {
 }
 
 function group(name: string, terms: Terms & { mode?: "fifo" }, ...members: Member[]): Member {
-  return (keys, nextOrder): ShareGroup => ({
+  return (keys, nextOrder): SnapshotGroup => ({
     ...elementFields(name, terms, keys),
     kind: "group",
     mode: terms.mode ?? "fair_share",
@@ -31,7 +36,7 @@ function operation(
   demand: Amounts | number,
   terms: Terms & { usage?: Amounts; isGang?: boolean } = {},
 ): Member {
-  return (keys, nextOrder): ShareOperation => ({
+  return (keys, nextOrder): SnapshotOperation => ({
     ...elementFields(name, terms, keys),
     kind: "operation",
     isGang: terms.isGang ?? false,
@@ -57,7 +62,7 @@ function gang(name: string, demand: Amounts | number): Member {
 function compute({ keys = { gpu: 100 }, members }: Tree) {
   let order = 0;
   const names = Object.keys(keys);
-  const root = group("root", {}, ...members)(names, () => order++) as ShareGroup;
+  const root = group("root", {}, ...members)(names, () => order++) as SnapshotGroup;
   return computeFairShares({ total: Object.values(keys), mainKey: 0, root });
 }
 

@@ -7,17 +7,10 @@ import type { VictimChoice, Waiter } from "../discipline.ts";
 import type { Allocation } from "./allocations.ts";
 import { inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
-import { SHARE_EPSILON } from "./satisfaction.ts";
 import { lineIn, NodeSpace, QuotaSpace, type Space } from "./space.ts";
-import { evaluate, rightFrom } from "./starvation.ts";
-import {
-  type InnerNode,
-  type Operation,
-  type OperationKind,
-  type Right,
-  type ShareTree,
-  shareTreeOf,
-} from "./tree.ts";
+import { Evaluation, rightFrom } from "./starvation.ts";
+import { SHARE_EPSILON } from "./tolerances.ts";
+import { type Branch, type Operation, type Peers, type PoolTree, type Right, shareTreeOf } from "./tree.ts";
 import { Field, isBelow, type Lack, type Stage, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
@@ -42,13 +35,14 @@ export interface ShareLook {
 /** Looks at shares and statuses, which is an evaluation, and then at the stages one after another. */
 export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
   const tree = shareTreeOf(transaction.state, pool);
-  const untilMs = evaluate(transaction, pool, tree);
+  const evaluation = new Evaluation(transaction, pool, tree);
   const overcommitUntilMs = lookForOvercommit(transaction, pool);
   const stages = new Stages(transaction, pool, tree);
   const grant = stages.findGrant();
   const enforcement = grant === undefined ? stages.findEnforcement() : undefined;
   const isBusy = grant !== undefined || enforcement !== undefined;
   const service = isBusy ? undefined : stages.findService();
+  const untilMs = evaluation.finish(!isBusy && service === undefined);
   return {
     grant,
     enforcement,
@@ -60,22 +54,22 @@ export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
 class Stages {
   readonly #transaction: Transaction;
   readonly #pool: Pool;
-  readonly #tree: ShareTree;
+  readonly #tree: PoolTree;
   readonly #field: Field;
   /** What all holds have set aside. */
   readonly #promises: Promises;
   readonly #space: Space;
   /** Searches for victims that found nobody, by all that a search depends on. */
   readonly #vain = new Set<string>();
-  /** Kinds for which a stage can do nothing, whichever of their operations asks. */
-  readonly #hopeless: Readonly<Record<Stage, Set<OperationKind>>> = {
+  /** Peers for which a stage can do nothing, whichever of them asks. */
+  readonly #hopeless: Readonly<Record<Stage, Set<Peers>>> = {
     preemptive: new Set(),
     aggressive: new Set(),
   };
-  readonly #inherited = new Map<InnerNode, Right>();
+  readonly #inherited = new Map<Branch, Right>();
   readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
-  constructor(transaction: Transaction, pool: Pool, tree: ShareTree) {
+  constructor(transaction: Transaction, pool: Pool, tree: PoolTree) {
     this.#transaction = transaction;
     this.#pool = pool;
     this.#tree = tree;
@@ -106,14 +100,13 @@ class Stages {
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
   #regular(): Waiter | undefined {
     const fits = memoised(
-      (kind: OperationKind) =>
-        kind.waitingCount > 0 && this.#firstThatFits(kind.operations.first() as Operation) !== undefined,
+      (peers: Peers) => this.#firstThatFits(peers.operations.first() as Operation) !== undefined,
     );
-    if (!some(this.#tree.kinds, fits)) return undefined;
-    const matters = (kind: OperationKind) =>
-      fits(kind) || this.#mayHope("preemptive", kind) || this.#mayHope("aggressive", kind);
+    if (!some(this.#tree.waiting, fits)) return undefined;
+    const matters = (peers: Peers) =>
+      fits(peers) || this.#mayHope("preemptive", peers) || this.#mayHope("aggressive", peers);
     for (const operation of inOrder(this.#tree, matters)) {
-      if (fits(operation.kind)) {
+      if (fits(operation.peers as Peers)) {
         const waiter = this.#firstThatFits(operation) as Waiter;
         return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
       }
@@ -157,8 +150,9 @@ class Stages {
   #owners(): (Policy | Group | Node)[] {
     const nodes = overcommittedFor(this.#pool, this.#transaction.nowMs);
     if (!this.#pool.record.settings.enforceLimits) return nodes;
-    const { inner } = this.#tree;
-    const groups = inner.flatMap(({ kind, group }) => (kind === "group" && group !== null ? [group] : []));
+    const groups = [...this.#tree.branches.values()].flatMap(({ kind, group }) =>
+      kind === "group" && group !== null ? [group] : [],
+    );
     return [...nodes, ...this.#tree.policies.keys(), ...groups.reverse()];
   }
 
@@ -181,8 +175,8 @@ class Stages {
   /** The aggressive stage when the preemptive one has nothing to do. */
   findService(): Service | undefined {
     for (const stage of ["preemptive", "aggressive"] as const) {
-      if (!some(this.#tree.kinds, (kind) => this.#mayHope(stage, kind))) continue;
-      for (const operation of inOrder(this.#tree, (kind) => this.#mayHope(stage, kind))) {
+      if (!some(this.#tree.waiting, (peers) => this.#mayHope(stage, peers))) continue;
+      for (const operation of inOrder(this.#tree, (peers) => this.#mayHope(stage, peers))) {
         const service = this.#serviceOf(operation, stage);
         if (service !== undefined) return service;
       }
@@ -190,25 +184,25 @@ class Stages {
     return undefined;
   }
 
-  /** Whether the stage may be there for some operation of the kind. */
-  #mayHope(stage: Stage, kind: OperationKind): boolean {
-    if (kind.waitingCount === 0 || this.#hopeless[stage].has(kind)) return false;
-    const own = kind.aggressiveCount > 0 ? 2 : kind.starvingCount > 0 ? 1 : 0;
-    return Math.max(own, this.#inheritedBy(kind)) >= RIGHT_FOR[stage];
+  /** Whether the stage may be there for some of the peers. */
+  #mayHope(stage: Stage, peers: Peers): boolean {
+    if (this.#hopeless[stage].has(peers)) return false;
+    const own = peers.aggressiveCount > 0 ? 2 : peers.starvingCount > 0 ? 1 : 0;
+    return Math.max(own, this.#inheritedBy(peers.leaf.parent)) >= RIGHT_FOR[stage];
   }
 
-  #inheritedBy({ parent }: OperationKind): Right {
+  #inheritedBy(policy: Branch): Right {
     if (this.#pool.starvation.size === 0) return 0;
-    let right = this.#inherited.get(parent);
+    let right = this.#inherited.get(policy);
     if (right === undefined) {
-      right = rightFrom(this.#pool, parent);
-      this.#inherited.set(parent, right);
+      right = rightFrom(this.#pool, policy);
+      this.#inherited.set(policy, right);
     }
     return right;
   }
 
-  #mayUse(stage: Stage, { kind, right }: Operation): boolean {
-    return Math.max(right, this.#inheritedBy(kind)) >= RIGHT_FOR[stage];
+  #mayUse(stage: Stage, { parent, right }: Operation): boolean {
+    return Math.max(right, this.#inheritedBy(parent)) >= RIGHT_FOR[stage];
   }
 
   #serviceOf(operation: Operation, stage: Stage): Service | undefined {
@@ -229,9 +223,10 @@ class Stages {
       const service = this.#serve(stage, { request, poolLine, operation });
       if (service !== undefined) return service;
     }
-    // Operations of a kind that hold nothing differ in nothing that matters here, unless somebody is barred (V6).
-    const { kind } = operation;
-    if (kind.runCount === 0 && this.#transaction.state.displaced.size === 0) this.#hopeless[stage].add(kind);
+    // Peers that hold nothing differ in nothing that matters here, unless somebody is barred (V6).
+    const peers = operation.peers as Peers;
+    if (peers.runCount === 0 && this.#transaction.state.displaced.size === 0)
+      this.#hopeless[stage].add(peers);
     return undefined;
   }
 
@@ -241,7 +236,7 @@ class Stages {
     const covered = this.#space.placeSoon(poolLine);
     if (covered !== null) return { waiter: { ...waiter, nodes: covered }, shortage: [], choice: null };
     if (!this.#field.hasCandidates(stage)) return undefined;
-    const search = this.#vainKey(stage, operation.kind, poolLine);
+    const search = this.#vainKey(stage, operation.peers as Peers, poolLine);
     if (search !== undefined && this.#vain.has(search)) return undefined;
     const found = this.#makeRoom(stage, starving);
     if (found !== undefined) {
@@ -277,13 +272,9 @@ class Stages {
   }
 
   /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
-  #vainKey(
-    stage: Stage,
-    { usage, demand, fairShare }: OperationKind,
-    { need, ask }: PoolLine,
-  ): string | undefined {
+  #vainKey(stage: Stage, { usage, leaf, fairShare }: Peers, { need, ask }: PoolLine): string | undefined {
     if (this.#transaction.state.displaced.size > 0 || usage.some((units) => units > 0)) return undefined;
-    const asks = demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
+    const asks = leaf.demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
     return [stage, asks, need, ask?.count, ask?.wanted.key].join("|");
   }
 
@@ -311,8 +302,8 @@ class Stages {
 
   #isAnyStarving(): boolean {
     return some(
-      this.#tree.kinds,
-      (kind) => kind.waitingCount > 0 && (kind.starvingCount > 0 || this.#inheritedBy(kind) > 0),
+      this.#tree.waiting,
+      ({ starvingCount, leaf }) => starvingCount > 0 || this.#inheritedBy(leaf.parent) > 0,
     );
   }
 

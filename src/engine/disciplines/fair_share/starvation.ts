@@ -4,119 +4,138 @@ import type { StarvationChange } from "../../events.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
+import { setRight, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
-import {
-  type InnerNode,
-  type Operation,
-  type OperationKind,
-  type Right,
-  type ShareNode,
-  type ShareSettings,
-  type ShareTree,
-  setRight,
-} from "./tree.ts";
+import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
 
 export type StarvationStatus = StarvationChange["status"];
 
 /**
- * One look at everybody's status; an element that is found normal begins anew. Operations of one kind are above or
- * below together, so that only those are looked at singly that changed, whose kind did, or whose time has come.
- * Answers when time alone changes a status next; infinite: never.
+ * One look at everybody's status; an element that is found normal begins anew. Peers are above or below together, so
+ * that only those operations are looked at singly that moved, whose peers changed, or whose time has come.
+ *
+ * Who has just come below its fair share has no right from that yet, and mostly gets what it lacks at the same moment.
+ * So that is left for the last look of the moment: `isLast` says whether the caller found nothing more to do.
  */
-export function evaluate(transaction: Transaction, pool: Pool, tree: ShareTree): number {
-  const { nowMs } = transaction;
-  const changes: StarvationChange[] = [];
-  const note = (element: string, settings: ShareSettings, isBelow: boolean): StarvationChange | undefined => {
-    const before = pool.starvation.get(element);
-    if (!isBelow) {
-      if (before !== undefined) changes.push({ element, belowSinceMs: null, status: "normal" });
-      return undefined;
-    }
-    const belowSinceMs = before?.belowSinceMs ?? nowMs;
-    const now: StarvationChange = {
-      element,
-      belowSinceMs,
-      status: statusAfter(settings, nowMs - belowSinceMs),
-    };
-    if (before?.status !== now.status) changes.push(now);
-    return now;
-  };
+export class Evaluation {
+  readonly #transaction: Transaction;
+  readonly #pool: Pool;
+  readonly #tree: PoolTree;
+  readonly #changes: StarvationChange[] = [];
+  /** Those who have just come below their fair share. */
+  readonly #fresh: (Branch | Operation)[] = [];
 
-  for (const element of toLookAt(tree, nowMs)) {
-    const isOperation = "lines" in element;
-    const { settings } = isOperation ? element.kind : element;
-    const change = note(element.key, settings, isOperation ? element.kind.isBelow : isBelow(element));
-    if (isOperation) setRight(element, rightOf(change?.status ?? "normal"));
-    if (change === undefined) continue;
-    const atMs = nextChange(settings, change, nowMs);
-    const sinceMs = change.belowSinceMs as number;
-    if (atMs < Number.POSITIVE_INFINITY) tree.wakes.push({ atMs, element, sinceMs });
+  constructor(transaction: Transaction, pool: Pool, tree: PoolTree) {
+    this.#transaction = transaction;
+    this.#pool = pool;
+    this.#tree = tree;
+    for (const element of this.#toLookAt()) this.#judge(element);
+    for (const key of tree.gone) if (!tree.operations.has(key)) this.#noteNormal(key);
+    tree.moved.clear();
+    tree.gone.clear();
+    tree.touched.clear();
+    if (!tree.isLookedAt) this.#clearLeftOver();
+    tree.isLookedAt = true;
+    this.#emit();
   }
-  for (const key of tree.gone) if (!tree.operations.has(key)) note(key, tree.root.settings, false);
-  tree.moved.clear();
-  tree.gone.clear();
-  tree.touched.clear();
-  const isFirstLook = !tree.isLookedAt;
-  tree.isLookedAt = true;
-  if (isFirstLook) changes.push(...leftOver(pool, tree));
-  if (changes.length > 0) {
+
+  /** Answers when time alone changes a status next; infinite: never. */
+  finish(isLast: boolean): number {
+    for (const element of this.#fresh) {
+      if (isLast) this.#begin(element);
+      else if (isOperation(element)) this.#tree.moved.add(element);
+      else this.#tree.touched.add(element);
+    }
+    this.#emit();
+    return this.#tree.wakes.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Elements whose status may be another one than at the last look. The root never starves. */
+  #toLookAt(): Set<Branch | Operation> {
+    const { moved, touched, wakes } = this.#tree;
+    const found = new Set<Branch | Operation>(moved);
+    for (const each of touched) {
+      if (each.kind !== "peers") {
+        if (each.kind !== "root") found.add(each);
+        continue;
+      }
+      const isNowBelow = isBelow(each);
+      if (isNowBelow === each.isBelow) continue;
+      each.isBelow = isNowBelow;
+      for (const operation of each.operations) found.add(operation);
+    }
+    for (const element of wakes) {
+      if (element.wakeAtMs > this.#transaction.nowMs) break;
+      found.add(element);
+    }
+    return found;
+  }
+
+  #judge(element: Branch | Operation): void {
+    const standing = standingOf(element);
+    const { settings } = standing;
+    const record = this.#pool.starvation.get(element.key);
+    if (!(isOperation(element) ? (element.peers as Peers).isBelow : isBelow(standing))) {
+      if (record !== undefined) this.#noteNormal(element.key);
+      this.#setStatus(element, "normal", Number.POSITIVE_INFINITY);
+      return;
+    }
+    const sinceMs = record?.belowSinceMs ?? null;
+    if (sinceMs === null && statusAfter(settings, 0) === "below_fair_share") this.#fresh.push(element);
+    else this.#begin(element);
+  }
+
+  /** It is below its fair share, since now or since the time that is recorded. */
+  #begin(element: Branch | Operation): void {
+    const { nowMs } = this.#transaction;
+    const { settings } = standingOf(element);
+    const record = this.#pool.starvation.get(element.key);
+    const belowSinceMs = record?.belowSinceMs ?? nowMs;
+    const status = statusAfter(settings, nowMs - belowSinceMs);
+    if (record?.status !== status) this.#changes.push({ element: element.key, belowSinceMs, status });
+    this.#setStatus(element, status, nextChange(settings, belowSinceMs, nowMs));
+  }
+
+  #setStatus(element: Branch | Operation, status: StarvationStatus, wakeAtMs: number): void {
+    if (isOperation(element)) setRight(element, rightOf(status));
+    wakeAt(this.#tree, element, wakeAtMs);
+  }
+
+  #noteNormal(element: string): void {
+    if (this.#pool.starvation.has(element))
+      this.#changes.push({ element, belowSinceMs: null, status: "normal" });
+  }
+
+  /** Records of elements that went while nobody looked. */
+  #clearLeftOver(): void {
+    const { branches, operations } = this.#tree;
+    for (const key of this.#pool.starvation.keys()) {
+      if (!branches.has(key) && !operations.has(key)) this.#noteNormal(key);
+    }
+  }
+
+  #emit(): void {
+    const changes = this.#changes.splice(0);
+    if (changes.length === 0) return;
     changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
-    transaction.emit({ kind: "starvationChanged", pool: pool.record.name, changes, atMs: nowMs });
+    const { nowMs: atMs } = this.#transaction;
+    this.#transaction.emit({ kind: "starvationChanged", pool: this.#pool.record.name, changes, atMs });
   }
-  return nextWake(pool, tree);
 }
 
-/** Elements whose status may be another one than at the last look. The root never starves. */
-function toLookAt(tree: ShareTree, nowMs: number): Set<InnerNode | Operation> {
-  const found = new Set<InnerNode | Operation>(tree.moved);
-  for (const node of tree.touched) {
-    if (node.kind === "root") continue;
-    if (node.kind !== "operations") {
-      found.add(node);
-      continue;
-    }
-    const isKindBelow = isBelow(node);
-    if (isKindBelow === node.isBelow) continue;
-    node.isBelow = isKindBelow;
-    for (const operation of node.operations) found.add(operation);
-  }
-  for (let wake = tree.wakes.first(); wake !== undefined && wake.atMs <= nowMs; wake = tree.wakes.first()) {
-    tree.wakes.pop();
-    if (isPresent(tree, wake.element)) found.add(wake.element);
-  }
-  return found;
+function isOperation(element: Branch | Operation): element is Operation {
+  return "lines" in element;
 }
 
-function isPresent({ operations }: ShareTree, element: InnerNode | Operation): boolean {
-  return !("lines" in element) || operations.get(element.key) === element;
-}
-
-/** Wakes of those who are no longer below, or anew, are forgotten. */
-function nextWake({ starvation }: Pool, tree: ShareTree): number {
-  for (let wake = tree.wakes.first(); wake !== undefined; wake = tree.wakes.first()) {
-    const { element, sinceMs, atMs } = wake;
-    if (starvation.get(element.key)?.belowSinceMs === sinceMs && isPresent(tree, element)) return atMs;
-    tree.wakes.pop();
-  }
-  return Number.POSITIVE_INFINITY;
-}
-
-/** Records of elements that went while nobody looked. */
-function leftOver({ starvation }: Pool, tree: ShareTree): StarvationChange[] {
-  const present = new Set(tree.inner.map(({ key }) => key));
-  return [...starvation.keys()]
-    .filter((element) => !present.has(element) && !tree.operations.has(element))
-    .map((element) => ({ element, belowSinceMs: null, status: "normal" }));
+function standingOf(element: Branch | Operation): Standing {
+  return isOperation(element) ? (element.peers as Peers) : element;
 }
 
 /** Where nothing waits nobody lacks anything (9.3). */
-function isBelow(node: InnerNode | OperationKind): boolean {
-  if (node.waitingCount === 0) return false;
-  const { usageShare, demandShare, fairShare, settings } = node;
-  return isBelowFairShare(
-    { usage: usageShare, demand: demandShare, fairShare },
-    settings.starvationTolerance,
-  );
+function isBelow(standing: Standing): boolean {
+  if (standing.waitingCount === 0) return false;
+  const { usageShare: usage, demandShare: demand, fairShare, settings } = standing;
+  return isBelowFairShare({ usage, demand, fairShare }, settings.starvationTolerance);
 }
 
 function statusAfter(settings: ShareSettings, belowForMs: number): StarvationStatus {
@@ -127,8 +146,7 @@ function statusAfter(settings: ShareSettings, belowForMs: number): StarvationSta
 }
 
 /** When time alone makes it another status. */
-function nextChange(settings: ShareSettings, { belowSinceMs }: StarvationChange, nowMs: number): number {
-  const sinceMs = belowSinceMs as number;
+function nextChange(settings: ShareSettings, sinceMs: number, nowMs: number): number {
   const { starvationTimeoutMs, aggressiveStarvationTimeoutMs, enableAggressiveStarvation } = settings;
   let nextMs = Number.POSITIVE_INFINITY;
   if (sinceMs + starvationTimeoutMs > nowMs) nextMs = sinceMs + starvationTimeoutMs;
@@ -145,27 +163,45 @@ function rightOf(status: StarvationStatus): Right {
   return status === "aggressively_starving" ? 2 : status === "starving" ? 1 : 0;
 }
 
-/** Whom the tree takes for something else than what is recorded of them, or what they are; for checks. */
-export function rightViolations(pool: Pool, tree: ShareTree): string[] {
-  const { operations, inner, kinds, isLookedAt, touched } = tree;
-  if (!isLookedAt) return [];
-  const wrongRights = [...operations.values()]
-    .filter(({ key, right }) => right !== rightOf(statusOf(pool, { key })))
-    .map(({ key, right }) => `${key} has right ${right} but is ${statusOf(pool, { key })}`);
-  const wrongKinds = [...kinds].filter((kind) => kind.isBelow !== isBelow(kind));
-  const wrongNodes = inner.filter(
-    (node) => node.kind !== "root" && isBelow(node) !== pool.starvation.has(node.key),
-  );
-  const overlooked = [...wrongKinds, ...wrongNodes].filter((node) => !touched.has(node));
-  return [...wrongRights, ...overlooked.map(({ key }) => `${key} was not looked at again`)];
-}
-
 /** What a starving group or policy passes on to those below it (9.4). */
-export function rightFrom(pool: Pool, node: InnerNode): Right {
+export function rightFrom(pool: Pool, branch: Branch): Right {
   let right: Right = 0;
-  for (let each: ShareNode | null = node; each !== null; each = each.parent) {
+  for (let each: Branch | null = branch; each !== null; each = each.parent) {
     const own = rightOf(statusOf(pool, each));
     if (own > right) right = own;
   }
   return right;
+}
+
+/** What the tree keeps of statuses and their times, beside what is recorded; for checks. */
+export function statusViolations(pool: Pool, tree: PoolTree, nowMs: number): string[] {
+  if (!tree.isLookedAt) return [];
+  const found: string[] = [];
+  const elements = [...tree.branches.values(), ...tree.operations.values()];
+  let wakeCount = 0;
+  for (const element of elements) {
+    const { key, wakeAtMs } = element;
+    if (wakeAtMs < Number.POSITIVE_INFINITY) wakeCount++;
+    const isPending = isOperation(element)
+      ? tree.moved.has(element) || tree.touched.has(element.peers as Peers)
+      : tree.touched.has(element) || element.kind === "root";
+    if (isPending) continue;
+    const record = pool.starvation.get(key);
+    const isNowBelow = isBelow(standingOf(element));
+    if (isNowBelow !== (record !== undefined)) found.push(`${key} was not looked at again`);
+    if (isOperation(element)) {
+      const right = rightOf(statusOf(pool, element));
+      if (element.right !== right) found.push(`${key} has right ${element.right} instead of ${right}`);
+      if ((element.peers as Peers).isBelow !== isNowBelow)
+        found.push(`the peers of ${key} were not looked at again`);
+    }
+    const { settings } = standingOf(element);
+    const sinceMs = record?.belowSinceMs ?? null;
+    const due = sinceMs === null ? Number.POSITIVE_INFINITY : nextChange(settings, sinceMs, nowMs);
+    // What is due by now is looked at with the next tick.
+    if (wakeAtMs > nowMs && wakeAtMs !== due) found.push(`${key} wakes at ${wakeAtMs} instead of ${due}`);
+  }
+  if (wakeCount !== tree.wakes.size)
+    found.push(`${tree.wakes.size} wakes are kept for ${wakeCount} elements`);
+  return found;
 }

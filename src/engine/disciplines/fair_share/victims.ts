@@ -7,8 +7,9 @@ import type { VictimChoice } from "../discipline.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { type Allocation, allocationsOf, groupsOf } from "./allocations.ts";
 import { satisfactionOf } from "./order.ts";
-import { isShareAbove, SHARE_EPSILON, satisfaction } from "./satisfaction.ts";
-import type { Operation, OperationKind, ShareTree } from "./tree.ts";
+import { isShareAbove, satisfaction } from "./satisfaction.ts";
+import { SHARE_EPSILON } from "./tolerances.ts";
+import type { Operation, Peers, PoolTree } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -16,31 +17,30 @@ export type Stage = "preemptive" | "aggressive";
 export class Field {
   readonly #state: EngineState;
   readonly #pool: Pool;
-  readonly #tree: ShareTree;
+  readonly #tree: PoolTree;
   readonly #nowMs: number;
-  readonly #groups = new Map<OperationKind, readonly AllocationGroup[]>();
+  readonly #groups = new Map<Peers, readonly AllocationGroup[]>();
   readonly #candidates = new Map<Stage, readonly Allocation[]>();
   readonly #byNode = new Map<Stage, Map<Node, Allocation[]>>();
 
-  constructor(state: EngineState, pool: Pool, tree: ShareTree, nowMs: number) {
+  constructor(state: EngineState, pool: Pool, tree: PoolTree, nowMs: number) {
     this.#state = state;
     this.#pool = pool;
     this.#tree = tree;
     this.#nowMs = nowMs;
   }
 
-  /** What is allocated to operations of certain kinds and not stopping. */
-  #allocations(isWanted: (kind: OperationKind, groups: readonly AllocationGroup[]) => boolean): Allocation[] {
+  /** What is allocated to certain operations and not stopping. */
+  #allocations(isWanted: (peers: Peers, groups: readonly AllocationGroup[]) => boolean): Allocation[] {
     const found: Allocation[] = [];
-    for (const kind of this.#tree.kinds) {
-      if (kind.runCount === 0) continue;
-      let groups = this.#groups.get(kind);
+    for (const peers of this.#tree.running) {
+      let groups = this.#groups.get(peers);
       if (groups === undefined) {
-        groups = groupsOf(this.#pool, this.#tree, kind);
-        this.#groups.set(kind, groups);
+        groups = groupsOf(this.#pool, this.#tree, peers);
+        this.#groups.set(peers, groups);
       }
-      if (!isWanted(kind, groups)) continue;
-      for (const operation of kind.operations) found.push(...allocationsOf(operation, groups));
+      if (!isWanted(peers, groups)) continue;
+      for (const operation of peers.operations) found.push(...allocationsOf(operation, groups));
     }
     return found;
   }
@@ -49,13 +49,13 @@ export class Field {
   #candidatesIn(stage: Stage): readonly Allocation[] {
     let found = this.#candidates.get(stage);
     if (found === undefined) {
-      const mayTake = ({ settings }: OperationKind, group: AllocationGroup) =>
+      const mayTake = ({ settings }: Peers, group: AllocationGroup) =>
         group === "preemptible" ||
         (group === "aggressively_preemptible" &&
           stage === "aggressive" &&
           settings.allowAggressivePreemption);
-      found = this.#allocations((kind, groups) => groups.some((group) => mayTake(kind, group)))
-        .filter(({ operation, group }) => operation.right === 0 && mayTake(operation.kind, group))
+      found = this.#allocations((peers, groups) => groups.some((group) => mayTake(peers, group)))
+        .filter(({ operation, group }) => operation.right === 0 && mayTake(operation.peers as Peers, group))
         .filter(({ run }) => isTakeable(run) && !run.kind.shielded && isMature(run, this.#pool, this.#nowMs))
         .sort(byPreference);
       this.#candidates.set(stage, found);
@@ -242,15 +242,15 @@ function byPreference(a: Allocation, b: Allocation): number {
 
 /** What is left to operations from which victims were chosen, compared with what the waiter's has now (9.8). */
 class Means {
-  readonly #tree: ShareTree;
+  readonly #tree: PoolTree;
   readonly #satisfaction: number;
-  readonly #waiter: OperationKind;
+  readonly #waiter: Peers;
   readonly #left = new Map<Operation, { usage: number[]; touched: boolean[] }>();
 
-  constructor(tree: ShareTree, waiter: Operation) {
+  constructor(tree: PoolTree, waiter: Operation) {
     this.#tree = tree;
-    this.#waiter = waiter.kind;
-    this.#satisfaction = satisfactionOf(waiter.kind);
+    this.#waiter = waiter.peers as Peers;
+    this.#satisfaction = satisfactionOf(this.#waiter);
   }
 
   /** Takes an allocation unless that would leave its operation too poor. */
@@ -258,15 +258,16 @@ class Means {
     const { keys } = this.#tree;
     const before = this.#left.get(operation);
     const need = keys.map((key) => run.poolLine.need[key]!);
-    const usage = (before?.usage ?? operation.kind.usage).map((units, key) => units - need[key]!);
+    const peers = operation.peers as Peers;
+    const usage = (before?.usage ?? peers.usage).map((units, key) => units - need[key]!);
     const touched = need.map((amount, key) => amount > 0 || (before?.touched[key] ?? false));
-    if (!this.#isRicher(operation.kind, usage, touched)) return false;
+    if (!this.#isRicher(peers, usage, touched)) return false;
     this.#left.set(operation, { usage, touched });
     return true;
   }
 
   #isRicher(
-    { demandShare, fairShare }: OperationKind,
+    { demandShare, fairShare }: Peers,
     units: readonly number[],
     touched: readonly boolean[],
   ): boolean {
@@ -275,7 +276,7 @@ class Means {
     const usage = units.map((amount, key) => (total[key]! > 0 ? amount / total[key]! : 0));
     if (!isHigher(satisfaction({ usage, demand: demandShare, fairShare }), this.#satisfaction)) return false;
     return usage.every((share, key) => {
-      if (!touched[key]! || waiter.demand[key]! === 0) return true;
+      if (!touched[key]! || waiter.leaf.demand[key]! === 0) return true;
       return isHigher(part(share, fairShare[key]!), part(waiter.usageShare[key]!, waiter.fairShare[key]!));
     });
   }

@@ -5,9 +5,16 @@ import { type EngineState, type Pool, type PoolLine, type Request, requirePool }
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOf, groupsOf } from "./allocations.ts";
 import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
-import { SHARE_EPSILON } from "./satisfaction.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
-import { type InnerNode, type Operation, type ShareNode, type ShareTree, shareTreeOf } from "./tree.ts";
+import { SHARE_EPSILON, SHOWN_STEPS, UNIT_EPSILON } from "./tolerances.ts";
+import {
+  type Branch,
+  type Operation,
+  type Peers,
+  type PoolTree,
+  type Standing,
+  shareTreeOf,
+} from "./tree.ts";
 
 type Fractions = Readonly<Record<string, number>>;
 
@@ -55,9 +62,9 @@ export function shareViewOf(state: EngineState, name: PoolName): ShareView {
   if (pool.record.discipline !== "fair_share") return { elements: [], allocationGroups, overcommitted: [] };
   const tree = shareTreeOf(state, pool);
   const operations = [...tree.operations.values()].sort((a, b) => a.order - b.order);
-  for (const kind of tree.kinds) {
-    const groups = groupsOf(pool, tree, kind);
-    for (const operation of kind.operations) {
+  for (const peers of tree.running) {
+    const groups = groupsOf(pool, tree, peers);
+    for (const operation of peers.operations) {
       for (const { run, group } of allocationsOf(operation, groups)) {
         allocationGroups.set(run.request.spec.id, group);
       }
@@ -77,81 +84,84 @@ export function teamSharesOf(state: EngineState, name: PoolName): ElementView[] 
   return pool.record.discipline === "fair_share" ? innerViews(pool, shareTreeOf(state, pool)) : [];
 }
 
-function innerViews(pool: Pool, tree: ShareTree): ElementView[] {
+function innerViews(pool: Pool, tree: PoolTree): ElementView[] {
   const lent = lentBy(tree);
-  return tree.inner
+  return [...tree.branches.values()]
     .filter(({ kind }) => kind !== "root")
     .map((node) => ({ ...viewOfInner(pool, tree, node), loans: loansOf(tree, node, lent.get(node)!) }));
 }
 
-export function viewOfInner(pool: Pool, tree: ShareTree, node: InnerNode): ElementView {
+export function viewOfInner(pool: Pool, tree: PoolTree, node: Branch): ElementView {
   return viewOf(pool, tree, node, node.kind === "group" ? "group" : "policy", node);
 }
 
-export function viewOfOperation(pool: Pool, tree: ShareTree, operation: Operation): ElementView {
+export function viewOfOperation(pool: Pool, tree: PoolTree, operation: Operation): ElementView {
   const exceedsFairShare = [...operation.lines].some((poolLine) =>
     isBeyondFairShare(tree, operation, poolLine),
   );
-  return { ...viewOf(pool, tree, operation, "operation", operation.kind), exceedsFairShare };
+  return { ...viewOf(pool, tree, operation, "operation", operation.peers as Peers), exceedsFairShare };
 }
 
 /** Whether no request of the line can ever be served within the fair share of its operation (9.10). */
-export function isBeyondFairShare(tree: ShareTree, { kind }: Operation, { need, line }: PoolLine): boolean {
-  const { fairShare, isGang } = kind;
-  if (isGang || line.members.size === 0) return false;
-  return tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + ROUNDING_UNITS);
+export function isBeyondFairShare(tree: PoolTree, operation: Operation, { need, line }: PoolLine): boolean {
+  const { fairShare, leaf } = operation.peers as Peers;
+  if (leaf.isGang || line.members.size === 0) return false;
+  return tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + UNIT_EPSILON);
 }
 
-const ROUNDING_UNITS = 1e-6;
-
 /** The policy of an operation and the groups above it, the nearest first. */
-export function viewsAbove(pool: Pool, tree: ShareTree, { parent }: Operation): ElementView[] {
+export function viewsAbove(pool: Pool, tree: PoolTree, { parent }: Operation): ElementView[] {
   const views: ElementView[] = [];
-  for (let node: InnerNode | null = parent; node !== null; node = node.parent) {
+  for (let node: Branch | null = parent; node !== null; node = node.parent) {
     if (node.kind !== "root") views.push(viewOfInner(pool, tree, node));
   }
   return views;
 }
 
-/** What an inner element and an operation have in common; how an operation stands is told by its kind. */
+/** What a branch and an operation have in common; an operation stands as its peers do. */
 interface Named {
   readonly key: string;
   readonly name: string;
-  readonly parent: InnerNode | null;
+  readonly parent: Branch | null;
 }
 
 function viewOf(
   pool: Pool,
-  tree: ShareTree,
+  tree: PoolTree,
   element: Named,
   kind: ElementView["kind"],
-  node: ShareNode,
+  standing: Standing,
 ): ElementView {
   const { key, name, parent } = element;
-  const satisfaction = satisfactionOf(node);
+  const satisfaction = satisfactionOf(standing);
   const belowSinceMs = pool.starvation.get(key)?.belowSinceMs ?? null;
   return {
     kind,
     name,
     parent: parent === null || parent.kind === "root" ? null : parent.name,
-    fairShare: named(tree, node.fairShare),
-    usageShare: named(tree, node.usageShare),
-    demandShare: named(tree, node.demandShare),
+    fairShare: named(tree, standing.fairShare),
+    usageShare: named(tree, standing.usageShare),
+    demandShare: named(tree, standing.demandShare),
     loans: null,
     satisfaction: satisfaction === Number.POSITIVE_INFINITY ? null : satisfaction,
     status: statusOf(pool, element),
     belowSinceMs,
-    starvesAtMs: belowSinceMs === null ? null : belowSinceMs + node.settings.starvationTimeoutMs,
-    waitingCount: node.waitingCount,
+    starvesAtMs: belowSinceMs === null ? null : belowSinceMs + standing.settings.starvationTimeoutMs,
+    waitingCount: standing.waitingCount,
     exceedsFairShare: false,
   };
 }
 
-function named({ keyNames }: ShareTree, shares: readonly number[]): Fractions {
-  return Object.fromEntries(keyNames.map((key, index) => [key, shares[index]!]));
+function named({ keyNames }: PoolTree, shares: readonly number[]): Fractions {
+  return Object.fromEntries(keyNames.map((key, index) => [key, shown(shares[index]!)]));
 }
 
-function loansOf(tree: ShareTree, { usageShare, guarantee }: InnerNode, lent: readonly number[]): Loans {
+/** Without the digits that rounding leaves. */
+function shown(share: number): number {
+  return Math.round(share * SHOWN_STEPS) / SHOWN_STEPS;
+}
+
+function loansOf(tree: PoolTree, { usageShare, guarantee }: Branch, lent: readonly number[]): Loans {
   return {
     guarantee: named(tree, guarantee),
     borrowed: named(
@@ -166,10 +176,10 @@ function loansOf(tree: ShareTree, { usageShare, guarantee }: InnerNode, lent: re
  * What every element lends. Of what the members of a group leave idle, the part that is free is lent to nobody;
  * the rest is in the hands of others, and each member lends as much of its own as any other.
  */
-function lentBy(tree: ShareTree): Map<InnerNode, readonly number[]> {
-  const lent = new Map<InnerNode, readonly number[]>();
-  const descend = ({ children }: InnerNode, free: readonly number[]): void => {
-    const members = [...children.values()].filter((child): child is InnerNode => child.kind !== "operations");
+function lentBy(tree: PoolTree): Map<Branch, readonly number[]> {
+  const lent = new Map<Branch, readonly number[]>();
+  const descend = (branch: Branch, free: readonly number[]): void => {
+    const members = branch.members.filter((member): member is Branch => member.kind !== "operations");
     const idle = members.map(({ guarantee, usageShare }) =>
       guarantee.map((share, key) => Math.max(0, share - usageShare[key]!)),
     );

@@ -88,13 +88,13 @@ function addPathAt({ demand, usage, usageMax, reach }: Path, at: number, sum: nu
 }
 
 /** The curve of a whole line. Position i + p is place p on the path of operation i. */
-export function lineCurve(line: readonly { readonly path: Path }[], drawing: Drawing): Curve {
+export function lineCurve(line: readonly { readonly path: Path | null }[], drawing: Drawing): Curve {
   const start = drawing.limit.map(() => 0);
   const target = start.slice();
   const trace = beginTrace(drawing, start);
   let isComplete = true;
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
-    const { path } = line[index]!;
+    const path = line[index]!.path!;
     for (let next = 0; next < path.bends.length && !trace.isStopped; next++) {
       const bend = path.bends[next]!;
       for (let key = 0; key < start.length; key++) target[key] = start[key]!;

@@ -1,0 +1,66 @@
+// What the tree of a pool keeps, beside what the records give; for the invariants of a simulation.
+
+import type { EngineState, Pool } from "../../state.ts";
+import { ageOf, satisfactionOf } from "./order.ts";
+import { statusViolations } from "./starvation.ts";
+import { type Operation, type Peers, type PoolTree, type Standing, shareTreeOf } from "./tree.ts";
+
+/** How what is kept differs from what the records give, in words. */
+export function shareViolations(state: EngineState, pool: Pool, nowMs: number): string[] {
+  const kept = shareTreeOf(state, pool);
+  pool.shareTree = null;
+  const fresh = shareTreeOf(state, pool);
+  pool.shareTree = kept;
+  const [has, should] = [describe(kept), describe(fresh)];
+  const differences = [...new Set([...has.keys(), ...should.keys()])]
+    .filter((key) => has.get(key) !== should.get(key))
+    .map((key) => `${key} is kept as ${has.get(key)} but the records give ${should.get(key)}`);
+  return [...differences, ...indexViolations(kept), ...statusViolations(pool, kept, nowMs)];
+}
+
+/** Every element in one line of text; shares to seven digits, since their last ones depend on what came before. */
+function describe({ operations, branches, overcommitted }: PoolTree): Map<string, string> {
+  const rounded = (numbers: readonly number[]) => numbers.map((number) => Math.round(number * 1e7));
+  const standing = (each: Standing) => {
+    const { demandShare, usageShare, fairShare, waitingCount } = each;
+    return JSON.stringify([
+      rounded([...demandShare, ...usageShare, ...fairShare, satisfactionOf(each)]),
+      waitingCount,
+    ]);
+  };
+  const found = new Map([["overcommitted", overcommitted.join()]]);
+  for (const [key, branch] of branches) {
+    found.set(key, `${ageOf(branch)}, ${branch.demand}, ${branch.usage}, ${standing(branch)}`);
+  }
+  for (const { key, peers, order, occupied } of operations.values()) {
+    const { leaf, operations: alike, key: counts } = peers as Peers;
+    // Numbers of shapes follow the order in which they were met.
+    const leafKey = leaf.key.replace(/^\d+/, "");
+    const place = `${leafKey} of ${leaf.operationCount}, ${counts} of ${alike.size}`;
+    found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
+  }
+  return found;
+}
+
+/** Peers are where they belong, and counted right. */
+function indexViolations(tree: PoolTree): string[] {
+  const found: string[] = [];
+  const peersOf = new Set<Peers>();
+  for (const { peers } of tree.operations.values()) peersOf.add(peers as Peers);
+  for (const peers of peersOf) {
+    const { key, waitingCount, runCount, operations, leaf } = peers;
+    const where = `${leaf.key} (${key})`;
+    if (tree.waiting.has(peers) !== waitingCount > 0)
+      found.push(`${where} is not rightly among those that wait`);
+    if (tree.running.has(peers) !== runCount > 0) found.push(`${where} is not rightly among those that run`);
+    if (leaf.parent.leaves.get(leaf.key) !== leaf || leaf.peers.get(key) !== peers)
+      found.push(`${where} is lost`);
+    const count = (right: number) =>
+      [...operations].filter((operation: Operation) => operation.right >= right).length;
+    if (peers.starvingCount !== count(1) || peers.aggressiveCount !== count(2))
+      found.push(`${where} miscounts rights`);
+  }
+  if ([...tree.waiting, ...tree.running].some((peers) => !peersOf.has(peers)))
+    found.push("peers that have gone are kept");
+  return found;
+}

@@ -1,0 +1,47 @@
+// The curves of a share tree, from the leaves up (9.1).
+
+import type { Curve } from "./curves.ts";
+import { endOf, highestPlace, type Place } from "./levels.ts";
+import { lineCurve } from "./paths.ts";
+import type { ShareElement, ShareTree } from "./share-tree.ts";
+import { sumCurve } from "./sum-curve.ts";
+
+/** Draws what has changed and what is above it; but for the root, whose place no level of its own decides. */
+export function drawStale(element: ShareElement, tree: ShareTree): void {
+  if (!element.isStale) return;
+  if (!element.isFifo) for (const member of element.members) drawStale(member, tree);
+  element.fullCurve = draw(element, tree, element.fullCurve);
+  element.curve = element.fullCurve;
+}
+
+/** Draws the curve of an element anew from its members or its line, where the former one was if it fits there. */
+export function draw(element: ShareElement, { paper, root }: ShareTree, former: Curve): Curve {
+  const { path, members, guarantee, limit, isFifo } = element;
+  const drawing = { paper, guarantee, limit, former };
+  element.isStale = false;
+  element.isRedrawn = true;
+  if (isFifo) {
+    element.line = lineOf(element);
+    return lineCurve(element.line, drawing);
+  }
+  if (path !== null) return lineCurve(element.hasGivenUp ? [] : [element], drawing);
+  return element === root ? element.curve : sumCurve(members, drawing);
+}
+
+/** The operations below a FIFO group in the order of submission, without gangs that cannot be whole. */
+export function lineOf(group: ShareElement): ShareElement[] {
+  const line: ShareElement[] = [];
+  const collect = (element: ShareElement): void => {
+    element.isStale = false;
+    if (element.path === null) for (const member of element.members) collect(member);
+    else if (!element.hasGivenUp && (!element.isGang || element.path.reach === 1)) line.push(element);
+  };
+  collect(group);
+  return line.sort((a, b) => a.order - b.order);
+}
+
+/** The root may fill the whole pool; no level of its own decides where it stands. */
+export function placeOfRoot({ root }: ShareTree): Place {
+  if (root.isFifo) return endOf(root.curve);
+  return highestPlace(root.members, root.limit, root.place ?? undefined);
+}

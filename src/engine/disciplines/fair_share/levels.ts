@@ -1,0 +1,206 @@
+// Where elements stand at a level of the water, and how high it may rise before a group is full (9.1).
+
+import { type Curve, firstPoint, offsetOf, POSITION, VALUE, WAITING } from "./curves.ts";
+import { LIMIT_EPSILON, PLACE_ROUNDING, SAME_LEVEL } from "./tolerances.ts";
+
+export interface Place {
+  readonly position: number;
+  /** Whether a jump of the path at this very position has not happened. */
+  readonly isBelow: boolean;
+}
+
+/** Whether rounding alone tells them apart. */
+export function isSamePlace(a: Place, b: Place): boolean {
+  return (
+    a.isBelow === b.isBelow && Math.abs(a.position - b.position) <= PLACE_ROUNDING * Math.abs(a.position)
+  );
+}
+
+export function endOf(curve: Curve): Place {
+  const { numbers } = curve.paper;
+  const last = offsetOf(curve, curve.pointCount - 1);
+  return { position: numbers[last + POSITION]!, isBelow: numbers[last + WAITING] === 1 };
+}
+
+/** Whether everybody below has its whole demand at this level. */
+export function isSatisfiedAt(curve: Curve, level: number): boolean {
+  return curve.isComplete && level > curve.paper.numbers[offsetOf(curve, curve.pointCount - 1)]!;
+}
+
+/** Where on its path the element stands at a level, or just below it. */
+export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
+  const { numbers, stride } = curve.paper;
+  const { point, part, isArrival } = locate(curve, level, isBelow);
+  const offset = offsetOf(curve, point);
+  const from = numbers[offset + POSITION]!;
+  if (part === 0) return { position: from, isBelow: isArrival || numbers[offset + WAITING] === 1 };
+  const to = numbers[offset + stride + POSITION]!;
+  // The level rises and the position does not: the path waits before a jump.
+  return { position: from + part * (to - from), isBelow: from === to };
+}
+
+interface Location {
+  /** The last point at or before the level, and the part of the way to the next one. */
+  readonly point: number;
+  readonly part: number;
+  /** Whether the level itself is the point's, but has not quite been reached. */
+  readonly isArrival: boolean;
+}
+
+function locate(curve: Curve, level: number, isBelow: boolean): Location {
+  const { numbers, stride } = curve.paper;
+  if (isBelow) {
+    const arrival = countBelow(curve, level - SAME_LEVEL);
+    // There is nothing below level 0: what is guaranteed is there from the beginning.
+    if (arrival === 0) return { point: firstPoint(curve), part: 0, isArrival: false };
+    if (arrival < curve.pointCount && numbers[offsetOf(curve, arrival)]! <= level + SAME_LEVEL) {
+      return { point: arrival, part: 0, isArrival: true };
+    }
+  }
+  const point = countBelow(curve, level + SAME_LEVEL) - 1;
+  const offset = offsetOf(curve, point);
+  const pointLevel = numbers[offset]!;
+  const isAtPoint = point === curve.pointCount - 1 || pointLevel >= level - SAME_LEVEL;
+  const part = isAtPoint ? 0 : (level - pointLevel) / (numbers[offset + stride]! - pointLevel);
+  return { point, part, isArrival: false };
+}
+
+/** How many points lie below a level. */
+function countBelow({ paper, start, pointCount }: Curve, level: number): number {
+  const { numbers, stride } = paper;
+  let low = 0;
+  let high = pointCount;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (numbers[start + middle * stride]! < level) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export interface Member {
+  readonly curve: Curve;
+  readonly weight: number;
+}
+
+/**
+ * The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. A position that was
+ * the highest lately is mostly not far from the one that is now.
+ */
+export function highestPlace(members: readonly Member[], limit: readonly number[], lately?: Place): Place {
+  const fits = (position: number) => isWithin(sumAt(members, position, false, limit.length), limit);
+  const near = lately === undefined ? undefined : findStretchNear(members, fits, lately);
+  const { fitting, exceeding } = near ?? findStretch(members, fits);
+  if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
+
+  const from = sumAt(members, fitting, false, limit.length);
+  const to = sumAt(members, exceeding, true, limit.length);
+  if (isWithin(to, limit)) return { position: exceeding, isBelow: true };
+  let part = 1;
+  for (let key = 0; key < limit.length; key++) {
+    if (to[key]! <= limit[key]! + LIMIT_EPSILON) continue;
+    part = Math.min(part, Math.max(0, (limit[key]! - from[key]!) / (to[key]! - from[key]!)));
+  }
+  return { position: fitting + part * (exceeding - fitting), isBelow: false };
+}
+
+/** Two positions with no member's point between them. */
+interface Stretch {
+  readonly fitting: number;
+  readonly exceeding: number;
+}
+
+/** How many stretches to either side are tried before all of them are. */
+const NEAR_STEPS_MAX = 8;
+
+/** From the stretch around a place to its neighbours; undefined: it is farther away. */
+function findStretchNear(
+  members: readonly Member[],
+  fits: (position: number) => boolean,
+  place: Place,
+): Stretch | undefined {
+  let stretch = stretchAround(members, place);
+  for (let step = 0; step < NEAR_STEPS_MAX; step++) {
+    const { fitting, exceeding } = stretch;
+    if (!fits(fitting)) {
+      if (fitting === 0) return undefined;
+      stretch = stretchAround(members, { position: fitting, isBelow: true });
+    } else if (exceeding === Number.POSITIVE_INFINITY || !fits(exceeding)) return stretch;
+    else stretch = stretchAround(members, { position: exceeding, isBelow: false });
+  }
+  return undefined;
+}
+
+function stretchAround(members: readonly Member[], { position, isBelow }: Place): Stretch {
+  let fitting = 0;
+  let exceeding = Number.POSITIVE_INFINITY;
+  for (const { curve, weight } of members) {
+    if (weight === 0) continue;
+    const { numbers } = curve.paper;
+    const level = weight * position;
+    const count = countBelow(curve, isBelow ? level - SAME_LEVEL : level + SAME_LEVEL);
+    if (count > 0) fitting = Math.max(fitting, numbers[offsetOf(curve, count - 1)]! / weight);
+    if (count < curve.pointCount) exceeding = Math.min(exceeding, numbers[offsetOf(curve, count)]! / weight);
+  }
+  return { fitting, exceeding };
+}
+
+/** By halving, all members at once. */
+function findStretch(members: readonly Member[], fits: (position: number) => boolean): Stretch {
+  // Per member: how many of its points lie at or below a position that fits, and how many may still do.
+  const low = members.map(() => 0);
+  const high = members.map(({ curve }) => curve.pointCount);
+  let fitting = 0;
+  let exceeding = Number.POSITIVE_INFINITY;
+  for (;;) {
+    const position = middlePosition(members, low, high);
+    if (position === undefined) return { fitting, exceeding };
+    const isFitting = fits(position);
+    if (isFitting) fitting = Math.max(fitting, position);
+    else exceeding = Math.min(exceeding, position);
+    for (let index = 0; index < members.length; index++) {
+      const member = members[index]!;
+      if (low[index] === high[index] || member.weight === 0) continue;
+      const level = member.weight * position;
+      if (isFitting) low[index] = Math.max(low[index]!, countBelow(member.curve, level + SAME_LEVEL));
+      else high[index] = Math.min(high[index]!, countBelow(member.curve, level - SAME_LEVEL));
+    }
+  }
+}
+
+/** The median of the members' middle points, each counting as often as it has points left to decide on. */
+function middlePosition(members: readonly Member[], low: number[], high: number[]): number | undefined {
+  const middles: { position: number; count: number }[] = [];
+  let left = 0;
+  for (const [index, { curve, weight }] of members.entries()) {
+    const count = high[index]! - low[index]!;
+    if (count <= 0 || weight === 0) continue;
+    const offset = offsetOf(curve, (low[index]! + high[index]!) >>> 1);
+    middles.push({ position: curve.paper.numbers[offset]! / weight, count });
+    left += count;
+  }
+  middles.sort((a, b) => a.position - b.position);
+  let passed = 0;
+  return middles.find(({ count }) => {
+    passed += count;
+    return 2 * passed >= left;
+  })?.position;
+}
+
+function isWithin(value: readonly number[], limit: readonly number[]): boolean {
+  for (let key = 0; key < limit.length; key++) if (value[key]! > limit[key]! + LIMIT_EPSILON) return false;
+  return true;
+}
+
+function sumAt(members: readonly Member[], position: number, isBelow: boolean, keyCount: number): number[] {
+  const sum = new Array<number>(keyCount).fill(0);
+  for (const { curve, weight } of members) {
+    const { numbers, stride } = curve.paper;
+    const { point, part } = locate(curve, weight * position, isBelow);
+    for (let key = 0, offset = offsetOf(curve, point) + VALUE; key < keyCount; key++, offset++) {
+      const value = numbers[offset]!;
+      sum[key]! += part === 0 ? value : value + part * (numbers[offset + stride]! - value);
+    }
+  }
+  return sum;
+}

@@ -1,0 +1,184 @@
+// The tree over which fair shares are computed (9.1, 9.2): what every element says of itself, and what was drawn for it.
+//
+// The elements of a pool (`tree.ts`) are such elements themselves; whoever changes one says so with a function of
+// this file. `updateShares` then draws what is stale, and nothing else.
+//
+// Invariants
+//   1. Whatever changes the curve of an element makes it and all above it stale, except the root.
+//   2. `fairShare` and `place` are those of the last update.
+//   3. `gangCount` counts the gangs below an element that may still claim something, itself included.
+
+import { BLANK, type Curve, isWasteful, moveTogether, newPaper, type Paper } from "./curves.ts";
+import { setGuarantees } from "./guarantees.ts";
+import type { Place } from "./levels.ts";
+import { type Path, pathOf } from "./paths.ts";
+
+/** The root, a group, a policy, or operations that are alike. All amounts are fractions of the pool. */
+export interface ShareElement {
+  readonly parent: ShareElement | null;
+  /** As many equal operations are one that is as many times as large and as heavy. */
+  weight: number;
+  /** Whether all operations below it stand in one line. */
+  readonly isFifo: boolean;
+  /** What it reserves per key, undefined where it does not say; undefined as a whole if it reserves nothing. */
+  readonly reserved: readonly (number | undefined)[] | undefined;
+  readonly limit: readonly number[];
+  /** Those among whom it divides its share; of a FIFO group, those whose operations it serves. */
+  readonly members: ShareElement[];
+  /** Its place among the members of its parent. */
+  index: number;
+
+  /** Of operations: their way to what they want together; null for all others. */
+  path: Path | null;
+  isGang: boolean;
+  /** Place by original submission, of operations in a line and of gangs. */
+  order: number;
+  /** A gang that could not have its whole demand (9.2). */
+  hasGivenUp: boolean;
+  gangCount: number;
+
+  /** Given or inferred, and fitted to what there is. */
+  guarantee: readonly number[];
+  isOvercommitted: boolean;
+
+  /** As of the last update; while gangs give up, the one without them. */
+  curve: Curve;
+  /** With all gangs, and where the other one is drawn. */
+  fullCurve: Curve;
+  settledCurve: Curve;
+  isStale: boolean;
+  /** Drawn since shares were last handed down. */
+  isRedrawn: boolean;
+  /** Of a FIFO group: the operations in their order, as of the last drawing. */
+  line: readonly ShareElement[];
+  place: Place | null;
+  readonly fairShare: number[];
+}
+
+export interface ShareTree {
+  readonly root: ShareElement;
+  readonly keyCount: number;
+  readonly paper: Paper;
+  /** Whose fair share is another one than before; whoever has looked at them clears it. */
+  readonly changed: Set<ShareElement>;
+  /** The gangs that gave up in the last update, and everything that was drawn without them. */
+  givenUp: ShareElement[];
+  settled: ShareElement[];
+}
+
+/** What an element of shares is made from, besides what its owner knows of it. */
+export type ShareFields = Pick<ShareElement, "parent" | "weight" | "isFifo" | "reserved" | "limit">;
+
+export function newShareElement(fields: ShareFields): ShareElement {
+  const zeros = fields.limit.map(() => 0);
+  return {
+    ...fields,
+    members: [],
+    index: -1,
+    path: null,
+    isGang: false,
+    order: 0,
+    hasGivenUp: false,
+    gangCount: 0,
+    guarantee: zeros,
+    isOvercommitted: false,
+    curve: BLANK,
+    fullCurve: BLANK,
+    settledCurve: BLANK,
+    isStale: false,
+    isRedrawn: false,
+    line: [],
+    place: null,
+    fairShare: zeros.slice(),
+  };
+}
+
+export function newShareTree(root: ShareElement): ShareTree {
+  const keyCount = root.limit.length;
+  return { root, keyCount, paper: newPaper(keyCount), changed: new Set(), givenUp: [], settled: [] };
+}
+
+/** To be called when all that reserve something are in the tree: guarantees depend on nothing else. */
+export function fixGuarantees({ root }: ShareTree, mainKey: number): void {
+  setGuarantees(root, mainKey);
+}
+
+export function addMember(parent: ShareElement, member: ShareElement): void {
+  member.index = parent.members.length;
+  parent.members.push(member);
+  if (member.gangCount > 0) countGangs(parent, member.gangCount);
+  member.isStale = false;
+  makeStale(member);
+}
+
+/** The last member takes its place. */
+export function removeMember(parent: ShareElement, member: ShareElement): void {
+  const last = parent.members.pop() as ShareElement;
+  if (last !== member) {
+    parent.members[member.index] = last;
+    last.index = member.index;
+  }
+  member.index = -1;
+  if (member.gangCount > 0) countGangs(parent, -member.gangCount);
+  makeStale(parent);
+}
+
+/** What operations want and have, as fractions of the pool, and how many they are. */
+export interface Claim {
+  readonly demand: readonly number[];
+  readonly usage: readonly number[];
+  readonly isGang: boolean;
+  readonly order: number;
+  readonly weight: number;
+  /** Of its own, where it stands in a line; operations of a pool have none. */
+  readonly limit?: readonly (number | undefined)[] | undefined;
+}
+
+/** Operations want something else, or are more or fewer than before. */
+export function setClaim(element: ShareElement, claim: Claim): void {
+  const { demand, usage, isGang, order, weight, limit } = claim;
+  // Gangs grow straight to their demand (9.11).
+  const isStraight = isGang || usage.every((share) => share === 0);
+  const used = isStraight ? NOTHING : usage.map((share, key) => Math.min(share, demand[key]!));
+  // In a line a path ends at the operation's own limit; alone, its curve does.
+  element.path = pathOf({ demand, usage: used, limit: isInLine(element) ? limit : undefined });
+  element.isGang = isGang;
+  element.order = order;
+  element.weight = weight;
+  element.hasGivenUp = false;
+  const gangCount = isGang ? 1 : 0;
+  if (gangCount !== element.gangCount) countGangs(element, gangCount - element.gangCount);
+  makeStale(element);
+}
+
+const NOTHING: readonly number[] = [];
+
+function isInLine({ parent }: ShareElement): boolean {
+  for (let above = parent; above !== null; above = above.parent) if (above.isFifo) return true;
+  return false;
+}
+
+export function countGangs(element: ShareElement, more: number): void {
+  for (let above: ShareElement | null = element; above !== null; above = above.parent)
+    above.gangCount += more;
+}
+
+/** Invariant 1. */
+export function makeStale(element: ShareElement): void {
+  for (let above: ShareElement | null = element; above !== null && !above.isStale; above = above.parent) {
+    above.isStale = true;
+  }
+}
+
+/** Gives back the paper of curves that nobody needs any more. */
+export function tidy({ paper, root }: ShareTree): void {
+  if (!isWasteful(paper)) return;
+  const curves: Curve[] = [];
+  const collect = ({ fullCurve, settledCurve, members }: ShareElement): void => {
+    if (fullCurve.paper === paper) curves.push(fullCurve);
+    if (settledCurve.paper === paper) curves.push(settledCurve);
+    for (const member of members) collect(member);
+  };
+  collect(root);
+  moveTogether(paper, curves);
+}

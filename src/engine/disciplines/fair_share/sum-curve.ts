@@ -1,0 +1,163 @@
+// The curve of a group: what all its members hold together as the water inside it rises (9.1).
+
+import {
+  beginTrace,
+  type Curve,
+  type Drawing,
+  endTrace,
+  firstPoint,
+  jumpTo,
+  lineTo,
+  offsetOf,
+  VALUE,
+} from "./curves.ts";
+import type { Member } from "./levels.ts";
+import { LEVEL_EPSILON } from "./tolerances.ts";
+
+/**
+ * The position on a group's path is the level of the water inside: a member of weight w stands at level w × position
+ * of its own curve, and the value is what all of them hold together.
+ */
+export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
+  const { paper } = drawing;
+  const { stride } = paper;
+  const keyCount = stride - VALUE;
+  const rise = new Rise(drawing);
+  const { events, sum } = rise;
+  const isComplete = collectEvents(members, rise);
+  const trace = beginTrace(drawing, sum);
+  let now = 0;
+  let jumpAt = -1;
+  const order = inOrder(events);
+  for (let next = 0; next < order.length; next++) {
+    const event = order[next]!;
+    const time = events.times[event]!;
+    const { curve, weight } = events.owners[event]!;
+    const point = events.points[event]!;
+    // Jumps that rounding alone tells apart are one jump: it fits as a whole or not at all.
+    const joinsJump = jumpAt >= 0 && (time - jumpAt) * weight <= LEVEL_EPSILON;
+    if (jumpAt >= 0 && !joinsJump) {
+      jumpTo(trace, sum);
+      jumpAt = -1;
+    }
+    if (time > now) {
+      rise.go(time - now);
+      if (!joinsJump && !trace.isStopped) lineTo(trace, time, sum);
+      now = time;
+    }
+    if (trace.isStopped) break;
+
+    const { numbers } = paper;
+    const offset = offsetOf(curve, point);
+    if (numbers[offset - stride]! / weight < time) {
+      rise.addSlope(offset - stride, weight, -1);
+    } else {
+      for (let key = 0, at = offset + VALUE; key < keyCount; key++, at++) {
+        sum[key]! += numbers[at]! - numbers[at - stride]!;
+      }
+      if (jumpAt < 0) jumpAt = time;
+    }
+    if (point + 1 < curve.pointCount && numbers[offset + stride]! / weight > time)
+      rise.addSlope(offset, weight, 1);
+  }
+  if (jumpAt >= 0) jumpTo(trace, sum);
+  return endTrace(trace, isComplete && !trace.isStopped, drawing);
+}
+
+/** Points that the water reaches: when, whose, and which one. Each run is one member's, in order. */
+interface Events {
+  readonly times: number[];
+  readonly owners: Member[];
+  readonly points: number[];
+  readonly runs: number[];
+}
+
+/** What the members hold together now, and how fast that grows. */
+class Rise {
+  readonly #drawing: Drawing;
+  readonly sum: number[];
+  readonly #slopes: number[];
+  /** Slopes differ by many orders of magnitude; what rounding loses is kept, so that what remains is right. */
+  readonly #lost: number[];
+  /** One per point, in the order of members. */
+  readonly events: Events = { times: [], owners: [], points: [], runs: [] };
+
+  constructor(drawing: Drawing) {
+    this.#drawing = drawing;
+    this.sum = drawing.limit.map(() => 0);
+    this.#slopes = this.sum.slice();
+    this.#lost = this.sum.slice();
+  }
+
+  /** Begins or ends the stretch from a member's point to its next one. */
+  addSlope(offset: number, weight: number, sign: 1 | -1): void {
+    const { numbers, stride } = this.#drawing.paper;
+    const slopes = this.#slopes;
+    const factor = sign / (numbers[offset + stride]! / weight - numbers[offset]! / weight);
+    for (let key = 0, at = offset + VALUE; key < slopes.length; key++, at++) {
+      const added = (numbers[at + stride]! - numbers[at]!) * factor;
+      if (added === 0) continue;
+      const old = slopes[key]!;
+      const total = old + added;
+      const rounded = total - old;
+      this.#lost[key]! += old - (total - rounded) + (added - rounded);
+      slopes[key] = total;
+    }
+  }
+
+  go(distance: number): void {
+    const { sum } = this;
+    for (let key = 0; key < sum.length; key++) {
+      sum[key]! += Math.max(0, this.#slopes[key]! + this.#lost[key]!) * distance;
+    }
+  }
+}
+
+/** Whether all members have their whole demand in the end. */
+function collectEvents(members: readonly Member[], rise: Rise): boolean {
+  const { events, sum } = rise;
+  let isComplete = true;
+  for (const member of members) {
+    const { curve, weight } = member;
+    const { numbers } = curve.paper;
+    if (!curve.isComplete) isComplete = false;
+    const first = firstPoint(curve);
+    const offset = offsetOf(curve, first);
+    for (let key = 0; key < sum.length; key++) sum[key]! += numbers[offset + VALUE + key]!;
+    if (first + 1 === curve.pointCount || weight === 0) continue;
+    events.runs.push(events.times.length);
+    for (let point = first + 1; point < curve.pointCount; point++) {
+      events.times.push(numbers[offsetOf(curve, point)]! / weight);
+      events.owners.push(member);
+      events.points.push(point);
+    }
+    rise.addSlope(offset, weight, 1);
+  }
+  return isComplete;
+}
+
+/** The events of all members in one order, by merging their runs pair by pair. */
+function inOrder({ times, runs }: Events): number[] {
+  const count = times.length;
+  let order = new Array<number>(count);
+  for (let index = 0; index < count; index++) order[index] = index;
+  let merged = runs.length > 1 ? order.slice() : order;
+  for (let starts = runs; starts.length > 1; ) {
+    const nextStarts: number[] = [];
+    for (let run = 0; run < starts.length; run += 2) {
+      let left = starts[run]!;
+      const leftEnd = starts[run + 1] ?? count;
+      let right = leftEnd;
+      const rightEnd = starts[run + 2] ?? count;
+      nextStarts.push(left);
+      for (let to = left; to < rightEnd; to++) {
+        const takesLeft =
+          left < leftEnd && (right === rightEnd || times[order[left]!]! <= times[order[right]!]!);
+        merged[to] = takesLeft ? order[left++]! : order[right++]!;
+      }
+    }
+    starts = nextStarts;
+    [order, merged] = [merged, order];
+  }
+  return order;
+}
