@@ -33,9 +33,10 @@ function describe({ operations, branches, overcommitted }: PoolTree): Map<string
     found.set(key, `${ageOf(branch)}, ${branch.demand}, ${branch.usage}, ${standing(branch)}`);
   }
   for (const { key, peers, order, occupied } of operations.values()) {
-    const { leaf, operations: alike, key: counts } = peers as Peers;
-    // Numbers of shapes follow the order in which they were met.
+    const { leaf, operations: alike, key: peersKey } = peers as Peers;
+    // Numbers of shapes, and lines, follow the order in which they were met.
     const leafKey = leaf.key.replace(/^\d+/, "");
+    const counts = peersKey.split("|").sort().join();
     const place = `${leafKey} of ${leaf.operationCount}, ${counts} of ${alike.size}`;
     found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
   }
