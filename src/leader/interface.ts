@@ -61,10 +61,19 @@ export interface Leader {
   /** The time of the cluster: never runs backwards, and wall-clock jumps do nothing to it. */
   nowMs(): number;
   status(): LeaderStatus;
-  /** For signing the grant tokens that holders see, hexadecimal; made once per store. */
-  readonly grantSecret: string;
+  /** For signing the grant tokens that holders see, oldest first. */
+  readonly grantKeys: readonly GrantKey[];
   /** Takes nothing new, finishes what waits, saves a snapshot. Leaves the store open. */
   close(): Promise<void>;
+}
+
+/** Signs the grants from one event on, until the next key begins. */
+export interface GrantKey {
+  readonly fromSeq: number;
+  /** Hexadecimal. */
+  readonly secret: string;
+  /** Added to the position of a grant, it makes the number that holders see. */
+  readonly offset: number;
 }
 
 /** What the engine decides, and the changes that only the store needs to know. */

@@ -512,14 +512,23 @@ describe("recovery", () => {
     expect(stateHash(memory.state)).toBe(await rig.leader.read(({ state }) => stateHash(state)));
   });
 
-  test("the grant secret is made once per store", async () => {
+  test("the key of grants is made once per incarnation of a store; what it signs grows with each (L1)", async () => {
     const rig = await createRig();
-    expect(rig.leader.grantSecret).toMatch(/^[0-9a-f]{64}$/);
+    await rig.do(submit("a"));
+    expect(rig.leader.grantKeys).toMatchObject([{ fromSeq: 1, offset: 0 }]);
     await rig.leader.close();
     const restarted = await createRig({ store: rig.store });
-    expect(restarted.leader.grantSecret).toBe(rig.leader.grantSecret);
-    const other = await createRig();
-    expect(other.leader.grantSecret).not.toBe(rig.leader.grantSecret);
+    expect(restarted.leader.grantKeys).toEqual(rig.leader.grantKeys);
+    await restarted.leader.close();
+
+    const { seq } = await rig.store.head();
+    const meta = { ...rig.store.meta, incarnation: "another" };
+    const restored = await createRig({ store: { ...rig.store, meta } });
+    const [first, second] = restored.leader.grantKeys;
+    expect(first).toEqual(rig.leader.grantKeys[0]);
+    expect(second).toMatchObject({ fromSeq: seq + 1 });
+    expect(second?.offset).toBeGreaterThan(seq);
+    expect(second?.secret).not.toBe(first?.secret);
   });
 });
 

@@ -15,6 +15,7 @@ import { preview } from "../engine/index.ts";
 import type { Decider } from "./batch.ts";
 import { createChores } from "./chores.ts";
 import { clusterTime, systemClock } from "./clock.ts";
+import { grantKeysOf } from "./grant-keys.ts";
 import { createInbox, SHORT_OF_ROOM } from "./inbox.ts";
 import type { Answer, Leader, LeaderOptions, LeaderSettings, LeaderStatus, Log } from "./interface.ts";
 import { createLeases } from "./leases.ts";
@@ -24,7 +25,6 @@ import { createOwnCommands } from "./own-commands.ts";
 import { createReads } from "./reads.ts";
 import { recover } from "./recovery.ts";
 import { renewalOf, withoutHolder } from "./renewals.ts";
-import { grantSecretOf } from "./secret.ts";
 import { createEventStream } from "./stream.ts";
 import type { Condition, Surroundings } from "./surroundings.ts";
 import { createTroubleKeeper, type TroubleKeeper } from "./trouble.ts";
@@ -60,7 +60,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
   const head = await store.takeOver({ holder: settings.holder });
   const nowMs = clusterTime(clock, head.atMs);
   const startedAtMs = nowMs();
-  const grantSecret = await grantSecretOf(store, head, startedAtMs);
+  const grantKeys = await grantKeysOf(store, head, startedAtMs);
   const recovered = await recover(store, head);
   const recovery = { events: recovered.replayedEvents, ms: clock.monotonicMs() - beganMs };
 
@@ -135,7 +135,7 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
       commits: ledger.commits,
       brakes: leases.brakes(),
     }),
-    grantSecret,
+    grantKeys,
     async close() {
       if (condition().kind === "stopped") return;
       inbox.close();

@@ -58,7 +58,7 @@ export function createTroubleKeeper(
       ledger.replace((await recover(store, ledger.head)).memory, ledger.head);
       reads.serve();
     }
-    probeLater(isFull ? () => resumeAfterFull(why) : resumeAfterAbsence);
+    probeLater(() => (isFull ? recordResumption(why) : resumeAfterAbsence(why)));
   }
 
   function probeLater(resume: () => Promise<void>): void {
@@ -80,8 +80,8 @@ export function createTroubleKeeper(
     onResume();
   }
 
-  /** Nothing was written, so we still lead; the proof that there is room is the note about it. */
-  async function resumeAfterFull(why: Trouble): Promise<void> {
+  /** The proof that the store takes something is the note about it. */
+  async function recordResumption(why: Trouble): Promise<void> {
     const note = { actor: LEADER, action: "resume_writing", target: "store", outcome: why.code, body: why };
     await ledger.record({ atMs: nowMs(), audit: [note, ...inbox.takeAudit()] });
     inbox.auditWritten();
@@ -91,7 +91,7 @@ export function createTroubleKeeper(
    * The last commit may have been made, or may even be under way still. A new epoch ends that doubt; then the
    * journal says what happened.
    */
-  async function resumeAfterAbsence(): Promise<void> {
+  async function resumeAfterAbsence(why: Trouble): Promise<void> {
     const { epoch, seq } = ledger.head;
     const found = await store.head();
     const { holder } = await store.lease();
@@ -100,6 +100,7 @@ export function createTroubleKeeper(
     }
     const taken = await store.takeOver({ holder: settings.holder });
     ledger.replace((await recover(store, taken)).memory, taken);
+    await recordResumption(why);
     if (taken.seq === seq) return;
     const events = (await store.readEvents(seq + 1, taken.seq - seq)).map(committedOf);
     const touched = new Set<RequestId>(events.flatMap(({ event }) => touchedBy(event)));

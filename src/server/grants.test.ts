@@ -3,15 +3,17 @@ import { expect, test } from "vitest";
 import { createGrants } from "./grants.ts";
 
 const secret = "ab".repeat(32);
+const keyOf = (secret: string, fromSeq = 1, offset = 0) => ({ secret, fromSeq, offset });
+const keys = [keyOf(secret)];
 const id = "01900000-0000-7000-8000-000000000001";
 
 test("a token is the engine's token and its signature, and is known again", () => {
-  const grants = createGrants(secret);
+  const grants = createGrants(keys);
   const mac = createHmac("sha256", Buffer.from(secret, "hex")).update(`${id}:42`).digest("base64url");
   expect(grants.sign(id, 42)).toBe(`42.${mac}`);
   expect(grants.sign(id, 42)).toBe(`42.${mac}`);
   expect(grants.verify(id, `42.${mac}`)).toBe(42);
-  expect(createGrants(secret).verify(id, `42.${mac}`)).toBe(42);
+  expect(createGrants(keys).verify(id, `42.${mac}`)).toBe(42);
 });
 
 const forgeries: Record<string, (token: string) => string> = {
@@ -26,17 +28,28 @@ const forgeries: Record<string, (token: string) => string> = {
 
 for (const [name, forge] of Object.entries(forgeries)) {
   test(`${name} is not a token of ours`, () => {
-    const grants = createGrants(secret);
+    const grants = createGrants(keys);
     expect(grants.verify(id, forge(grants.sign(id, 42)))).toBeUndefined();
   });
 }
 
 test("a token of one request is none of another, and none of another store", () => {
-  const token = createGrants(secret).sign(id, 42);
-  expect(createGrants(secret).verify(id.replace(/1$/, "2"), token)).toBeUndefined();
-  expect(createGrants("cd".repeat(32)).verify(id, token)).toBeUndefined();
+  const token = createGrants(keys).sign(id, 42);
+  expect(createGrants(keys).verify(id.replace(/1$/, "2"), token)).toBeUndefined();
+  expect(createGrants([keyOf("cd".repeat(32))]).verify(id, token)).toBeUndefined();
 });
 
 test("a secret that is too short is refused", () => {
-  expect(() => createGrants("ab")).toThrow(/too short/);
+  expect(() => createGrants([keyOf("ab")])).toThrow(/too short/);
+});
+
+test("after a restore the grants of the backup stay valid, the lost ones do not, and numbers grow (L1)", () => {
+  const before = createGrants(keys);
+  const after = createGrants([...keys, keyOf("cd".repeat(32), 43, 1_000_000)]);
+  expect(after.verify(id, before.sign(id, 42))).toBe(42);
+  expect(after.verify(id, before.sign(id, 43))).toBeUndefined();
+  const anew = after.sign(id, 43);
+  expect(anew).toMatch(/^1000043\./);
+  expect(after.verify(id, anew)).toBe(43);
+  expect(before.verify(id, anew)).toBeUndefined();
 });

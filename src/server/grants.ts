@@ -1,6 +1,8 @@
-// The fencing token as holders see it: the engine's token, and a signature that cannot be guessed.
+// The fencing token as holders see it: a number that grows, and a signature that cannot be guessed. The number is the
+// engine's token, and above it, after a restore, the offset of the key that signs since then.
 
 import { hash, timingSafeEqual } from "node:crypto";
+import type { GrantKey } from "../leader/index.ts";
 
 export interface Grants {
   sign(requestId: string, engineToken: number): string;
@@ -10,11 +12,10 @@ export interface Grants {
 
 const REMEMBERED_MAX = 20_000;
 
-export function createGrants(secretHex: string): Grants {
-  const secret = Buffer.from(secretHex, "hex");
-  if (secret.length < 16) throw new Error("the secret for grant tokens is too short");
-
-  const mac = createMac(secret);
+/** Keys are given oldest first. */
+export function createGrants(keys: readonly GrantKey[]): Grants {
+  const signers = keys.map(({ fromSeq, offset, secret }) => ({ fromSeq, offset, mac: createMac(secret) }));
+  const signerOf = (engineToken: number) => signers.findLast(({ fromSeq }) => fromSeq <= engineToken);
   // A token is signed when it is granted and again when it comes back, often soon: the last ones are remembered.
   // In two halves, of which the older goes as a whole: the first key of a map from which keys are taken one by one
   // is found behind the places of all that went before.
@@ -24,7 +25,10 @@ export function createGrants(secretHex: string): Grants {
     const text = `${requestId}:${engineToken}`;
     const known = recent.get(text) ?? older.get(text);
     if (known !== undefined) return known;
-    const signed = `${engineToken}.${mac(text)}`;
+    const signer = signerOf(engineToken);
+    if (signer === undefined) throw new Error(`no key signs grant ${engineToken}`);
+    const number = engineToken + signer.offset;
+    const signed = `${number}.${signer.mac(`${requestId}:${number}`)}`;
     recent.set(text, signed);
     if (recent.size >= REMEMBERED_MAX / 2) {
       older = recent;
@@ -38,7 +42,9 @@ export function createGrants(secretHex: string): Grants {
     verify(requestId, token) {
       const match = /^(\d{1,16})\.[A-Za-z0-9_-]{43}$/.exec(token);
       if (match === null) return undefined;
-      const engineToken = Number(match[1]);
+      const number = Number(match[1]);
+      const engineToken = number - (signers.findLast(({ offset }) => offset <= number)?.offset ?? 0);
+      if (signerOf(engineToken) === undefined) return undefined;
       const expected = Buffer.from(sign(requestId, engineToken));
       const given = Buffer.from(token);
       return expected.length === given.length && timingSafeEqual(expected, given) ? engineToken : undefined;
@@ -52,7 +58,9 @@ const BLOCK_BYTES = 64;
  * HMAC-SHA-256 (RFC 2104) of short ASCII texts by two plain hashes: an `Hmac` object for every grant is a handle
  * that the garbage collector has to finalise.
  */
-function createMac(secret: Buffer): (text: string) => string {
+function createMac(secretHex: string): (text: string) => string {
+  const secret = Buffer.from(secretHex, "hex");
+  if (secret.length < 16) throw new Error("the secret for grant tokens is too short");
   const key = Buffer.alloc(BLOCK_BYTES);
   (secret.length > BLOCK_BYTES ? hash("sha256", secret, "buffer") : secret).copy(key);
   const inner = Buffer.from(key.map((byte) => byte ^ 0x36)).toString("latin1");

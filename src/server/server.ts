@@ -83,7 +83,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { host, port } = addressOf(options);
   const tokens = await loadTokenBook(store);
   const metrics = options.metrics ?? createMetrics();
-  const grants = createGrants(leader.grantSecret);
+  const grants = createGrants(leader.grantKeys);
   const waiting = createWaiting(leader);
   const streams = createStreams({ leader, store, tokens, grants, log });
   const stopMetrics = metrics.follow(leader, streams);

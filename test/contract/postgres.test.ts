@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { openPostgresStore, type PostgresOptions, type Store } from "../../src/store/index.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
 import { auditEntry, event, expectCode, type StoreHarness, storeContract } from "./store.contract.ts";
@@ -164,6 +164,30 @@ describe("a shared database", () => {
     await expectCode(openPostgresStore({ url: shared.url }), "unavailable");
     await shared.restart();
     expect((await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] })).seq).toBe(1);
+  });
+
+  test("a database that is made forgetful while a server runs takes nothing until it is mended", async () => {
+    const store = await open({ schema: randomUUID(), patienceMs: 0 });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] });
+    const admin = new pg.Client({ connectionString: shared.url });
+    await admin.connect();
+    onTestFinished(() => admin.end());
+    const [{ name }] = (await admin.query("select quote_ident(current_database()) as name")).rows;
+    const set = async (setting: string) => {
+      await admin.query(
+        `alter database ${name} ${setting} synchronous_commit${setting === "set" ? " = off" : ""}`,
+      );
+      await admin.query(`select pg_terminate_backend(pid) from pg_stat_activity
+        where application_name = 'berth' and datname = current_database()`);
+    };
+    onTestFinished(() => set("reset"));
+    const next = () => store.commit({ epoch, expectedSeq: 1, atMs: 2, events: [event("b")] });
+
+    await set("set");
+    await vi.waitFor(() => expect(next()).rejects.toThrow("synchronous_commit off"), { timeout: 10_000 });
+    await set("reset");
+    await vi.waitFor(async () => expect((await next()).seq).toBe(2), { timeout: 10_000 });
   });
 
   test("a database that may forget is refused unless that is accepted", async () => {

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import {
   closeSync,
   copyFileSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -108,6 +109,16 @@ describe("a file", () => {
     await expectCode(openSqliteStore({ path }), "locked");
     await first.close();
     await open(path);
+  });
+
+  test("is not opened by a second name of its file, whose lock would be another", async () => {
+    const path = newPath();
+    const first = await open(path);
+    const twin = newPath();
+    mkdirSync(dirname(twin), { recursive: true });
+    linkSync(path, twin);
+    await expect(openSqliteStore({ path: twin })).rejects.toThrow("has 2 names");
+    await first.close();
   });
 
   test("belongs to one process, until that process is killed, and keeps what it acknowledged", async () => {

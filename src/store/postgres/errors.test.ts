@@ -14,6 +14,7 @@ const cases: Record<string, { code?: string; want: string | undefined; isUnknown
   "too many connections": { code: "53300", want: "unavailable", isUnknown: true },
   "the server could not read a file": { code: "58030", want: "unavailable", isUnknown: true },
   "no room": { code: "53100", want: "disk_full", isUnknown: false },
+  "a database that is read only": { code: "25006", want: "unavailable", isUnknown: false },
   "a damaged index": { code: "XX002", want: "corrupt", isUnknown: false },
   "a wrong password": { code: "28P01", want: "unavailable", isUnknown: false },
   "a mistake of ours": { code: "42703", want: undefined, isUnknown: false },

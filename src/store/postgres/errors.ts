@@ -15,6 +15,12 @@ export function translatePostgresError(error: unknown): unknown {
   switch (codeOf(error)) {
     case "53100":
       return new StoreError("disk_full", "The disk of the database is full.", { cause: error });
+    case "25006":
+      // What a managed database does when its disk is full, and what a demoted primary looks like.
+      return new StoreError("unavailable", "The database is read only.", {
+        hint: "Check the disk of the database, and whether it is the primary.",
+        cause: error,
+      });
     case "XX001":
     case "XX002":
       return new StoreError("corrupt", `The database is damaged: ${reason}.`, { cause: error });

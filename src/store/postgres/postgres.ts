@@ -83,6 +83,7 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
     const client = new pg.Client(config(STATEMENT_MS_MAX));
     client.on("error", () => dropWriter(client));
     await client.connect();
+    if (!acceptUnsafeDatabase) await makeDurable(client);
     writer = client;
     return client;
   };
@@ -263,6 +264,19 @@ async function migrate(
     throw error;
   } finally {
     client.release(failure);
+  }
+}
+
+/** A setting may have changed since the start, and for this session it must not change any more. */
+async function makeDurable(client: Client): Promise<void> {
+  try {
+    refuseUnsafe((await client.query(unsafeSettings)).rows as { name: string }[]);
+    await client.query(
+      "select set_config(name, setting, false) from pg_settings where name = 'synchronous_commit'",
+    );
+  } catch (error) {
+    void client.end().catch(() => undefined);
+    throw error;
   }
 }
 

@@ -69,10 +69,22 @@ function prepareFile(path: string): void {
       },
     );
   }
+  refuseSecondName(path);
   // Before SQLite does, so that nobody else can read them, nor keep them locked.
   const missing = [path, `${path}-lock`].filter((file) => !existsSync(file));
   for (const file of missing) closeSync(openSync(file, "a", 0o600));
   if (missing.length > 0) syncDirectory(directory);
+}
+
+/** The lock belongs to the name: a server that came by another name of the same file would not meet it. */
+function refuseSecondName(path: string): void {
+  const names = statSync(path, { throwIfNoEntry: false })?.nlink ?? 1;
+  if (names < 2) return;
+  throw new StoreError(
+    "locked",
+    `The store ${path} has ${names} names (hard links), so that two servers could use it at once.`,
+    { hint: "Remove the other links, or start on a copy (`berth backup`)." },
+  );
 }
 
 export function syncDirectory(directory: string): void {
