@@ -86,7 +86,8 @@ const POOL_SETTINGS: Record<keyof WirePoolSettings, string> = {
   priority_preempts:
     "what a higher priority may stop: `borrowed`, only what borrows; `any`, also what is within its share",
   min_runtime_seconds: "an attempt is left alone for so long",
-  max_preemptions: "so often in 24 hours may a request be stopped for others",
+  max_preemptions:
+    "so often in 24 hours may a request be stopped for others; null: 5, and no bound in discipline `fair_share`",
   checkpoint_timeout_seconds: "time to save after a notice; half as much again if there is progress",
   max_deferral_seconds: "so much more time may be asked for in all",
   grace_seconds: "between SIGTERM and SIGKILL",

@@ -71,7 +71,8 @@ function startsOnCopy(state: EngineState, spec: RequestSpec, nowMs: number): boo
   const snapshot = structuredClone(snapshotOf(state));
   const requests = snapshot.requests.map((one) => (one.spec.id === spec.id ? { ...one, spec } : one));
   const copy = restoreState({ ...snapshot, requests });
-  copy.displaced.clear();
+  for (const pool of copy.guarded) pool.displaced.clear();
+  copy.guarded.clear();
   resume(copy, nowMs);
   return isGranted(decide(copy, { kind: "tick" }, nowMs), spec.id);
 }

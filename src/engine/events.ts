@@ -71,8 +71,6 @@ export interface ChosenVictim {
   readonly requestId: RequestId;
   readonly reason: PreemptionReason;
   readonly stop: Stop;
-  /** Preempted for the last time that `max_preemptions` allows (V6). */
-  readonly shielded: boolean;
   /** What 10.4 says about it, in hundredths of a minute; only in discipline `class`. */
   readonly cost?: number;
 }
@@ -158,6 +156,8 @@ export type Event =
       readonly queuedAtMs: number | null;
       /** Nobody had asked it to stop: a new event in the sense of V6. */
       readonly unasked: boolean;
+      /** Present when this was the last preemption that `max_preemptions` allows, for the first time: an alert (V6). */
+      readonly shielded?: true;
       readonly end?: EndFacts;
       readonly atMs: number;
     }

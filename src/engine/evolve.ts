@@ -23,10 +23,11 @@ import {
   rememberOperation,
   touchShares,
 } from "./indexes/shares.ts";
+import { isPreemption, withPreemption } from "./indexes/shields.ts";
 import { keepOrderUntil, rewake } from "./indexes/timers.ts";
 import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
 import { NodeIndex } from "./placement/node-index.ts";
-import type { HoldRecord, RequestId, RequestProgress, RequestStatus, Stop } from "./records.ts";
+import type { HoldRecord, PoolName, RequestId, RequestProgress, RequestStatus, Stop } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import { SortedList } from "./sorted-list.ts";
 import {
@@ -59,16 +60,15 @@ export function evolve(state: EngineState, event: Event): void {
     case "policySet":
       return evolvePolicySet(state, event);
     case "policyDetached": {
-      forgetDisplacements(state);
       const pool = requirePool(state, event.pool);
+      forgetDisplacements(state, pool);
       return removePolicy(state, pool, pool.policies.get(event.component) as Policy);
     }
     case "nodeSet":
     case "nodeStateChanged":
     case "nodeRemoved":
-      // That its last run has ended is no event from outside (V6).
-      if (event.kind !== "nodeStateChanged" || event.state !== "drained") forgetDisplacements(state);
-      return evolveNode(state, event);
+      evolveNode(state, event, (pool) => forgetDisplacements(state, pool));
+      return;
     case "serverSettingsChanged":
       return state.undo.set(state, "unmanaged", event.unmanaged);
     case "requestSubmitted":
@@ -96,11 +96,9 @@ export function evolve(state: EngineState, event: Event): void {
     case "attemptEnded":
       return evolveAttemptEnded(state, event);
     case "requestCancelled":
-      forgetDisplacements(state);
-      return endWaiting(state, requireRequest(state, event.requestId), "cancelled", event.atMs);
+      return evolveWithdrawn(state, event, "cancelled");
     case "requestExpired":
-      forgetDisplacements(state);
-      return endWaiting(state, requireRequest(state, event.requestId), "expired", event.atMs);
+      return evolveWithdrawn(state, event, "expired");
     case "deletionPlanned":
       return state.undo.set(requireRequest(state, event.requestId).progress, "deletionPlanned", true);
     case "requestDeleted":
@@ -122,9 +120,9 @@ type EventOf<Kind extends Event["kind"]> = Extract<Event, { kind: Kind }>;
 // --- pools, groups, policies -------------------------------------------------------------------------
 
 function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">): void {
-  forgetDisplacements(state);
   const known = state.pools.get(record.name);
   if (known !== undefined) {
+    forgetDisplacements(state, known);
     const before = known.record.settings;
     state.undo.set(known, "record", record);
     const isAnew =
@@ -133,7 +131,10 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
       before.mainKey !== record.settings.mainKey;
     if (isAnew) rebuildPool(state, known);
     else refreshPool(state, known);
-    if (before.minRuntimeMs !== record.settings.minRuntimeMs) rewakeRuns(state, known);
+    const areTimersAnew =
+      before.minRuntimeMs !== record.settings.minRuntimeMs ||
+      before.maxPreemptions !== record.settings.maxPreemptions;
+    if (areTimersAnew) rewakeRuns(state, known);
     return;
   }
   const pool: Pool = {
@@ -150,6 +151,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     waiting: new Set(),
     promised: new Set(),
     passers: new Set(),
+    displaced: new Map(),
     runKinds: new Set(),
     ends: new SortedList<Run>(byEnd, { weigh: needOf }),
     runCount: 0,
@@ -160,10 +162,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     shareTree: null,
     staleLines: new Set(),
   };
-  state.undo.run(
-    () => state.pools.set(record.name, pool),
-    () => state.pools.delete(record.name),
-  );
+  state.undo.put(state.pools, record.name, pool);
   rebuildPool(state, pool);
 }
 
@@ -172,47 +171,37 @@ function rewakeRuns(state: EngineState, pool: Pool): void {
 }
 
 function evolvePoolDeleted(state: EngineState, { name }: EventOf<"poolDeleted">): void {
-  forgetDisplacements(state);
   const pool = requirePool(state, name);
+  forgetDisplacements(state, pool);
   for (const policy of [...pool.policies.values()]) removePolicy(state, pool, policy);
   for (const node of [...pool.nodes.values()]) dropNode(state, node);
-  state.undo.run(
-    () => state.pools.delete(name),
-    () => state.pools.set(name, pool),
-  );
+  state.undo.drop(state.pools, name);
   state.undo.removeFrom(state.unsettled, pool);
   keepOrderUntil(state, pool, Number.POSITIVE_INFINITY);
 }
 
 function evolveGroupSet(state: EngineState, { group: record }: EventOf<"groupSet">): void {
-  forgetDisplacements(state);
   const pool = requirePool(state, record.pool);
+  forgetDisplacements(state, pool);
   const known = pool.groups.get(record.name);
   if (known !== undefined) state.undo.set(known, "record", record);
   else {
     const group: Group = { record, parent: null, limit: [], usage: [] };
-    state.undo.run(
-      () => pool.groups.set(record.name, group),
-      () => pool.groups.delete(record.name),
-    );
+    state.undo.put(pool.groups, record.name, group);
   }
   rebuildPool(state, pool);
 }
 
 function evolveGroupDeleted(state: EngineState, { pool: poolName, name }: EventOf<"groupDeleted">): void {
-  forgetDisplacements(state);
   const pool = requirePool(state, poolName);
-  const group = pool.groups.get(name) as Group;
-  state.undo.run(
-    () => pool.groups.delete(name),
-    () => pool.groups.set(name, group),
-  );
+  forgetDisplacements(state, pool);
+  state.undo.drop(pool.groups, name);
   forgetShares(state, pool);
 }
 
 function evolvePolicySet(state: EngineState, { policy: record }: EventOf<"policySet">): void {
-  forgetDisplacements(state);
   const pool = requirePool(state, record.pool);
+  forgetDisplacements(state, pool);
   const known = pool.policies.get(record.component);
   if (known === undefined) return addPolicy(state, record);
   state.undo.set(known, "record", record);
@@ -222,7 +211,6 @@ function evolvePolicySet(state: EngineState, { policy: record }: EventOf<"policy
 // --- the life of a request ---------------------------------------------------------------------------
 
 function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSubmitted">): void {
-  forgetDisplacements(state);
   const component = ensureComponent(state, spec.component);
   const progress: RequestProgress = {
     status: "queued",
@@ -252,10 +240,8 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
     run: null,
     wakeAtMs: Number.POSITIVE_INFINITY,
   };
-  state.undo.run(
-    () => state.requests.set(spec.id, request),
-    () => state.requests.delete(spec.id),
-  );
+  state.undo.put(state.requests, spec.id, request);
+  forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
   enqueue(state, request);
   rewake(state, request);
@@ -298,8 +284,11 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">)
 }
 
 function evolveStopChanged(state: EngineState, event: EventOf<"stopChanged">): void {
-  if (event.stop.cause === "cancellation") forgetDisplacements(state);
-  setStop(state, requireRequest(state, event.requestId), event.stop);
+  const request = requireRequest(state, event.requestId);
+  if (event.stop.cause === "cancellation" && request.run !== null) {
+    forgetDisplacements(state, request.run.poolLine.pool);
+  }
+  setStop(state, request, event.stop);
 }
 
 function setStop(state: EngineState, request: Request, stop: Stop): void {
@@ -322,12 +311,14 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
 }
 
 function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">): void {
-  if (event.unasked) forgetDisplacements(state);
   const request = requireRequest(state, event.requestId);
-  const { progress } = request;
-  // What an administrator stops was not preempted by anybody (P8).
-  const isCounted = event.outcome === "preempted" && progress.allocation?.stop?.reason !== "administration";
-  if (isCounted) state.undo.set(progress, "preemptedCount", progress.preemptedCount + 1);
+  const { progress, run } = request;
+  if (event.unasked && run !== null) forgetDisplacements(state, run.poolLine.pool);
+  if (isPreemption(request, event.outcome)) {
+    state.undo.set(progress, "preemptedCount", progress.preemptedCount + 1);
+    state.undo.set(progress, "preemptedAtMs", withPreemption(progress.preemptedAtMs, event.atMs));
+  }
+  if (event.shielded === true) state.undo.set(progress, "shielded", true);
   endRun(state, request);
   state.undo.set(progress, "allocation", null);
   if (event.status !== "queued") return endRequest(state, request, event.status, event.atMs);
@@ -343,6 +334,16 @@ function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">):
   rewake(state, request);
 }
 
+function evolveWithdrawn(
+  state: EngineState,
+  { requestId, atMs }: EventOf<"requestCancelled" | "requestExpired">,
+  status: RequestStatus,
+): void {
+  const request = requireRequest(state, requestId);
+  forgetWhereAdmitted(state, request);
+  endWaiting(state, request, status, atMs);
+}
+
 function endWaiting(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
   dequeue(state, request);
   state.undo.set(request.progress, "hold", null);
@@ -353,10 +354,7 @@ function endWaiting(state: EngineState, request: Request, status: RequestStatus,
 function endRequest(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
   state.undo.set(request.progress, "status", status);
   state.undo.set(request.progress, "endedAtMs", atMs);
-  state.undo.run(
-    () => state.ended.add(request),
-    () => state.ended.delete(request),
-  );
+  state.undo.addTo(state.ended, request);
   rewake(state, request);
   leaveLine(state, request.line);
   releaseComponent(state, request.line.component);
@@ -366,16 +364,8 @@ function forgetRequest(state: EngineState, id: RequestId): void {
   const request = requireRequest(state, id);
   if (!TERMINAL_STATUSES.has(request.progress.status)) throw new Error(`forgetting ${id}, which is alive`);
   forgetOperation(state, request);
-  state.undo.run(
-    () => {
-      state.requests.delete(id);
-      state.ended.delete(request);
-    },
-    () => {
-      state.requests.set(id, request);
-      state.ended.add(request);
-    },
-  );
+  state.undo.drop(state.requests, id);
+  state.undo.removeFrom(state.ended, request);
 }
 
 // --- holds and preemption ----------------------------------------------------------------------------
@@ -388,25 +378,23 @@ function takeHold(state: EngineState, request: Request, hold: HoldRecord): void 
 
 function evolveHoldEnded(state: EngineState, { requestId, by }: EventOf<"holdEnded">): void {
   const request = requireRequest(state, requestId);
+  const pool = state.pools.get(request.progress.hold?.pool as PoolName);
   dequeue(state, request);
   state.undo.set(request.progress, "hold", null);
   enqueue(state, request);
-  if (by !== null) noteDisplacement(state, by, requestId);
+  if (by !== null && pool !== undefined) noteDisplacement(state, pool, by, requestId);
 }
 
 function evolvePreemptionDecided(state: EngineState, event: EventOf<"preemptionDecided">): void {
   assertDecision(state, event);
-  for (const { requestId, reason, stop, shielded } of event.victims) {
+  const pool = requirePool(state, event.pool);
+  for (const { requestId, stop } of event.victims) {
     const { progress } = requireRequest(state, requestId);
     state.undo.set(progress, "status", "preempting");
-    state.undo.set(progress, "shielded", shielded);
-    if (reason !== "administration") {
-      state.undo.set(progress, "preemptedAtMs", [...progress.preemptedAtMs, event.atMs]);
-    }
     setStop(state, requireRequest(state, requestId), stop);
     if (event.waiter === null) continue;
     state.undo.set(progress, "preemptedFor", event.waiter);
-    noteDisplacement(state, event.waiter, requestId);
+    noteDisplacement(state, pool, event.waiter, requestId);
   }
   if (event.waiter === null) return;
   takeHold(state, requireRequest(state, event.waiter), {
@@ -423,41 +411,37 @@ function notePreemptiveStart(state: EngineState, event: EventOf<"preemptionDecid
   if (!disciplineOf(pool).hasShares) return;
   const { record, preemptiveStartAtMs } = pool;
   const nodes = record.nodeBacked ? event.placement.map(({ node }) => node) : [""];
-  for (const node of nodes) setEntry(state, preemptiveStartAtMs, node, event.atMs);
+  for (const node of nodes) state.undo.put(preemptiveStartAtMs, node, event.atMs);
 }
 
-function noteDisplacement(state: EngineState, by: RequestId, displaced: RequestId): void {
-  let all = state.displaced.get(by);
+function noteDisplacement(state: EngineState, pool: Pool, by: RequestId, displaced: RequestId): void {
+  const { undo } = state;
+  let all = pool.displaced.get(by);
   if (all === undefined) {
     all = new Set();
-    const created = all;
-    state.undo.run(
-      () => state.displaced.set(by, created),
-      () => state.displaced.delete(by),
-    );
+    undo.put(pool.displaced, by, all);
+    undo.addTo(state.guarded, pool);
   }
-  const set = all;
-  if (set.has(displaced)) return;
-  state.undo.run(
-    () => set.add(displaced),
-    () => set.delete(displaced),
-  );
+  undo.addTo(all, displaced);
 }
 
-/** Something new came from outside: an earlier assignment may come back now (V6). */
-function forgetDisplacements(state: EngineState): void {
-  if (state.displaced.size === 0) return;
-  // Who was displaced may preempt again, so it is looked at again where it waits.
-  for (const displaced of state.displaced.values()) {
-    for (const id of displaced) unsettleWaiter(state, state.requests.get(id));
+/** Something new came to a pool from outside: an earlier assignment may come back there now (V6). */
+function forgetDisplacements(state: EngineState, pool: Pool): void {
+  if (pool.displaced.size === 0) return;
+  // Who was displaced, directly or through others, may preempt again, so it is looked at again where it waits.
+  for (const { displaced } of state.guarded) {
+    for (const ids of displaced.values()) {
+      for (const id of ids) unsettleWaiter(state, state.requests.get(id));
+    }
   }
-  const entries = [...state.displaced];
-  state.undo.run(
-    () => state.displaced.clear(),
-    () => {
-      for (const [by, displaced] of entries) state.displaced.set(by, displaced);
-    },
-  );
+  state.undo.clear(pool.displaced);
+  state.undo.removeFrom(state.guarded, pool);
+}
+
+/** News in every pool that admits a request (V6). */
+function forgetWhereAdmitted(state: EngineState, { line }: Request): void {
+  if (state.guarded.size === 0) return;
+  for (const { pool, verdict } of line.pools.values()) if (verdict === null) forgetDisplacements(state, pool);
 }
 
 function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged">): void {
@@ -470,22 +454,16 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
     event.changes.map(({ element }) => element),
   );
   for (const change of event.changes) {
-    setEntry(state, starvation, change.element, change.belowSinceMs === null ? null : change);
+    if (change.belowSinceMs === null) state.undo.drop(starvation, change.element);
+    else state.undo.put(starvation, change.element, change);
   }
 }
 
 function evolveOvercommit(state: EngineState, event: EventOf<"overcommitChanged">): void {
   const pool = requirePool(state, event.pool);
   keepOrderUntil(state, pool, 0);
-  for (const { node, sinceMs } of event.changes) setEntry(state, pool.overcommittedSinceMs, node, sinceMs);
-}
-
-/** Sets an entry of a map; null removes it. */
-function setEntry<Key, Value>(state: EngineState, map: Map<Key, Value>, key: Key, value: Value | null): void {
-  const before = map.get(key);
-  const put = (entry: Value | null | undefined) => () => {
-    if (entry === null || entry === undefined) map.delete(key);
-    else map.set(key, entry);
-  };
-  state.undo.run(put(value), put(before));
+  for (const { node, sinceMs } of event.changes) {
+    if (sinceMs === null) state.undo.drop(pool.overcommittedSinceMs, node);
+    else state.undo.put(pool.overcommittedSinceMs, node, sinceMs);
+  }
 }

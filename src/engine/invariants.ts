@@ -139,10 +139,10 @@ function describeIndexes(state: EngineState): Map<string, string> {
     note(
       `the candidates of pool ${name}`,
       [...pool.runKinds]
-        .map(({ poolLine, opportunistic, shielded, runs }) => [
+        .map(({ poolLine, opportunistic, shieldEndsAtMs, runs }) => [
           poolLine.line.key,
           opportunistic,
-          shielded,
+          `${shieldEndsAtMs}`,
           [...runs].map(({ request }) => request.spec.id),
         ])
         .sort(),

@@ -230,9 +230,9 @@ export interface RequestProgress {
   preemptedCount: number;
   /** The waiter that it last had to stop for; until it runs again it cannot take that one's hold (V5). */
   preemptedFor: RequestId | null;
-  /** When it was chosen as a victim, for the bound of V6; only the last 24 hours matter. */
+  /** When attempts of it ended by preemption, for the bound of V6; only the last 24 hours matter. */
   preemptedAtMs: readonly number[];
-  /** Preempted too often: left in peace until it ends (V6). */
+  /** It was preempted too often once, which raised an alert (V6). */
   shielded: boolean;
   resume: boolean;
   lastCheckpointAtMs: number | null;

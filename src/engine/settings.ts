@@ -16,7 +16,8 @@ export interface PoolSettings {
   readonly backfill: "easy" | "none" | "opportunistic";
   readonly priorityPreempts: "borrowed" | "any";
   readonly minRuntimeMs: number;
-  readonly maxPreemptions: number;
+  /** `null`: what the discipline says (5, and no bound for `fair_share`). */
+  readonly maxPreemptions: number | null;
   readonly checkpointTimeoutMs: number;
   readonly maxDeferralMs: number;
   readonly graceMs: number;
@@ -64,7 +65,7 @@ export const DEFAULT_POOL_SETTINGS: PoolSettings = {
   backfill: "easy",
   priorityPreempts: "borrowed",
   minRuntimeMs: 0,
-  maxPreemptions: 5,
+  maxPreemptions: null,
   checkpointTimeoutMs: 600_000,
   maxDeferralMs: 300_000,
   graceMs: 30_000,

@@ -50,7 +50,11 @@ export interface SnapshotFrame {
   readonly groups: readonly GroupRecord[];
   readonly policies: readonly PolicyRecord[];
   readonly nodes: readonly NodeRecord[];
-  readonly displaced: readonly (readonly [RequestId, readonly RequestId[]])[];
+  /** Left out by older versions, which remembered them for all pools together. */
+  readonly displacements?: readonly (readonly [
+    PoolName,
+    readonly (readonly [RequestId, readonly RequestId[]])[],
+  ])[];
   readonly starvation: readonly (readonly [PoolName, readonly StarvationChange[]])[];
   readonly preemptiveStarts: readonly (readonly [PoolName, readonly (readonly [string, number])[]])[];
   readonly overcommitted: readonly (readonly [PoolName, readonly (readonly [NodeName, number])[]])[];
@@ -117,7 +121,12 @@ function frameOf(state: EngineState): SnapshotFrame {
     groups: groupsOf(state),
     policies: policiesOf(state),
     nodes: nodesOf(state),
-    displaced: byName(state.displaced).map(([by, displaced]) => [by, [...displaced].sort(compareIds)]),
+    displacements: pools
+      .filter(({ displaced }) => displaced.size > 0)
+      .map(({ record, displaced }) => [
+        record.name,
+        byName(displaced).map(([by, ids]) => [by, [...ids].sort(compareIds)]),
+      ]),
     starvation: pools
       .filter(({ starvation }) => starvation.size > 0)
       .map(({ record, starvation }) => [record.name, byName(starvation).map(([, change]) => change)]),
@@ -171,7 +180,11 @@ export function beginRestore(snapshot: SnapshotFrame): Restore {
 
 /** What the last look at each pool has found, and what is left of the past. */
 function restoreLooks(state: EngineState, snapshot: SnapshotFrame): void {
-  for (const [by, displaced] of snapshot.displaced) state.displaced.set(by, new Set(displaced));
+  for (const [name, displacements] of snapshot.displacements ?? []) {
+    const pool = requirePool(state, name);
+    state.guarded.add(pool);
+    for (const [by, displaced] of displacements) pool.displaced.set(by, new Set(displaced));
+  }
   for (const [pool, changes] of snapshot.starvation) {
     for (const change of changes) requirePool(state, pool).starvation.set(change.element, change);
     keepOrderUntil(state, requirePool(state, pool), 0);

@@ -47,8 +47,8 @@ export interface EngineState {
   readonly operations: Map<string, SortedList<Request>>;
   /** Requests with something to do at a known time, soonest first. */
   readonly timers: SortedList<Request>;
-  /** Who displaced whom since the last event from outside (V6). */
-  readonly displaced: Map<RequestId, Set<RequestId>>;
+  /** Pools that remember who displaced whom (V6). */
+  readonly guarded: Set<Pool>;
   /** Pools in which something changed since they were last scheduled. */
   readonly unsettled: Set<Pool>;
   /** Pools whose order time moves (10.6), by when it next may; found by looking, so not part of the records. */
@@ -86,6 +86,8 @@ export interface Pool {
   readonly promised: Set<Request>;
   /** Waiting requests that this pool admits and that hold units elsewhere (G5). */
   readonly passers: Set<Request>;
+  /** Who displaced whom here since the last new event of this pool (V6). */
+  readonly displaced: Map<RequestId, Set<RequestId>>;
   /** Kinds of running work that is not stopping, for the search for victims. */
   readonly runKinds: Set<RunKind>;
   /** Runs with a walltime that are not stopping, soonest end first. */
@@ -172,7 +174,7 @@ export interface PoolLine {
   firm: boolean;
   /** Where its runs stand when the share is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
   reserveRank: number;
-  /** Kinds of runs of this line, by whether they are opportunistic and shielded. */
+  /** Kinds of runs of this line, by what tells them apart. */
   readonly runKinds: Map<string, RunKind>;
   /** Runs of this line that were told to stop. */
   readonly stoppingRuns: Set<Run>;
@@ -182,7 +184,8 @@ export interface PoolLine {
 export interface RunKind {
   readonly poolLine: PoolLine;
   readonly opportunistic: boolean;
-  readonly shielded: boolean;
+  /** When the shield ends of what was preempted too often (V6); minus infinity: it has none. */
+  readonly shieldEndsAtMs: number;
   /** Told apart in discipline `class` only, whose costs depend on them (10.4). */
   readonly hasWalltime: boolean;
   /** Has saved its work without being asked, though it says that it cannot. */
@@ -232,7 +235,7 @@ export function createState(): EngineState {
     lines: new Map(),
     operations: new Map(),
     timers: new SortedList(compareTimers),
-    displaced: new Map(),
+    guarded: new Set(),
     unsettled: new Set(),
     moving: new SortedList(compareMoving),
     clockMs: 0,

@@ -1,6 +1,7 @@
 // The stopping sequence (11), attempts and their ends (Q3, Q5, Q7): what a report or a timer means for a run.
 
 import type { AttemptOutcome, EndFacts } from "./events.ts";
+import { isPreemption, shieldEndOf, withPreemption } from "./indexes/shields.ts";
 import type { AllocationRecord, PreemptionReason, RequestId, RequestStatus, Stop } from "./records.ts";
 import { DEFAULT_POOL_SETTINGS, type PoolSettings } from "./settings.ts";
 import type { EngineState, Pool, Request } from "./state.ts";
@@ -115,6 +116,7 @@ export function endAttempt(
     status: comesBack ? "queued" : finalStatus(outcome),
     queuedAtMs: comesBack ? nowMs + (isDelayed ? spec.retryDelayMs : 0) : null,
     unasked: stop === null,
+    ...(raisesShield(transaction, request, outcome) ? { shielded: true } : {}),
     ...(end !== undefined && { end: plausible(end, { startedAtMs, nowMs }) }),
     atMs: nowMs,
   });
@@ -136,6 +138,14 @@ function outcomeOf(reported: ReportedEnd, stop: Stop | null): AttemptOutcome {
 /** Whether a run that was told to stop is queued again when it has stopped (Q3). */
 export function comesBack(request: Request): boolean {
   return mayComeBack(request, outcomeOf("stopped", allocationOf(request).stop));
+}
+
+/** Whether this is the preemption after which the request is shielded where it ran, for the first time (V6). */
+function raisesShield({ nowMs }: Transaction, request: Request, outcome: AttemptOutcome): boolean {
+  const { run, progress } = request;
+  if (run === null || progress.shielded || !isPreemption(request, outcome)) return false;
+  const preemptedAtMs = withPreemption(progress.preemptedAtMs, nowMs);
+  return nowMs < shieldEndOf(preemptedAtMs, run.poolLine.pool);
 }
 
 function mayComeBack({ spec, progress }: Request, outcome: AttemptOutcome): boolean {

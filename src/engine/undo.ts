@@ -9,9 +9,11 @@ interface List<Item> {
 
 const INSERTED = Symbol("inserted");
 const REMOVED = Symbol("removed");
+const REPLACED = Symbol("replaced");
+const CLEARED = Symbol("cleared");
 
 export class UndoLog {
-  /** Flat triples: (object, field, old value), (vector, vector, sign), (list or set, symbol, item) or (function, null, null). */
+  /** Flat triples: (object, field, old value), (vector, vector, sign), (collection, symbol, item) or (function, null, null). */
   readonly #entries: unknown[] = [];
   #recording = false;
   #watcher: ((target: object) => void) | null = null;
@@ -44,7 +46,9 @@ export class UndoLog {
       const field = entries[i + 1];
       if (typeof target === "function") target();
       else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
-      else if (field === REMOVED) putBack(target as Collection, entries[i + 2]);
+      else if (field === REMOVED) putBack(target as List<unknown> | Set<unknown>, entries[i + 2]);
+      else if (field === REPLACED) (target as Map<unknown, unknown>).set(...(entries[i + 2] as Entry));
+      else if (field === CLEARED) refill(target as Map<unknown, unknown> | Set<unknown>, entries[i + 2]);
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
@@ -88,6 +92,26 @@ export class UndoLog {
     if (set.delete(item) && this.#recording) this.#entries.push(set, REMOVED, item);
   }
 
+  /** Sets an entry of a map. */
+  put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): void {
+    if (this.#recording) this.#entries.push(map, map.has(key) ? REPLACED : INSERTED, [key, map.get(key)]);
+    map.set(key, value);
+  }
+
+  /** Removes an entry of a map. */
+  drop<Key, Value>(map: Map<Key, Value>, key: Key): void {
+    if (!map.has(key)) return;
+    if (this.#recording) this.#entries.push(map, REPLACED, [key, map.get(key)]);
+    map.delete(key);
+  }
+
+  /** Empties a map or a set. */
+  clear<Key, Value>(all: Map<Key, Value> | Set<Key>): void {
+    if (all.size === 0) return;
+    if (this.#recording) this.#entries.push(all, CLEARED, [...all]);
+    all.clear();
+  }
+
   /** Does something that a given function takes back. */
   run(act: () => void, undo: () => void): void {
     act();
@@ -95,16 +119,25 @@ export class UndoLog {
   }
 }
 
-type Collection = List<unknown> | Set<unknown>;
+type Entry = [key: unknown, value: unknown];
+type Collection = List<unknown> | Set<unknown> | Map<unknown, unknown>;
 
 function takeOut(target: Collection, item: unknown): void {
   if (target instanceof Set) target.delete(item);
+  else if (target instanceof Map) target.delete((item as Entry)[0]);
   else target.remove(item);
 }
 
-function putBack(target: Collection, item: unknown): void {
+function putBack(target: List<unknown> | Set<unknown>, item: unknown): void {
   if (target instanceof Set) target.add(item);
   else target.insert(item);
+}
+
+function refill(target: Map<unknown, unknown> | Set<unknown>, before: unknown): void {
+  for (const item of before as unknown[]) {
+    if (target instanceof Map) target.set(...(item as Entry));
+    else target.add(item);
+  }
 }
 
 function addInto(target: number[], amounts: readonly number[], sign: number): void {

@@ -30,7 +30,7 @@ export const poolSettings = z.strictObject({
   backfill: z.enum(["easy", "none", "opportunistic"]).optional(),
   priority_preempts: z.enum(["borrowed", "any"]).optional(),
   min_runtime_seconds: seconds.optional(),
-  max_preemptions: count.optional(),
+  max_preemptions: count.nullable().optional(),
   checkpoint_timeout_seconds: seconds.optional(),
   max_deferral_seconds: seconds.optional(),
   grace_seconds: seconds.optional(),

@@ -59,7 +59,6 @@ export function stopByAdministration(transaction: Transaction, pool: Pool, runs:
       requestId: request.spec.id,
       reason: "administration",
       stop: firstStop(request, pool, { reason: "administration", forRequest: null, nowMs }),
-      shielded: request.progress.shielded,
     })),
     considered: [],
     placement: [],

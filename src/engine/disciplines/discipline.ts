@@ -26,12 +26,14 @@ export interface Discipline {
   /** What work of a certain shape counts as under a policy. */
   standingOf(shape: RequestSpec, policy: PolicyRecord): LineStanding;
   /** What tells runs of one line apart here, beside what does everywhere. */
-  tellApart(run: Run): Pick<RunTraits, "hasWalltime" | "hasCheckpoint">;
+  tellApart(run: Run): RunTraits;
   /**
    * Operations are served one by one and have shares (9): requests of one are lines of their own, demand and usage are
    * followed, preemptive starts back off, victims need not be minimal by sum, and time alone can give a right.
    */
   readonly hasShares: boolean;
+  /** How often a request may be preempted within 24 hours where its pool does not say (V6). */
+  readonly preemptionsMax: number;
 }
 
 /** At most one of each; they happen in this order, each only when no pool has anything to do of the kinds before it. */
@@ -91,12 +93,10 @@ export interface LineStanding {
   readonly reserveRank: number;
 }
 
+/** Told apart where costs depend on them (10.4). */
 export interface RunTraits {
-  readonly opportunistic: boolean;
-  readonly shielded: boolean;
   readonly hasWalltime: boolean;
   readonly hasCheckpoint: boolean;
-  readonly isAway: boolean;
 }
 
 export interface VictimChoice {
@@ -116,6 +116,6 @@ export function plainStanding({ preemptionClass, sensitive, preemptible }: Reque
   return { preemptionClass, sensitive, firm: !preemptible, reserveRank: preemptible ? 2 : 0 };
 }
 
-export function nothingMore(): ReturnType<Discipline["tellApart"]> {
+export function nothingMore(): RunTraits {
   return { hasWalltime: false, hasCheckpoint: false };
 }

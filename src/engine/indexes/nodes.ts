@@ -3,13 +3,19 @@
 import type { Event } from "../events.ts";
 import { nodeVector, poolCapacity } from "../placement/capacity.ts";
 import type { NodeRecord } from "../records.ts";
-import { type EngineState, type Node, requirePool } from "../state.ts";
+import { type EngineState, type Node, type Pool, requirePool } from "../state.ts";
 import { rebuildPool, refreshPool } from "./pools.ts";
 import { forgetShares } from "./shares.ts";
 
 type NodeEvent = Extract<Event, { kind: "nodeSet" | "nodeStateChanged" | "nodeRemoved" }>;
 
-export function evolveNode(state: EngineState, event: NodeEvent): void {
+/** `renew` is what news of the pool from outside means; that the last run of a node has ended is none (V6). */
+export function evolveNode(state: EngineState, event: NodeEvent, renew: (pool: Pool) => void): void {
+  const pool =
+    event.kind === "nodeSet"
+      ? requirePool(state, event.node.pool)
+      : (state.nodes.get(event.name) as Node).pool;
+  if (event.kind !== "nodeStateChanged" || event.state !== "drained") renew(pool);
   switch (event.kind) {
     case "nodeSet": {
       const known = state.nodes.get(event.node.name);

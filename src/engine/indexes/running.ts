@@ -7,15 +7,13 @@ import {
   byGrant,
   type EngineState,
   type Node,
-  type Pool,
   type PoolLine,
   type Request,
   type Run,
   type RunKind,
 } from "../state.ts";
 import { touchShares } from "./shares.ts";
-
-const DAY_MS = 86_400_000;
+import { shieldEndOf } from "./shields.ts";
 
 export function startRun(state: EngineState, request: Request): void {
   const allocation = request.progress.allocation;
@@ -119,14 +117,14 @@ function removeCandidate(state: EngineState, run: Run): void {
 function kindOf(run: Run): RunKind {
   const { poolLine, request } = run;
   const opportunistic = (request.progress.allocation as { opportunistic: boolean }).opportunistic;
-  const shielded = isShielded(request, poolLine.pool, run.startedAtMs);
+  const shieldEndsAtMs = shieldEndOf(request.progress.preemptedAtMs, poolLine.pool);
   const { hasWalltime, hasCheckpoint } = disciplineOf(poolLine.pool).tellApart(run);
   const isAway = run.away !== null;
-  const key = `${opportunistic ? "o" : ""}${shielded ? "s" : ""}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
+  const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
     const runs = new SortedList<Run>(byGrant, { rank: longestFirst });
-    kind = { poolLine, opportunistic, shielded, hasWalltime, hasCheckpoint, isAway, runs };
+    kind = { poolLine, opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway, runs };
     poolLine.runKinds.set(key, kind);
   }
   return kind;
@@ -134,11 +132,4 @@ function kindOf(run: Run): RunKind {
 
 function longestFirst({ startedAtMs, endMs }: Run): number {
   return startedAtMs - endMs;
-}
-
-/** Preempted as often as the pool allows within 24 hours (V6). */
-export function isShielded(request: Request, pool: Pool, nowMs: number): boolean {
-  const { shielded, preemptedAtMs } = request.progress;
-  const recent = preemptedAtMs.filter((atMs) => atMs > nowMs - DAY_MS).length;
-  return shielded || recent >= pool.record.settings.maxPreemptions;
 }

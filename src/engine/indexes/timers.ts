@@ -1,6 +1,7 @@
 // The moments at which time alone changes something.
 
 import type { EngineState, Pool, Request } from "../state.ts";
+import { shieldEndOf } from "./shields.ts";
 
 /** Sets the request's timer to the next moment at which time alone changes something about it. */
 export function rewake(state: EngineState, request: Request): void {
@@ -25,11 +26,17 @@ function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
     if (stop.phase === "kill") return never;
     return stop.phase === "checkpoint" ? Math.min(stop.deadlineMs, walltimeEndMs) : stop.deadlineMs;
   }
-  // The moment at which a run has run long enough to be a victim is a moment of scheduling (V2).
   const pool = allocation.pool === null ? undefined : state.pools.get(allocation.pool);
-  const minRuntimeMs = pool?.record.settings.minRuntimeMs ?? 0;
-  const matureAtMs = allocation.startedAtMs + minRuntimeMs;
-  return minRuntimeMs > 0 && matureAtMs > state.clockMs ? Math.min(matureAtMs, walltimeEndMs) : walltimeEndMs;
+  if (pool === undefined) return walltimeEndMs;
+  // Moments of scheduling: a run has run long enough to be a victim (V2), or its shield ends (V6).
+  const { minRuntimeMs } = pool.record.settings;
+  const matureAtMs = minRuntimeMs > 0 ? allocation.startedAtMs + minRuntimeMs : never;
+  const shieldEndsAtMs =
+    progress.preemptedAtMs.length > 0 ? shieldEndOf(progress.preemptedAtMs, pool) : never;
+  let wakeAtMs = walltimeEndMs;
+  if (matureAtMs > state.clockMs && matureAtMs < wakeAtMs) wakeAtMs = matureAtMs;
+  if (shieldEndsAtMs > state.clockMs && shieldEndsAtMs < wakeAtMs) wakeAtMs = shieldEndsAtMs;
+  return wakeAtMs;
 }
 
 /** Until when the order of a pool's queue holds as it was just seen (10.6). */

@@ -11,7 +11,6 @@
 import type { Grant, PoolLook, Preemption, VictimChoice, Waiter } from "../disciplines/discipline.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import type { HoldEnd } from "../events.ts";
-import { isShielded } from "../indexes/running.ts";
 import { keepOrderUntil, unsettleMoved } from "../indexes/timers.ts";
 import { byPreference } from "../lines.ts";
 import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
@@ -169,7 +168,6 @@ function decideVictims(
       requestId: run.request.spec.id,
       reason,
       stop: firstStop(run.request, pool, { reason, forRequest, nowMs }),
-      shielded: isShieldedAfter(run.request, pool, nowMs),
       ...(cost === undefined ? {} : { cost }),
     })),
     considered: choice.considered,
@@ -177,12 +175,6 @@ function decideVictims(
     placement: promisedPlaces(choice.nodes ?? []),
     atMs: nowMs,
   });
-}
-
-/** Whether this was the last preemption that `max_preemptions` allows (V6). */
-function isShieldedAfter(request: Request, pool: Pool, nowMs: number): boolean {
-  const preemptedAtMs = [...request.progress.preemptedAtMs, nowMs];
-  return isShielded({ ...request, progress: { ...request.progress, preemptedAtMs } }, pool, nowMs);
 }
 
 function positive(resources: Readonly<Record<string, number>>): Record<string, number> {

@@ -49,14 +49,14 @@ export function shortKeys(shortage: readonly number[]): number[] {
 }
 
 /** Whether runs of this kind can be victims at all for a shortage on these keys (V2). */
-export function isEligible({ poolLine, shielded }: RunKind, short: readonly number[]): boolean {
+export function isEligible({ poolLine }: RunKind, short: readonly number[]): boolean {
   const { shape } = poolLine.line;
-  return (
-    shape.preemptible &&
-    !poolLine.sensitive &&
-    !shielded &&
-    short.some((i) => (poolLine.need[i] as number) > 0)
-  );
+  return shape.preemptible && !poolLine.sensitive && short.some((i) => (poolLine.need[i] as number) > 0);
+}
+
+/** Preempted so often that priority, class, starvation and backfill leave it alone (V6). */
+export function isShielded({ shieldEndsAtMs }: RunKind, nowMs: number): boolean {
+  return nowMs < shieldEndsAtMs;
 }
 
 /** Whether a run has run long enough to be a victim (V2). */
@@ -64,14 +64,16 @@ export function isMature(run: Run, pool: Pool, nowMs: number): boolean {
   return nowMs - run.startedAtMs >= pool.record.settings.minRuntimeMs;
 }
 
-/** Whether one, or something it displaced, has displaced the other since the last new event (V6). */
+/** Whether one, or something it displaced, has displaced the other since the last new event of the pool where it did (V6). */
 export function hasDisplaced(state: EngineState, by: RequestId, of: RequestId): boolean {
-  if (state.displaced.size === 0) return false;
+  if (state.guarded.size === 0) return false;
   const seen = new Set<RequestId>([by]);
   for (const each of seen) {
-    for (const displaced of state.displaced.get(each) ?? []) {
-      if (displaced === of) return true;
-      seen.add(displaced);
+    for (const pool of state.guarded) {
+      for (const displaced of pool.displaced.get(each) ?? []) {
+        if (displaced === of) return true;
+        seen.add(displaced);
+      }
     }
   }
   return false;

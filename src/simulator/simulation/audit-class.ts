@@ -88,13 +88,15 @@ function victimProblems(judged: Case, victim: Running, { reason, cost, stop }: C
   const { books, pool, waiter, decision, short } = judged;
   const { spec, run } = victim;
   const taken = books.takenOf(pool, spec);
+  const isBarred =
+    (reason === "class" || reason === "backfill") && books.isShielded(pool, victim, decision.atMs);
   const rules: [string, boolean][] = [
     ["runs in another pool", run.pool === pool.name],
     ["is not preemptible", spec.preemptible],
     ["is stopping already", !run.isStopping],
     ["is sensitive", !isSensitive(books, pool, victim)],
     ["is of class 10", classIn(books, pool, victim) < 10],
-    ["has been preempted too often", !victim.isShielded],
+    ["has been preempted too often", !isBarred],
     ["has not run long enough", decision.atMs - run.startedAtMs >= pool.settings.minRuntimeMs],
     ["holds nothing that is short", short.some((key) => (taken[key] ?? 0) > 0)],
     ["is told at another moment", stop.toldAtMs === decision.atMs],

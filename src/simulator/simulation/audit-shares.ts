@@ -109,17 +109,14 @@ export class ShareAudit {
     return entry !== undefined && isRunning(entry) && !entry.run.isStopping ? entry : undefined;
   }
 
-  #victimProblems(
-    pool: PoolRecord,
-    { waiter, atMs }: Decision,
-    { spec, run, isShielded }: Running,
-  ): string[] {
+  #victimProblems(pool: PoolRecord, { waiter, atMs }: Decision, victim: Running): string[] {
+    const { spec, run } = victim;
     const found: string[] = [];
     const say = (what: string) => found.push(`${spec.id} stops in ${pool.name}, though it ${what}`);
     if (!spec.preemptible) say("is not preemptible (V2)");
     if (spec.sensitive) say("is sensitive (V2)");
-    if (isShielded) say("was preempted too often (V6)");
     if (waiter === null) return found;
+    if (this.#books.isShielded(pool, victim, atMs)) say("was preempted too often (V6)");
     const entry = this.#books.requests.get(waiter);
     if (entry !== undefined && operationOf(entry.spec) === operationOf(spec))
       say("is of the same operation (9.8)");
@@ -138,7 +135,8 @@ export class ShareAudit {
   ): string[] {
     return this.#books
       .runsIn(pool.name)
-      .filter((other) => !other.run.isStopping && !victims.includes(other) && !other.isShielded)
+      .filter((other) => !other.run.isStopping && !victims.includes(other))
+      .filter((other) => waiter === null || !this.#books.isShielded(pool, other, atMs))
       .filter((other) => operationOf(other.spec) === operationOf(victim.spec))
       .filter(({ spec }) => spec.preemptible && !spec.sensitive)
       .filter(({ spec }) => JSON.stringify(askOf(spec)) === JSON.stringify(askOf(victim.spec)))
@@ -227,7 +225,7 @@ export class ShareAudit {
     return Object.entries(limit)
       .filter(([key, most]) => runs.reduce((sum, run) => sum + amountOf(run, key), 0) > most)
       .flatMap(([key]) => runs.filter((run) => amountOf(run, key) > 0))
-      .filter(({ spec, isShielded }) => spec.preemptible && !spec.sensitive && !isShielded)
+      .filter(({ spec }) => spec.preemptible && !spec.sensitive)
       .map(({ spec }) => `${spec.id} runs on in ${pool.name} above a limit that is enforced (9.9)`);
   }
 }

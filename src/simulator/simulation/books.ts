@@ -32,8 +32,10 @@ export interface Entry {
   /** The pool in which units are promised to it (V5). */
   holdsIn: PoolName | null;
   lastCheckpointAtMs: number | null;
-  /** Preempted too often to be preempted again (V6). */
-  isShielded: boolean;
+  /** When its attempts ended by preemption (V6). */
+  preemptedAtMs: readonly number[];
+  /** Why it was told to stop. */
+  stopReason: string | null;
 }
 
 /** An entry that holds units in a pool. */
@@ -41,6 +43,8 @@ export type Running = Entry & { readonly run: Run };
 
 /** Keys that whoever has no row for them does not meter (R4). */
 const UNMETERED_WHEN_MISSING: ReadonlySet<string> = new Set(["mcpu", "memory_mb", "step_run"]);
+
+const DAY_MS = 86_400_000;
 
 export class Books {
   readonly pools = new Map<PoolName, PoolRecord>();
@@ -85,7 +89,8 @@ export class Books {
           run: null,
           holdsIn: null,
           lastCheckpointAtMs: null,
-          isShielded: false,
+          preemptedAtMs: [],
+          stopReason: null,
         });
         break;
       case "requestAllocated": {
@@ -102,9 +107,9 @@ export class Books {
         break;
       case "preemptionDecided":
         if (event.waiter !== null) this.#update(event.waiter, { holdsIn: event.pool });
-        for (const { requestId, shielded } of event.victims) {
+        for (const { requestId, reason } of event.victims) {
           this.#stop(requestId);
-          if (shielded) this.#update(requestId, { isShielded: true });
+          this.#update(requestId, { stopReason: reason });
         }
         break;
       case "stopChanged":
@@ -114,7 +119,7 @@ export class Books {
         this.#update(event.requestId, { lastCheckpointAtMs: event.atMs });
         break;
       case "attemptEnded":
-        this.#update(event.requestId, { run: null });
+        this.#endAttempt(event);
         break;
       case "holdEnded":
       case "requestCancelled":
@@ -134,6 +139,21 @@ export class Books {
 
   #update(id: RequestId, change: Partial<Entry>): void {
     Object.assign(this.requests.get(id) ?? {}, change);
+  }
+
+  #endAttempt({ requestId, outcome, atMs }: Extract<Event, { kind: "attemptEnded" }>): void {
+    const entry = this.requests.get(requestId);
+    if (entry === undefined) return;
+    entry.run = null;
+    if (outcome === "preempted" && entry.stopReason !== "administration")
+      entry.preemptedAtMs = [...entry.preemptedAtMs, atMs];
+  }
+
+  /** Preempted so often within 24 hours that only some rules may stop it again (V6). */
+  isShielded({ settings, discipline }: PoolRecord, { preemptedAtMs }: Entry, nowMs: number): boolean {
+    const byDefault = discipline === "fair_share" ? Number.POSITIVE_INFINITY : 5;
+    const recent = preemptedAtMs.filter((atMs) => nowMs - atMs < DAY_MS);
+    return recent.length >= (settings.maxPreemptions ?? byDefault);
   }
 
   #stop(id: RequestId): void {

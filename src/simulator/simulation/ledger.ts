@@ -61,6 +61,7 @@ export class Ledger {
         return [];
       case "attemptEnded":
         this.count(`attempt ended: ${event.outcome}, ${event.status}`);
+        if (event.shielded === true) this.count("shielded after too many preemptions");
         if (event.queuedAtMs !== null && event.queuedAtMs > event.atMs) this.count("retry after a delay");
         return this.#move(event.requestId, event.status);
       default:
@@ -81,9 +82,8 @@ export class Ledger {
   #decided(event: Extract<Event, { kind: "preemptionDecided" }>): string[] {
     if (event.waiter !== null) this.#promises.add(event.waiter);
     if (event.victims.length > 1) this.count("several victims at once");
-    return event.victims.flatMap(({ requestId, reason, shielded }) => {
+    return event.victims.flatMap(({ requestId, reason }) => {
       this.count(`preemption: ${reason}`);
-      if (shielded) this.count("shielded after too many preemptions");
       return this.#move(requestId, "preempting");
     });
   }

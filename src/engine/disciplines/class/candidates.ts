@@ -1,7 +1,7 @@
 // Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
 
 import type { PreemptionReason } from "../../records.ts";
-import { BorrowLines, hasDisplaced, isMature } from "../../scheduling/victims.ts";
+import { BorrowLines, hasDisplaced, isMature, isShielded } from "../../scheduling/victims.ts";
 import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
 import { costMsOf } from "./cost.ts";
@@ -66,7 +66,8 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
   const allKeys = pool.keys.map((_, i) => i);
 
   return (kind) => {
-    const { poolLine, shielded } = kind;
+    const { poolLine } = kind;
+    const shielded = isShielded(kind, search.nowMs);
     const { policy, line, preemptionClass } = poolLine;
     if (!line.shape.preemptible || poolLine.sensitive) return "V2";
     if (preemptionClass === 10) return "10.2";

@@ -34,7 +34,7 @@ function standingOf(shape: RequestSpec, policy: PolicyRecord): LineStanding {
 }
 
 /** Costs depend on the walltime, and on whether work was saved (10.4). */
-function tellApart({ request, endMs, startedAtMs }: Run): Pick<RunTraits, "hasWalltime" | "hasCheckpoint"> {
+function tellApart({ request, endMs, startedAtMs }: Run): RunTraits {
   const savedAtMs = request.progress.lastCheckpointAtMs ?? Number.NEGATIVE_INFINITY;
   return {
     hasWalltime: endMs < Number.POSITIVE_INFINITY,

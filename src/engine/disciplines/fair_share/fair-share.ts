@@ -30,6 +30,7 @@ export const fairShareDiscipline: Discipline = {
   standingOf: plainStanding,
   tellApart: nothingMore,
   hasShares: true,
+  preemptionsMax: Number.POSITIVE_INFINITY,
 };
 
 /** Nothing ends a hold here but the loss of its node (9.7). */

@@ -225,8 +225,7 @@ class Stages {
     }
     // Peers that hold nothing differ in nothing that matters here, unless somebody is barred (V6).
     const peers = operation.peers as Peers;
-    if (peers.runCount === 0 && this.#transaction.state.displaced.size === 0)
-      this.#hopeless[stage].add(peers);
+    if (peers.runCount === 0 && this.#transaction.state.guarded.size === 0) this.#hopeless[stage].add(peers);
     return undefined;
   }
 
@@ -273,14 +272,14 @@ class Stages {
 
   /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
   #vainKey(stage: Stage, { usage, leaf, fairShare }: Peers, { need, ask }: PoolLine): string | undefined {
-    if (this.#transaction.state.displaced.size > 0 || usage.some((units) => units > 0)) return undefined;
+    if (this.#transaction.state.guarded.size > 0 || usage.some((units) => units > 0)) return undefined;
     const asks = leaf.demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
     return [stage, asks, need, ask?.count, ask?.wanted.key].join("|");
   }
 
   /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all, unless somebody is barred (V6). */
   #unserved({ lines }: Operation): { request: Request; poolLine: PoolLine }[] {
-    const isAnyBarred = this.#transaction.state.displaced.size > 0;
+    const isAnyBarred = this.#transaction.state.guarded.size > 0;
     const waiters: { request: Request; poolLine: PoolLine }[] = [];
     for (const poolLine of lines) {
       const { members } = poolLine.line;

@@ -1,7 +1,7 @@
 // Who has to stop for a starving request (9.8), and for a limit that is enforced (9.9).
 
 import type { ConsideredKind } from "../../events.ts";
-import { hasDisplaced, isMature } from "../../scheduling/victims.ts";
+import { hasDisplaced, isMature, isShielded } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
@@ -56,7 +56,10 @@ export class Field {
           settings.allowAggressivePreemption);
       found = this.#allocations((peers, groups) => groups.some((group) => mayTake(peers, group)))
         .filter(({ operation, group }) => operation.right === 0 && mayTake(operation.peers as Peers, group))
-        .filter(({ run }) => isTakeable(run) && !run.kind.shielded && isMature(run, this.#pool, this.#nowMs))
+        .filter(
+          ({ run }) =>
+            isTakeable(run) && !isShielded(run.kind, this.#nowMs) && isMature(run, this.#pool, this.#nowMs),
+        )
         .sort(byPreference);
       this.#candidates.set(stage, found);
     }
@@ -117,7 +120,7 @@ export class Field {
       this.#allocations(() => true),
       (allocation) => {
         const { run, operation, group } = allocation;
-        if (run.kind.shielded) return { rule: "V6", isPermitted: false };
+        if (isShielded(run.kind, this.#nowMs)) return { rule: "V6", isPermitted: false };
         if (!isTakeable(run)) return { rule: "V2", isPermitted: false };
         if (operation === waiter || operation.right > 0) return { rule: "9.8", isPermitted: false };
         if (permitted.has(run)) return { rule: "9.8", isPermitted: true };

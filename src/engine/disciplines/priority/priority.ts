@@ -9,6 +9,7 @@ import {
   hasDisplaced,
   isEligible,
   isMature,
+  isShielded,
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
@@ -95,27 +96,33 @@ function permissionsFor(search: VictimSearch, short: readonly number[]): Permiss
 
 /** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
 function judgeFor(
-  { pool, head, walk }: VictimSearch,
+  { pool, head, walk, nowMs }: VictimSearch,
   short: readonly number[],
 ): (kind: RunKind) => Permission | string {
   const waiter = head.poolLine;
   const any = pool.record.settings.priorityPreempts === "any";
   const lines = new BorrowLines();
-  const fitsReserve = short.every((i) => (waiter.need[i] as number) <= walk.headroom(waiter, i));
+  // What nobody reserves is neither anybody's own nor borrowed (8.2).
+  const reservable = short.filter((i) => countsForReserve(pool, i));
+  const fitsReserve =
+    reservable.length > 0 && reservable.every((i) => (waiter.need[i] as number) <= walk.headroom(waiter, i));
   return (kind) => {
-    if (!isEligible(kind, short)) return kind.shielded ? "V6" : "V2";
+    if (!isEligible(kind, short)) return "V2";
     const { policy, need } = kind.poolLine;
     const { priority } = policy.record;
     const difference = waiter.policy.record.priority - priority;
     const reclaims = fitsReserve && (policy !== waiter.policy || waiter.firm) && !(any && difference < 0);
+    const shielded = isShielded(kind, nowMs);
+    if (shielded && !reclaims) return "V6";
     if (difference <= 0 && !reclaims && !kind.opportunistic) return "8.2";
-    const borrowsFrom = short.filter((i) => (need[i] as number) > 0).map((i) => lines.borrowsFrom(kind, i));
-    const byPriorityFrom = difference <= 0 ? Number.POSITIVE_INFINITY : any ? 0 : Math.max(...borrowsFrom);
-    const byReclaimFrom = reclaims ? Math.min(...borrowsFrom) : Number.POSITIVE_INFINITY;
-    const from = kind.opportunistic ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
-    return from === Number.POSITIVE_INFINITY
-      ? "8.1"
-      : { kind, priority, byPriorityFrom, byReclaimFrom, from };
+    const borrowsFrom = (keys: readonly number[]) =>
+      keys.filter((i) => (need[i] as number) > 0).map((i) => lines.borrowsFrom(kind, i));
+    const never = Number.POSITIVE_INFINITY;
+    const byPriorityFrom = difference <= 0 || shielded ? never : any ? 0 : Math.max(...borrowsFrom(short));
+    const byReclaimFrom = reclaims ? Math.min(...borrowsFrom(reservable)) : never;
+    const from = kind.opportunistic && !shielded ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
+    if (from === never) return shielded ? "V6" : "8.1";
+    return { kind, priority, byPriorityFrom, byReclaimFrom, from };
   };
 }
 

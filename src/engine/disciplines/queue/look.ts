@@ -15,8 +15,7 @@ export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: P
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
     if (waiter.hold !== null) continue;
-    const promised = promisedBehind(rules, pool, waiter, nowMs);
-    return promised === undefined ? lookAtHead(rules, transaction, walk, waiter) : inTurn(promised);
+    return lookAtHead(rules, transaction, walk, waiter);
   }
   return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
 }
@@ -49,6 +48,8 @@ function lookAtHead(rules: QueueRules, transaction: Transaction, walk: QueueWalk
     if (ask !== null) waiter.nodes = walk.roomsFor(waiter.request).soon.place(ask) ?? [];
     return new QueueLook(untilMs, { promise: waiter });
   }
+  const promised = promisedBehind(rules, pool, waiter, nowMs);
+  if (promised !== undefined) return inTurn(promised);
   const choice =
     pool.runKinds.size === 0
       ? null

@@ -39,6 +39,9 @@ export interface VictimSearch {
   readonly shortage: readonly number[];
 }
 
+/** Within 24 hours (V6). */
+const PREEMPTIONS_MAX = 5;
+
 export function queueDiscipline(rules: QueueRules): Discipline {
   return {
     look: (transaction, pool) => lookAtQueue(rules, transaction, pool),
@@ -49,6 +52,7 @@ export function queueDiscipline(rules: QueueRules): Discipline {
     standingOf: rules.standingOf,
     tellApart: rules.tellApart,
     hasShares: false,
+    preemptionsMax: PREEMPTIONS_MAX,
   };
 }
 

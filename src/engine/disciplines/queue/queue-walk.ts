@@ -241,11 +241,11 @@ export class QueueWalk {
     return sum;
   }
 
-  /** Holds of those before it, and of the one it was preempted for, come before its own claim (V5). */
+  /** Holds of those before it come before its own claim, and as long as it has none, that of the one it was preempted for (V5). */
   #claimsBefore(request: Request): readonly number[] {
-    const { preemptedFor } = request.progress;
+    const { preemptedFor, hold } = request.progress;
     const { claimed } = this.#promises;
-    if (preemptedFor === null) return claimed;
+    if (preemptedFor === null || hold?.pool === this.pool.record.name) return claimed;
     for (let i = this.#position; i < this.#waiters.length; i++) {
       const behind = this.#waiters[i] as Waiter;
       if (behind.hold !== "here" || behind.request.spec.id !== preemptedFor) continue;
@@ -261,7 +261,7 @@ export class QueueWalk {
     for (; this.#roomsKnow < this.#passed.length; this.#roomsKnow++) {
       promiseTo(this.#rooms, this.#passed[this.#roomsKnow] as Waiter);
     }
-    const { preemptedFor } = progress;
+    const preemptedFor = progress.hold?.pool === this.pool.record.name ? null : progress.preemptedFor;
     const isOwner = ({ hold, request }: Waiter) => hold === "here" && request.spec.id === preemptedFor;
     const owner =
       preemptedFor === null ? undefined : this.#waiters.slice(this.#position).find((each) => isOwner(each));

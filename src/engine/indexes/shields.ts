@@ -1,0 +1,25 @@
+// Shields (V6): whoever was preempted too often within 24 hours is kept from some rules until that is over.
+
+import { disciplineOf } from "../disciplines/disciplines.ts";
+import type { AttemptOutcome } from "../events.ts";
+import type { Pool, Request } from "../state.ts";
+
+const DAY_MS = 86_400_000;
+
+/** When the shield ends, in a pool, of a request with these preemptions; minus infinity: it has none. */
+export function shieldEndOf(preemptedAtMs: readonly number[], pool: Pool): number {
+  const max = pool.record.settings.maxPreemptions ?? disciplineOf(pool).preemptionsMax;
+  if (max === 0) return Number.POSITIVE_INFINITY;
+  const first = preemptedAtMs[preemptedAtMs.length - max];
+  return first === undefined ? Number.NEGATIVE_INFINITY : first + DAY_MS;
+}
+
+/** The preemptions that still count, with one more. */
+export function withPreemption(preemptedAtMs: readonly number[], atMs: number): number[] {
+  return [...preemptedAtMs.filter((each) => each > atMs - DAY_MS), atMs];
+}
+
+/** Whether an attempt that ends so was preempted; what an administrator stops was not preempted by anybody (P8). */
+export function isPreemption({ progress }: Request, outcome: AttemptOutcome): boolean {
+  return outcome === "preempted" && progress.allocation?.stop?.reason !== "administration";
+}
