@@ -111,6 +111,7 @@ const POOL_SETTINGS: Record<keyof WirePoolSettings, string> = {
   lease_seconds: "so long may a holder be silent",
   renewal_seconds: "so often it should renew",
   heartbeat_seconds: "so often a node should report",
+  visibility: "`own` hides the names of others' work from those who merely use or read the pool",
 };
 
 function settings(): string {

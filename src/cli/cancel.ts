@@ -76,7 +76,7 @@ function whatGoes(request: WireRequest, abandoned: boolean): string {
 }
 
 function withoutSelf(plan: WirePlan, { id }: WireRequest): WirePlan {
-  const others = <Item extends { id: string }>(items: readonly Item[]) =>
+  const others = <Item extends { id: string | null }>(items: readonly Item[]) =>
     items.filter((item) => item.id !== id);
   return { ...plan, cancelled: others(plan.cancelled), stopped: others(plan.stopped) };
 }

@@ -64,6 +64,7 @@ export { nextWakeMs } from "./timers.ts";
 export {
   borrowedOf,
   capacityOf,
+  countsOf,
   type ElementView,
   forcesSensitive,
   groupsOf,
@@ -73,11 +74,14 @@ export {
   policiesOf,
   poolsOf,
   queueOf,
+  queuePageOf,
+  queuesOf,
   requestIds,
   requestOf,
   type ShareView,
   shareViewOf,
   teamSharesOf,
+  usageByShareOf,
   usageOf,
   waitingCountOf,
 } from "./views.ts";

@@ -44,6 +44,8 @@ export interface PoolSettings {
   readonly leaseMs: number;
   readonly renewalMs: number;
   readonly heartbeatMs: number;
+  /** `own`: names of others' work are not shown (14). No rule of the engine asks for it. */
+  readonly visibility: "all" | "own";
 }
 
 /** What a group may override for everything below it (P6). */
@@ -88,4 +90,5 @@ export const DEFAULT_POOL_SETTINGS: PoolSettings = {
   leaseMs: 300_000,
   renewalMs: 20_000,
   heartbeatMs: 5_000,
+  visibility: "all",
 };

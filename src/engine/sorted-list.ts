@@ -122,6 +122,11 @@ export class SortedList<Item> {
     return undefined;
   }
 
+  /** The sum on `index` of all items. */
+  sum(index: number): number {
+    return this.#chunks.reduce((sum, { sums }) => sum + (sums[index] as number), 0);
+  }
+
   /** The sum on `index` from the start up to and including the item. */
   sumThrough(item: Item, index: number): number {
     const weigh = this.#weigh as (item: Item) => Vector;

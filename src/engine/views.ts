@@ -22,13 +22,29 @@ import {
   type RequestSpec,
 } from "./records.ts";
 import { compareIds, type Resources, toResources } from "./resources.ts";
-import { type EngineState, type Node, type Pool, requirePool, reserveNeedOf } from "./state.ts";
+import {
+  type EngineState,
+  type Node,
+  type Pool,
+  queueLengthOf,
+  requirePool,
+  reserveNeedOf,
+} from "./state.ts";
 
 export function requestOf(
   state: EngineState,
   id: RequestId,
 ): { readonly spec: RequestSpec; readonly progress: Readonly<RequestProgress> } | undefined {
   return state.requests.get(id);
+}
+
+/** The pools in whose queues a request stands, or will when its delay is over; empty if it does not wait. */
+export function queuesOf(state: EngineState, id: RequestId): PoolName[] {
+  const request = state.requests.get(id);
+  if (request?.progress.status !== "queued") return [];
+  return [...request.line.pools.values()].flatMap(({ pool, verdict }) =>
+    verdict === null ? pool.record.name : [],
+  );
 }
 
 export function requestIds(state: EngineState): Iterable<RequestId> {
@@ -110,6 +126,23 @@ export function queueOf(state: EngineState, pool: PoolName, nowMs: number): Requ
   return [...disciplineOf(named).queue(state, named, nowMs)].map(({ spec }) => spec.id);
 }
 
+/** A part of that order; costs what it shows and what comes before it. */
+export function queuePageOf(
+  state: EngineState,
+  pool: PoolName,
+  nowMs: number,
+  { start, limit }: { readonly start: number; readonly limit: number },
+): RequestId[] {
+  const named = requirePool(state, pool);
+  const page: RequestId[] = [];
+  let place = 0;
+  for (const { spec } of disciplineOf(named).queue(state, named, nowMs)) {
+    if (place >= start + limit) break;
+    if (place++ >= start) page.push(spec.id);
+  }
+  return page;
+}
+
 /** Units held, those of stopping runs included. */
 export function usageOf(state: EngineState, pool: PoolName): Resources {
   const { usage, keys } = requirePool(state, pool);
@@ -119,6 +152,38 @@ export function usageOf(state: EngineState, pool: PoolName): Resources {
 export function capacityOf(state: EngineState, pool: PoolName): Resources {
   const { capacity, keys } = requirePool(state, pool);
   return toResources(capacity, keys);
+}
+
+/** Usage per key, and how much of it is borrowed (G6): above what is reserved, or on home nodes of others (N3). */
+export function usageByShareOf(
+  state: EngineState,
+  pool: PoolName,
+): Record<string, { readonly reserved: number; readonly borrowed: number }> {
+  const { keys, usage, policies } = requirePool(state, pool);
+  return Object.fromEntries(
+    keys.map((key, i) => {
+      let borrowed = 0;
+      for (const policy of policies.values()) {
+        const atHome = policy.runs.sum(i);
+        borrowed +=
+          (policy.usage[i] as number) - atHome + Math.max(0, atHome - (policy.reserved[i] as number));
+      }
+      return [key, { borrowed, reserved: (usage[i] as number) - borrowed }];
+    }),
+  );
+}
+
+/** How many requests wait and run in a pool. Looks at what runs only. */
+export function countsOf(
+  state: EngineState,
+  pool: PoolName,
+): { readonly queued: number; readonly allocated: number; readonly preempting: number } {
+  const held = requirePool(state, pool);
+  let preempting = 0;
+  for (const { runs } of held.policies.values()) {
+    for (const { request } of runs) if (request.progress.status === "preempting") preempting += 1;
+  }
+  return { queued: queueLengthOf(held), allocated: held.runCount - preempting, preempting };
 }
 
 /** The part of a run above its component's reserved share, per key (G6). */

@@ -113,6 +113,17 @@ export type WireRequest = z.infer<typeof requestAnswer>;
 
 export const requestPage = pageOf(requestAnswer, "RequestPage");
 
+export const queueItem = requestAnswer
+  .extend({
+    /** Place in the queue of this pool, from 1. */
+    position: z.int(),
+    /** Of its component's policy in this pool. */
+    priority: z.number(),
+  })
+  .meta({ id: "QueueItem" });
+export type WireQueueItem = z.infer<typeof queueItem>;
+export const queuePage = pageOf(queueItem, "QueuePage");
+
 /** What a bulk call is parsed as first: one bad item must not spoil the others. */
 export const bulkEnvelope = z.strictObject({ items: z.array(z.unknown()).min(1).max(BATCH_ITEMS_MAX) });
 
@@ -125,22 +136,10 @@ export const bulkSubmission = z.strictObject({
   items: z.array(bulkSubmissionItem).min(1).max(BATCH_ITEMS_MAX),
 });
 
-export const bulkItem = requestAnswer.pick({
-  id: true,
-  number: true,
-  status: true,
-  attempt: true,
-  pool: true,
-  reasons: true,
-  token: true,
-  lease_expires_at: true,
-});
-export type WireBulkItem = z.infer<typeof bulkItem>;
-
 export const bulkAnswer = z
   .object({
-    /** In the order of the items: where the request stands now, or why the item was refused. */
-    results: z.array(z.union([bulkItem, z.object({ problem })])),
+    /** In the order of the items: what the single call would have answered, or why the item was refused. */
+    results: z.array(z.union([requestAnswer, z.object({ problem })])),
   })
   .meta({ id: "BulkAnswer" });
 export type WireBulkAnswer = z.infer<typeof bulkAnswer>;
@@ -204,7 +203,7 @@ export const checkpointReport = z.strictObject({
 });
 export type WireCheckpointReport = z.infer<typeof checkpointReport>;
 
-/** What keeps a request from starting in one pool. Ids of requests that the caller does not reach are null. */
+/** What keeps a request from starting in one pool. Ids of requests that the caller does not see are null. */
 export const blocker = z.discriminatedUnion("rule", [
   z.object({
     rule: z.enum(["limit", "group_limit", "reserved"]),
@@ -215,7 +214,7 @@ export const blocker = z.discriminatedUnion("rule", [
     group: z.string().nullable(),
   }),
   z.object({ rule: z.literal("holds"), waits_for: z.array(z.string().nullable()) }),
-  z.object({ rule: z.literal("holds_elsewhere"), pool: z.string() }),
+  z.object({ rule: z.literal("holds_elsewhere"), pool: z.string().nullable() }),
   z.object({
     rule: z.literal("units"),
     short: z.array(
@@ -487,7 +486,8 @@ export const sharesAnswer = z
 export type WireShares = z.infer<typeof sharesAnswer>;
 
 const affected = z.object({
-  id: z.string(),
+  /** Null: the caller may know that it is there, but not which one it is. */
+  id: z.string().nullable(),
   number: z.int().optional(),
   name: z.string().optional(),
   component: z.string().optional(),

@@ -45,6 +45,8 @@ export const poolSettings = z.strictObject({
   lease_seconds: seconds.optional(),
   renewal_seconds: seconds.optional(),
   heartbeat_seconds: seconds.optional(),
+  /** `own`: names of others' work are not shown to those who merely use or read the pool. */
+  visibility: z.enum(["all", "own"]).optional(),
 });
 
 export const group = z.strictObject({

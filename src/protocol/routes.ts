@@ -299,7 +299,7 @@ export const ROUTES = {
     permission: "pools.read",
     query: z.strictObject(page),
     status: 200,
-    answer: answers.requestPage,
+    answer: answers.queuePage,
   },
   getShares: {
     ...pools,

@@ -5,6 +5,7 @@ import {
   type Command,
   capacityOf,
   groupsOf,
+  type NodeView,
   nodeViewsOf,
   type PoolName,
   policiesOf,
@@ -23,10 +24,11 @@ import {
   toNodeName,
   toPoolName,
 } from "../translation/index.ts";
-import { type Call, ok, perform, type Reply, type Services } from "./call.ts";
+import { type Call, type Denial, denial, ok, perform, type Reply, refused, type Services } from "./call.ts";
 import { reachesPool } from "./identity.ts";
 import { planOf } from "./plans.ts";
 import { hidden, notFound, ProblemError, problemError } from "./problems.ts";
+import { reachesMembers, type Sight } from "./sight.ts";
 
 /** A thing as it is shown, and its version: a hash of what people set, not of what happens by itself. */
 export interface Shown {
@@ -63,9 +65,15 @@ export function showGroup(view: View, pool: string, name: string): Shown | undef
   return group && shown(presentGroup(group));
 }
 
-export function showNode(view: View, name: string): Shown | undefined {
+export function showNode(view: View, name: string, sight: Sight): Shown | undefined {
   const [node] = nodeViewsOf(view.state, [toNodeName(name)]);
-  return node && { body: presentNodeView(node, view.numberOf), etag: etagOf(presentNode(node.record)) };
+  return node && { body: presentNodeSeen(view, node, sight), etag: etagOf(presentNode(node.record)) };
+}
+
+/** Runs that the caller may not know of are left out; their usage stays. */
+export function presentNodeSeen(view: View, node: NodeView, sight: Sight) {
+  const runs = node.runs.filter(({ requestId }) => sight.idOrNull(requestId) !== null);
+  return presentNodeView({ ...node, runs }, view.numberOf);
 }
 
 export function shown(body: object): Shown {
@@ -89,6 +97,8 @@ export function poolNames(view: View): string[] {
 export interface Alteration {
   readonly command: Command;
   readonly target: string;
+  /** The pools that it concerns: the caller must reach everybody who has a policy there. */
+  readonly pools: readonly string[];
   readonly status?: number;
   /** What was asked for, for the audit log. */
   readonly detail?: Readonly<Record<string, unknown>>;
@@ -102,6 +112,8 @@ export interface Alteration {
 export async function alter(call: Call, services: Services, change: Alteration): Promise<Reply> {
   const query = call.query as { dry_run?: string } | undefined;
   if (query?.dry_run === "true") {
+    const denied = await services.leader.read((view) => memberDenial(view, call, change));
+    if (denied !== undefined) throw refused(denied);
     if (call.ifMatch !== undefined) await services.leader.read((view) => checkVersion(view, call, change));
     return ok(await planOf(call, services, change.command));
   }
@@ -110,7 +122,7 @@ export async function alter(call: Call, services: Services, change: Alteration):
     command,
     target,
     detail,
-    guard: (view) => versionRefusal(view, call, change),
+    guard: (view) => memberDenial(view, call, change) ?? versionRefusal(view, call, change),
     present: (view) => {
       const after = show(view);
       return after === undefined ? null : { ...after, warnings: change.warnings?.(view) ?? [] };
@@ -121,6 +133,17 @@ export async function alter(call: Call, services: Services, change: Alteration):
   if (status === 204 || after === null) return { status: 204 };
   const { body, etag, warnings } = after;
   return { status, body: warnings.length > 0 ? { ...body, warnings } : body, headers: { etag } };
+}
+
+/** A change of a pool, its groups, policies or nodes can end the work of everybody there. */
+function memberDenial(view: View, { identity }: Call, { pools }: Alteration): Denial | undefined {
+  const pool = pools.find((one) => !reachesMembers(identity, view, one));
+  if (pool === undefined) return undefined;
+  return denial(
+    "forbidden",
+    `Components that the token "${identity.name}" does not reach have policies in the pool "${pool}".`,
+    "Use a token that is not bound to components, or one that reaches all of those that use the pool.",
+  );
 }
 
 function checkVersion(view: View, call: Call, change: Alteration): void {

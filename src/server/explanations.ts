@@ -7,19 +7,20 @@ import {
   explain as explainState,
   type Holder,
   type PoolExplanation,
-  type RequestId,
   requestOf,
 } from "../engine/index.ts";
 import type { View } from "../leader/index.ts";
 import type { WireExplanation, WirePoolExplanation } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import type { Call, Services } from "./call.ts";
+import type { Grants } from "./grants.ts";
 import { silenceOf } from "./holders.ts";
-import { reachesComponent, reachesPool, requestReach } from "./identity.ts";
+import { type Identity, reachesPool } from "./identity.ts";
 import type { Located } from "./locate.ts";
-import { ownedOf, presentLive, presentRecord } from "./presentation.ts";
+import { presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
 import { presentShareExplanation } from "./shares.ts";
+import { type Sight, sightOf } from "./sight.ts";
 import { suggestionsFor } from "./suggestions.ts";
 
 export async function explain(
@@ -27,80 +28,63 @@ export async function explain(
   services: Services,
   { id, record }: Located,
 ): Promise<WireExplanation> {
+  const { leader, grants } = services;
+  const { identity } = call;
+  const sees = (pool: string) => reachesPool(identity, pool);
   if (record !== undefined) {
-    const { number, status, reasons } = presentRecord(record);
+    const shown = await leader.read((view) => presentRecord(record, sightOf(identity, view)));
+    const { number, status, reasons } = shown;
     return { ...NOTHING_TO_SAY, request_id: id, number, status, reasons };
   }
-  const found = await services.leader.read((view) => {
-    const facts = explainState(view.state, id, view.nowMs);
-    return facts && { facts, shown: presentExplanation(call, services, view, facts) };
+  const found = await leader.read((view) => {
+    const whole = explainState(view.state, id, view.nowMs);
+    const facts = whole && { ...whole, pools: whole.pools.filter(({ pool }) => sees(pool)) };
+    return facts && { facts, shown: presentExplanation(view, facts, { identity, grants }) };
   });
   if (found === undefined) throw notFound("request", id);
-  const reaches = (pool: string) => reachesPool(call.identity, pool);
-  const suggestions = await suggestionsFor(services.leader, found.facts, reaches);
+  const suggestions = await suggestionsFor(leader, found.facts, sees);
   return { ...found.shown, suggestions };
 }
 
 const NOTHING_TO_SAY = { stop: null, delayed_until: null, pools: [], not_admitted: [], suggestions: [] };
 
-function presentExplanation(call: Call, services: Services, view: View, facts: Explanation): WireExplanation {
-  const { identity } = call;
+function presentExplanation(
+  view: View,
+  facts: Explanation,
+  caller: { identity: Identity; grants: Grants },
+): WireExplanation {
   const { requestId, status, rejection, delayedUntilMs } = facts;
-  const stop = presentLive(view, requestId, { identity, grants: services.grants })?.stop ?? null;
-  const who = acquaintances(call, view);
+  const sight = sightOf(caller.identity, view);
   return {
     request_id: requestId,
     number: view.numberOf(requestId) ?? 0,
     status,
-    reasons: rejection && [...rejection],
-    stop: stop && { ...stop, for_request: who.idOrNull(stop.for_request as RequestId | null) },
+    reasons: rejection && sight.reasons(rejection),
+    stop: presentLive(view, requestId, caller)?.stop ?? null,
     delayed_until: delayedUntilMs === null ? null : toTimestamp(delayedUntilMs),
     pools: facts.pools.map((pool) => ({
-      ...presentPoolExplanation(pool, who, view),
-      share: pool.share && presentShareExplanation(pool.share, identity),
+      ...presentPoolExplanation(view, pool, sight),
+      share: pool.share && presentShareExplanation(pool.share, pool.pool, sight),
     })),
-    not_admitted: [...facts.notAdmitted],
+    not_admitted: sight.reasons(facts.notAdmitted),
     suggestions: [],
   };
 }
 
-/** What the caller may know about the others in the story. */
-interface Acquaintances {
-  idOrNull(id: RequestId | null): string | null;
-  nameOf(id: RequestId): { number: number; name: string } | undefined;
-  componentOrNull(component: string): string | null;
-}
-
-function acquaintances({ identity }: Call, view: View): Acquaintances {
-  const reaches = requestReach(identity, view);
-  const known = (id: RequestId) => {
-    const request = requestOf(view.state, id);
-    return request !== undefined && reaches(ownedOf(request.spec, request.progress)) ? request : undefined;
-  };
-  return {
-    idOrNull: (id) => (id !== null && known(id) !== undefined ? id : null),
-    nameOf(id) {
-      const request = known(id);
-      return request && { number: view.numberOf(id) ?? 0, name: request.spec.name };
-    },
-    componentOrNull: (component) => (reachesComponent(identity, component) ? component : null),
-  };
-}
-
 function presentPoolExplanation(
-  pool: PoolExplanation,
-  who: Acquaintances,
   view: View,
+  pool: PoolExplanation,
+  sight: Sight,
 ): Omit<WirePoolExplanation, "share"> {
   return {
     pool: pool.pool,
     position: pool.position,
     queue_length: pool.queueLength,
     fits_reserve: pool.fitsReserve,
-    blocked_by: presentBlocker(pool.blockedBy, who),
-    holders: pool.holders.map((holder) => presentHolder(holder, who, view)),
+    blocked_by: presentBlocker(pool.blockedBy, sight),
+    holders: pool.holders.map((holder) => presentHolder(view, pool.pool, holder, sight)),
     holder_count: pool.holderCount,
-    considered: pool.considered.map((kind) => presentConsidered(kind, who)),
+    considered: pool.considered.map((kind) => presentConsidered(pool.pool, kind, sight)),
     preemption_needs: pool.preemptionNeeds,
     could_start_at: pool.couldStartAtMs === null ? null : toTimestamp(pool.couldStartAtMs),
     value_minutes: pool.value === null ? null : pool.value / 100,
@@ -108,34 +92,37 @@ function presentPoolExplanation(
   };
 }
 
-function presentBlocker(blocker: Blocker, who: Acquaintances): WirePoolExplanation["blocked_by"] {
+function presentBlocker(blocker: Blocker, sight: Sight): WirePoolExplanation["blocked_by"] {
   switch (blocker.rule) {
     case "holds":
-      return { rule: "holds", waits_for: blocker.waitsFor.map(who.idOrNull) };
+      return { rule: "holds", waits_for: blocker.waitsFor.map((id) => sight.idOrNull(id)) };
+    case "holds_elsewhere":
+      return { rule: "holds_elsewhere", pool: sight.seesPool(blocker.pool) ? blocker.pool : null };
     case "units":
       return {
         rule: "units",
         short: blocker.short.map(({ comingFree, ...rest }) => ({ ...rest, coming_free: comingFree })),
-        head: who.idOrNull(blocker.head),
+        head: sight.idOrNull(blocker.head),
       };
     case "behind_head":
-      return { rule: "behind_head", head: who.idOrNull(blocker.head) };
+      return { rule: "behind_head", head: sight.idOrNull(blocker.head) };
     default:
       return blocker;
   }
 }
 
 function presentHolder(
-  holder: Holder,
-  who: Acquaintances,
   view: View,
+  pool: string,
+  holder: Holder,
+  sight: Sight,
 ): WirePoolExplanation["holders"][number] {
-  const { number = null, name = null } = who.nameOf(holder.requestId) ?? {};
+  const id = sight.idOrNull(holder.requestId);
   return {
-    request_id: who.idOrNull(holder.requestId),
-    number,
-    name,
-    component: who.componentOrNull(holder.component),
+    request_id: id,
+    number: id && (view.numberOf(id) ?? 0),
+    name: id && (requestOf(view.state, id)?.spec.name ?? ""),
+    component: sight.namesComponent(pool, holder.component) ? holder.component : null,
     units: holder.units,
     preemptible: holder.preemptible,
     stopping: holder.isStopping,
@@ -148,12 +135,13 @@ function presentHolder(
 const NOT_SILENT = { silent_since: null, given_up_at: null };
 
 function presentConsidered(
+  pool: string,
   kind: ConsideredKind,
-  who: Acquaintances,
+  sight: Sight,
 ): WirePoolExplanation["considered"][number] {
   const { component, priority, preemptionClass, resources, count, permitted, rule, cost } = kind;
   return {
-    component: who.componentOrNull(component),
+    component: sight.namesComponent(pool, component) ? component : null,
     priority,
     preemption_class: preemptionClass,
     resources,

@@ -1,7 +1,5 @@
 // Who calls, and how far the token reaches: role, components, pools and extra permissions.
 
-import { policiesOf } from "../engine/index.ts";
-import type { View } from "../leader/index.ts";
 import { type ExtraPermission, type Permission, ROLE_PERMISSIONS, type Role } from "../protocol/index.ts";
 import type { TokenRecord } from "../store/index.ts";
 
@@ -46,32 +44,4 @@ export function reachesPool(identity: Identity, pool: string): boolean {
 
 export function reachesAll(identity: Identity): boolean {
   return identity.components === null && identity.pools === null;
-}
-
-export interface Owned {
-  readonly component: string;
-  readonly pool: string | null;
-  readonly submittedBy: string;
-}
-
-/** Which requests a token reaches. Waiting ones belong to every pool that their component may use. */
-export function requestReach(identity: Identity, view: View): (request: Owned) => boolean {
-  const { pools } = identity;
-  let poolComponents: ReadonlySet<string> | undefined;
-  const componentsOfPools = () =>
-    (poolComponents ??= new Set(
-      policiesOf(view.state)
-        .filter((policy) => pools?.has(policy.pool))
-        .map((policy) => policy.component),
-    ));
-  return ({ component, pool }) => {
-    if (!reachesComponent(identity, component)) return false;
-    if (pools === null) return true;
-    return pool === null ? componentsOfPools().has(component) : pools.has(pool);
-  };
-}
-
-/** Q5: whoever submitted it, an operator of its component, or an administrator. */
-export function mayEnd(identity: Identity, request: Owned): boolean {
-  return identity.role === "admin" || identity.role === "operator" || identity.name === request.submittedBy;
 }

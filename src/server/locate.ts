@@ -1,16 +1,16 @@
 // Which request is meant: by id, by small number, or by an unambiguous beginning of an id; and whether the
 // caller reaches it.
 
-import { type RequestId, requestOf } from "../engine/index.ts";
+import type { RequestId } from "../engine/index.ts";
 import type { View } from "../leader/index.ts";
 import type { RequestRecord } from "../store/index.ts";
 import { toRequestId } from "../translation/index.ts";
 import type { Call, Denial, Services } from "./call.ts";
 import { denial } from "./call.ts";
 import { clientOf } from "./holders.ts";
-import { type Identity, type Owned, requestReach } from "./identity.ts";
-import { ownedOf, ownedOfRecord } from "./presentation.ts";
-import { hidden, NOT_FOUND_HINT, notFound, problemError } from "./problems.ts";
+import type { Identity } from "./identity.ts";
+import { forbidden, hidden, NOT_FOUND_HINT, notFound, problemError } from "./problems.ts";
+import { type Owned, ownedOf, ownedOfRecord, type Sight, sightOf } from "./sight.ts";
 
 export interface Located {
   readonly id: RequestId;
@@ -24,27 +24,53 @@ const NUMBER = /^#?(\d{1,15})$/;
 const ID_PREFIX = /^[0-9a-f][0-9a-f-]{3,34}$/;
 const CANDIDATES_MAX = 10;
 
+/** A request that the caller sees. */
 export async function locate(
   call: Call,
   services: Services,
   text = call.params.id as string,
 ): Promise<Located> {
+  return find(call, services, text, "see");
+}
+
+/** A request on which the caller may act, as far as the bounds of its token say. */
+export async function locateOwn(
+  call: Call,
+  services: Services,
+  text = call.params.id as string,
+): Promise<Located> {
+  return find(call, services, text, "act");
+}
+
+async function find(call: Call, services: Services, text: string, purpose: "see" | "act"): Promise<Located> {
   const { identity } = call;
-  const found = await services.leader.read((view) => inMemory(view, identity, text));
-  if (found?.isReached) {
-    const { located } = found;
-    if (located.owned.submittedBy === identity.name) services.leader.hear(located.id, clientOf(call));
-    return located;
+  const judge = (sight: Sight, located: Located) => {
+    if (!sight.sees(located.owned)) return hidden("request", text);
+    return purpose === "see" || sight.reaches(located.owned) ? located : notYours(text);
+  };
+  const found = await services.leader.read((view) => {
+    const located = inMemory(view, text);
+    return located && judge(sightOf(identity, view), located);
+  });
+  if (found instanceof Error) throw found;
+  if (found !== undefined) {
+    if (found.owned.submittedBy === identity.name) services.leader.hear(found.id, clientOf(call));
+    return found;
   }
-  if (found !== undefined) throw hidden("request", text);
 
   const record = await inStore(call, services, text);
   if (record === undefined) throw notFound("request", text);
-  const owned = ownedOfRecord(record);
-  const isReached = await services.leader.read((view) => requestReach(identity, view)(owned));
-  if (!isReached) throw hidden("request", text);
-  return { id: toRequestId(record.id), owned, record };
+  const located = { id: toRequestId(record.id), owned: ownedOfRecord(record), record };
+  const judged = await services.leader.read((view) => judge(sightOf(identity, view), located));
+  if (judged instanceof Error) throw judged;
+  return judged;
 }
+
+function notYours(text: string) {
+  return forbidden(`The request "${text}" is not in the reach of this token.`, NOT_YOURS_HINT);
+}
+
+const NOT_YOURS_HINT = "You see it because you may use its pool; only those of its component act on it.";
 
 /** For calls that are made often: a full id needs no look before the decision, where `reachGuard` judges it. */
 export async function idOf(
@@ -52,26 +78,26 @@ export async function idOf(
   services: Services,
   text = call.params.id as string,
 ): Promise<RequestId> {
-  return FULL_ID.test(text) ? toRequestId(text) : (await locate(call, services, text)).id;
+  return FULL_ID.test(text) ? toRequestId(text) : (await locateOwn(call, services, text)).id;
 }
 
 export function reachGuard(identity: Identity, id: RequestId): (view: View) => Denial | undefined {
   return (view) => {
-    const request = requestOf(view.state, id);
-    if (request === undefined) return undefined; // The engine says so itself.
-    const isReached = requestReach(identity, view)(ownedOf(request.spec, request.progress));
-    return isReached ? undefined : denial("not_found", `There is no request "${id}".`, NOT_FOUND_HINT);
+    const owned = ownedOf(view, id);
+    if (owned === undefined) return undefined; // The engine says so itself.
+    const sight = sightOf(identity, view);
+    if (sight.reaches(owned)) return undefined;
+    return sight.sees(owned)
+      ? denial("forbidden", notYours(id).message, NOT_YOURS_HINT)
+      : denial("not_found", `There is no request "${id}".`, NOT_FOUND_HINT);
   };
 }
 
-function inMemory(view: View, identity: Identity, text: string) {
+function inMemory(view: View, text: string): Located | undefined {
   const number = NUMBER.exec(text)?.[1];
   const id = number === undefined ? toRequestId(text) : view.idOf(Number(number));
-  const request = id === undefined ? undefined : requestOf(view.state, id);
-  if (request === undefined) return undefined;
-  const { spec, progress } = request;
-  const located: Located = { id: spec.id, owned: ownedOf(spec, progress) };
-  return { located, isReached: requestReach(identity, view)(located.owned) };
+  const owned = id === undefined ? undefined : ownedOf(view, id);
+  return id === undefined || owned === undefined ? undefined : { id, owned };
 }
 
 async function inStore(
@@ -87,8 +113,10 @@ async function inStore(
 
   const { items } = await store.listRequests({ idPrefix: text, limit: CANDIDATES_MAX });
   const reached = await leader.read((view) => {
-    const reaches = requestReach(identity, view);
-    return items.filter((record) => reaches(ownedOfRecord(record)));
+    const sight = sightOf(identity, view);
+    return items.filter((record) =>
+      sight.sees(ownedOf(view, toRequestId(record.id)) ?? ownedOfRecord(record)),
+    );
   });
   if (reached.length <= 1) return reached[0];
   throw problemError("ambiguous", `Several requests begin with "${text}".`, {

@@ -1,8 +1,19 @@
 // Metrics for Prometheus (16). Counters follow committed events; gauges are read off the state when asked for.
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import { type ElementView, queueLengthOf, type RequestId, teamSharesOf } from "../engine/index.ts";
+import {
+  capacityOf,
+  countsOf,
+  type ElementView,
+  type GroupName,
+  type PoolName,
+  type RequestId,
+  teamSharesOf,
+  usageByShareOf,
+} from "../engine/index.ts";
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
+import { type Identity, reachesAll } from "./identity.ts";
+import { sightOf } from "./sight.ts";
 
 export interface Metrics {
   /** To be given to the leader when it starts. */
@@ -11,7 +22,8 @@ export interface Metrics {
   /** From here on counts what is committed. Returns the way to stop. */
   follow(leader: Leader, streams: { count(): number }): () => void;
   countCall(route: string, status: number): void;
-  text(): Promise<string>;
+  /** As the token may see them: without pools that it does not reach, and without elements that it may not name. */
+  text(identity: Identity): Promise<string>;
 }
 
 const SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -40,17 +52,17 @@ export function createMetrics(): Metrics {
       });
     },
     countCall: (route, status) => meters.calls.inc({ route, status: String(status) }),
-    async text() {
-      if (leader !== undefined) {
-        const { condition, trouble } = leader.status();
-        meters.leader.set(condition === "leading" ? 1 : 0);
-        meters.trouble.set(trouble === null ? 0 : 1);
-        meters.streams.set(streams.count());
-        meters.expiryPaused.reset();
-        for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
-        await leader.read((view) => gauge(view, meters));
-      }
-      return registry.metrics();
+    async text(identity) {
+      if (leader === undefined) return registry.metrics();
+      const { condition, trouble } = leader.status();
+      meters.leader.set(condition === "leading" ? 1 : 0);
+      meters.trouble.set(trouble === null ? 0 : 1);
+      meters.streams.set(streams.count());
+      meters.expiryPaused.reset();
+      for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
+      await leader.read((view) => gauge(view, meters));
+      const text = await registry.metrics();
+      return reachesAll(identity) ? text : leader.read((view) => seenLines(text, identity, view));
     },
   };
 }
@@ -70,7 +82,10 @@ function createMeters(registry: Registry) {
   const shareGauge = (name: string, help: string) =>
     newGauge(name, `${help} A part of the pool, on the key where it is largest.`, SHARE_LABELS);
   return {
-    requests: newGauge("berth_requests", "Requests in memory, by pool and status.", ["pool", "status"]),
+    requests: newGauge("berth_requests", "Requests that wait or run, by pool and status.", [
+      "pool",
+      "status",
+    ]),
     capacity: newGauge("berth_pool_capacity", "Units of a pool.", ["pool", "key"]),
     usage: newGauge("berth_pool_usage", "Units in use, in share or borrowed.", ["pool", "key", "share"]),
     wait: histogram("berth_queue_wait_seconds", "From entering the queue to the grant.", ["pool"], WAITS),
@@ -202,6 +217,26 @@ function countLostWork(view: View, meters: Meters, id: RequestId, atMs: number):
   }
 }
 
+/** The lines of samples carry their labels, and these say what they are about. */
+function seenLines(text: string, identity: Identity, view: View): string {
+  const sight = sightOf(identity, view);
+  const label = (line: string, name: string) => {
+    const written = new RegExp(`[{,]${name}="((?:[^"\\\\]|\\\\.)*)"`).exec(line)?.[1];
+    return written?.replaceAll(/\\(.)/g, (_, escaped: string) => (escaped === "n" ? "\n" : escaped));
+  };
+  const isSeen = (line: string) => {
+    const [pool, element] = [label(line, "pool"), label(line, "element")];
+    if (pool === undefined || pool === "") return true;
+    if (element === undefined) return sight.seesPool(pool);
+    const isGroup = view.state.pools.get(pool as PoolName)?.groups.has(element as GroupName) === true;
+    return isGroup ? sight.seesPool(pool) : sight.namesComponent(pool, element);
+  };
+  return text
+    .split("\n")
+    .filter((line) => line.startsWith("#") || isSeen(line))
+    .join("\n");
+}
+
 // --- Gauges
 
 function gauge(view: View, meters: Meters): void {
@@ -209,22 +244,15 @@ function gauge(view: View, meters: Meters): void {
   for (const meter of [requests, capacity, usage, nodes]) meter.reset();
   for (const { record } of view.state.nodes.values()) nodes.inc({ pool: record.pool, state: record.state });
   gaugeShares(view, meters);
-  for (const { progress } of view.state.requests.values()) {
-    if (progress.status === "queued") continue; // Waiting is counted by pool below.
-    requests.inc({ pool: progress.allocation?.pool ?? "", status: progress.status });
-  }
-  for (const [pool, held] of view.state.pools) {
-    requests.set({ pool, status: "queued" }, queueLengthOf(held));
-    held.keys.forEach((key, index) => {
-      const used = held.usage[index] as number;
-      let borrowed = 0;
-      for (const policy of held.policies.values()) {
-        borrowed += Math.max(0, (policy.usage[index] as number) - (policy.reserved[index] as number));
-      }
-      capacity.set({ pool, key }, held.capacity[index] as number);
+  for (const pool of view.state.pools.keys()) {
+    for (const [status, count] of Object.entries(countsOf(view.state, pool)))
+      requests.set({ pool, status }, count);
+    for (const [key, amount] of Object.entries(capacityOf(view.state, pool)))
+      capacity.set({ pool, key }, amount);
+    for (const [key, { reserved, borrowed }] of Object.entries(usageByShareOf(view.state, pool))) {
       usage.set({ pool, key, share: "borrowed" }, borrowed);
-      usage.set({ pool, key, share: "reserved" }, Math.max(0, used - borrowed));
-    });
+      usage.set({ pool, key, share: "reserved" }, reserved);
+    }
   }
 }
 

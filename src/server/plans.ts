@@ -5,26 +5,30 @@ import type { View } from "../leader/index.ts";
 import type { WirePlan } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import { type Call, refused, type Services } from "./call.ts";
-import { requestReach } from "./identity.ts";
-import { ownedOf } from "./presentation.ts";
+import { ownedOf, type Sight, sightOf } from "./sight.ts";
 
 /** Throws the refusal where the change would be refused. */
 export async function planOf(call: Call, services: Services, command: Command): Promise<WirePlan> {
   const decision = await services.leader.preview(command);
   if (decision.outcome === "refused") throw refused(decision.refusal);
   return services.leader.read((view) => {
-    const reaches = requestReach(call.identity, view);
-    const affected = (id: RequestId) => {
-      const request = requestOf(view.state, id);
-      if (request === undefined) return { id };
-      const { spec, progress } = request;
-      // Others' work counts, but its names are not shown.
-      if (!reaches(ownedOf(spec, progress))) return { id };
-      return { id, ...numberOf(view, id), name: spec.name, component: spec.component };
+    const sight = sightOf(call.identity, view);
+    const affected = (id: RequestId): Affected | undefined => {
+      const spec = requestOf(view.state, id)?.spec;
+      const owned = ownedOf(view, id);
+      if (spec === undefined || owned === undefined) return { id };
+      switch (sight.degreeOf(owned)) {
+        case "none":
+          return undefined;
+        case "counted":
+          return { id: null };
+        default:
+          return { id, ...numberOf(view, id), name: spec.name, component: spec.component };
+      }
     };
     const runsOn = (node: NodeName) =>
       nodeViewsOf(view.state, [node]).flatMap(({ runs }) => runs.map(({ requestId }) => requestId));
-    return toPlan(decision.events, affected, runsOn);
+    return toPlan(decision.events, affected, sight, runsOn);
   });
 }
 
@@ -38,7 +42,8 @@ type Affected = WirePlan["cancelled"][number];
 
 function toPlan(
   events: readonly Event[],
-  affected: (id: RequestId) => Affected,
+  affected: (id: RequestId) => Affected | undefined,
+  sight: Sight,
   runsOn: (node: NodeName) => readonly RequestId[],
 ): WirePlan {
   const plan: WirePlan = {
@@ -50,38 +55,43 @@ function toPlan(
     stopped: [],
     lost: [],
   };
+  /** Pools out of reach, and what only concerns them, do not exist in a plan either. */
+  const add = <Item extends Affected>(list: Item[], id: RequestId, rest: Omit<Item, keyof Affected>) => {
+    const item = affected(id);
+    if (item !== undefined) list.push({ ...item, ...rest } as Item);
+  };
   for (const event of events) {
+    if ("pool" in event && typeof event.pool === "string" && !sight.seesPool(event.pool)) continue;
     switch (event.kind) {
       case "requestAllocated":
-        plan.granted.push({ ...affected(event.requestId), pool: event.pool });
+        add(plan.granted, event.requestId, { pool: event.pool });
         break;
       case "preemptionDecided":
         for (const { requestId, reason } of event.victims) {
-          plan.preempted.push({
-            ...affected(requestId),
+          add(plan.preempted, requestId, {
             pool: event.pool,
             reason,
-            for_request: event.waiter,
+            for_request: sight.idOrNull(event.waiter),
           });
         }
         break;
       case "requestRejected":
-        plan.rejected.push({ ...affected(event.requestId), reasons: [...event.reasons] });
+        add(plan.rejected, event.requestId, { reasons: sight.reasons(event.reasons) });
         break;
       case "requestCancelled":
-        plan.cancelled.push(affected(event.requestId));
+        add(plan.cancelled, event.requestId, {});
         break;
       case "attemptEnded":
-        if (event.outcome === "lost") plan.lost.push(affected(event.requestId));
+        if (event.outcome === "lost") add(plan.lost, event.requestId, {});
         break;
       case "stopChanged":
-        plan.stopped.push(affected(event.requestId));
+        add(plan.stopped, event.requestId, {});
         break;
       case "nodeStateChanged": {
         const { drainDeadlineMs: deadlineMs = null } = event;
         if (deadlineMs === null) break;
         const at = toTimestamp(deadlineMs);
-        plan.stopped.push(...runsOn(event.name).map((id) => ({ ...affected(id), at })));
+        for (const id of runsOn(event.name)) add(plan.stopped, id, { at });
         break;
       }
     }

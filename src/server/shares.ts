@@ -4,29 +4,25 @@ import { type ElementView, type PoolExplanation, shareViewOf } from "../engine/i
 import type { View } from "../leader/index.ts";
 import type { WireShareElement, WireShareExplanation, WireShares } from "../protocol/index.ts";
 import { toPoolName, toTimestamp } from "../translation/index.ts";
-import { type Identity, reachesComponent, requestReach } from "./identity.ts";
-import { ownedOf } from "./presentation.ts";
+import type { Identity } from "./identity.ts";
+import { type Sight, sightOf } from "./sight.ts";
 
 export function presentShares(view: View, pool: string, identity: Identity): WireShares {
   const { elements, allocationGroups, overcommitted } = shareViewOf(view.state, toPoolName(pool));
-  const reaches = requestReach(identity, view);
+  const sight = sightOf(identity, view);
   return {
     pool,
-    elements: elements.filter((element) => isReached(element, identity)).map(presentElement),
+    elements: elements.filter((element) => isSeen(element, pool, sight)).map(presentElement),
     allocations: [...allocationGroups]
-      .filter(([id]) => {
-        const request = view.state.requests.get(id);
-        return request !== undefined && reaches(ownedOf(request.spec, request.progress));
-      })
+      .filter(([id]) => sight.idOrNull(id) !== null)
       .map(([request_id, group]) => ({ request_id, group })),
     overcommitted: [...overcommitted],
   };
 }
 
 /** Groups are everybody's; policies and operations belong to a component. */
-function isReached({ kind, name, parent }: ElementView, identity: Identity): boolean {
-  if (kind === "group") return true;
-  return reachesComponent(identity, kind === "policy" ? name : (parent ?? ""));
+function isSeen({ kind, name, parent }: ElementView, pool: string, sight: Sight): boolean {
+  return kind === "group" || sight.namesComponent(pool, kind === "policy" ? name : (parent ?? ""));
 }
 
 function presentElement(element: ElementView): WireShareElement {
@@ -54,10 +50,11 @@ function presentElement(element: ElementView): WireShareElement {
 
 export function presentShareExplanation(
   share: NonNullable<PoolExplanation["share"]>,
-  identity: Identity,
+  pool: string,
+  sight: Sight,
 ): WireShareExplanation {
   const compared = (element: ElementView) => ({
-    element: isReached(element, identity) ? element.name : null,
+    element: isSeen(element, pool, sight) ? element.name : null,
     kind: element.kind,
     satisfaction: element.satisfaction,
   });

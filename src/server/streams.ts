@@ -7,7 +7,7 @@ import type { WireEvent } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
 import type { QueryOf } from "./call.ts";
 import type { Grants } from "./grants.ts";
-import { type Identity, type Owned, reachesComponent, reachesPool } from "./identity.ts";
+import type { Identity } from "./identity.ts";
 import {
   STREAM_BUFFER_BYTES_MAX,
   STREAM_HEARTBEAT_MS,
@@ -16,6 +16,7 @@ import {
 } from "./limits.ts";
 import { createPositions, type Position, type Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
+import { ownedOf, ownedOfRecord, Sight, type World } from "./sight.ts";
 import { isOver, type TokenBook } from "./tokens.ts";
 import { type RequestFacts, toWireEvents } from "./wire-events.ts";
 
@@ -164,7 +165,7 @@ function message(event: string, id: number, data: unknown): string {
 }
 
 function textOf(
-  { events, known, componentPools }: Told,
+  { events, world }: Told,
   {
     identity,
     filter,
@@ -172,38 +173,41 @@ function textOf(
     positions,
   }: Pick<StreamOrder, "identity" | "filter"> & Pick<Sources, "grants" | "positions">,
 ): string {
-  // Whoever can see the token can act as the holder, so only those who may; it is the position of the grant (L1).
-  const mayHold = identity.permissions.has("requests.hold");
-  const withToken = (event: WireEvent): WireEvent =>
-    mayHold && event.event === "request.allocated"
-      ? { ...event, token: grants.sign(event.request_id as string, event.seq) }
-      : event;
-  const shown = events.filter((event) => {
-    const about = event.request_id === undefined ? undefined : known.get(event.request_id);
-    return reaches(identity, event, about, componentPools) && matches(event, about, filter, componentPools);
-  });
+  const sight = new Sight(identity, world);
+  const shown = events
+    .filter((event) => matches(event, filter, world))
+    .flatMap((event) => {
+      const seen = sight.event(event);
+      return seen === undefined ? [] : [withToken(seen)];
+    });
   return shown
     .map((event, index) => {
       // A decision is several messages. Only the last of them moves the reader on: one that is cut off before it gets
       // them all again.
       const isWhole = shown[index + 1]?.seq !== event.seq;
-      return message(event.event, positions.idOf(isWhole ? event.seq : event.seq - 1), withToken(event));
+      return message(event.event, positions.idOf(isWhole ? event.seq : event.seq - 1), event);
     })
     .join("");
+
+  /** Whoever can see the token can act as the holder; it is the position of the grant (L1). */
+  function withToken(event: WireEvent): WireEvent {
+    if (event.event !== "request.allocated" || !identity.permissions.has("requests.hold")) return event;
+    const id = event.request_id as string;
+    const owned = world.request(id);
+    const isWhole = owned !== undefined && sight.degreeOf(owned) === "whole";
+    return isWhole ? { ...event, token: grants.sign(id, event.seq) } : event;
+  }
 }
 
-function matches(
-  event: WireEvent,
-  about: RequestFacts | undefined,
-  filter: StreamOrder["filter"],
-  componentPools: (component: string) => ReadonlySet<string>,
-): boolean {
+function matches(event: WireEvent, filter: StreamOrder["filter"], world: World): boolean {
   if (filter.request !== undefined && event.request_id !== filter.requestId) return false;
   if (filter.component !== undefined && event.component !== filter.component) return false;
   if (filter.pool === undefined) return true;
   if (event.pool !== undefined && event.pool !== null) return event.pool === filter.pool;
-  // A request that has not run yet belongs to every pool that its component may use.
-  return about !== undefined && componentPools(about.component).has(filter.pool);
+  if (event.request_id === undefined || event.component === undefined) return false;
+  // A request that has not run yet belongs to the pools where it waits, or might have waited.
+  const queues = world.request(event.request_id)?.queues ?? [];
+  return [...(queues.length > 0 ? queues : world.poolsOf(event.component))].includes(filter.pool);
 }
 
 // --- What is known about requests, from memory or from the store, and remembered for those that are deleted
@@ -215,16 +219,17 @@ interface Facts {
 
 interface Told {
   readonly events: readonly WireEvent[];
-  readonly known: ReadonlyMap<string, RequestFacts>;
-  componentPools(component: string): ReadonlySet<string>;
+  /** As it was when the events were told. */
+  readonly world: World;
 }
 
 const FACTS_MAX = 10_000;
-const NO_POOLS: ReadonlySet<string> = new Set();
 
 function createFacts(leader: Leader, store: Store): Facts {
   const told = new WeakMap<readonly CommittedEvent[], Promise<Told>>();
   const remembered = new Map<string, RequestFacts>();
+  /** Also of nodes that are gone: those who may not know of their pool must not hear of their end. */
+  const nodePools = new Map<string, string>();
   const remember = (id: string, facts: RequestFacts) => {
     remembered.delete(id);
     remembered.set(id, facts);
@@ -235,19 +240,19 @@ function createFacts(leader: Leader, store: Store): Facts {
     const record = await store.getRequest(id);
     if (record === undefined) return remembered.get(id);
     const { spec, number } = record.body as RequestBody;
-    const { name, component, submittedBy } = spec;
-    return { number, name, component, pool: record.pool, submittedBy };
+    return { ...ownedOfRecord(record), number, name: spec.name };
   };
 
   const work = async (events: readonly CommittedEvent[]): Promise<Told> => {
     const ids = new Set(events.flatMap(requestIdsOf));
     const known = new Map<string, RequestFacts>();
-    const pools = await leader.read((view) => {
+    const { pools, hiding } = await leader.read((view) => {
       for (const id of ids) {
         const facts = ofState(view, id);
         if (facts !== undefined) known.set(id, facts);
       }
-      return poolsByComponent(view);
+      for (const { record } of view.state.nodes.values()) nodePools.set(record.name, record.pool);
+      return { pools: poolsByComponent(view), hiding: hidingPools(view) };
     });
     for (const id of ids) {
       const facts = known.get(id) ?? (await ofRecord(id));
@@ -255,10 +260,19 @@ function createFacts(leader: Leader, store: Store): Facts {
       known.set(id, facts);
       remember(id, facts);
     }
+    for (const { event } of events) {
+      if (event.kind === "nodeSet") nodePools.set(event.node.name, event.node.pool);
+    }
     return {
-      events: events.flatMap((committed) => toWireEvents(committed, (id) => known.get(id))),
-      known,
-      componentPools: (component) => pools.get(component) ?? NO_POOLS,
+      events: events.flatMap((committed) =>
+        toWireEvents(committed, { factsOf: (id) => known.get(id), nodePools }),
+      ),
+      world: {
+        poolsOf: (component) => pools.get(component) ?? [],
+        hidesOthers: (pool) => hiding.has(pool),
+        hidesAny: hiding.size > 0,
+        request: (id) => known.get(id),
+      },
     };
   };
 
@@ -281,42 +295,15 @@ function poolsByComponent(view: View): ReadonlyMap<string, ReadonlySet<string>> 
   return pools;
 }
 
-function reaches(
-  identity: Identity,
-  event: WireEvent,
-  about: RequestFacts | undefined,
-  componentPools: (component: string) => ReadonlySet<string>,
-): boolean {
-  if (identity.components === null && identity.pools === null) return true;
-  if (event.request_id !== undefined)
-    return about !== undefined && reachesOwned(identity, about, componentPools);
-  if (typeof event.component === "string" && !reachesComponent(identity, event.component)) return false;
-  return typeof event.pool !== "string" || reachesPool(identity, event.pool);
-}
-
-function reachesOwned(
-  identity: Identity,
-  { component, pool }: Owned,
-  componentPools: (component: string) => ReadonlySet<string>,
-): boolean {
-  if (!reachesComponent(identity, component)) return false;
-  if (identity.pools === null) return true;
-  return pool === null
-    ? [...componentPools(component)].some((one) => reachesPool(identity, one))
-    : reachesPool(identity, pool);
+function hidingPools(view: View): ReadonlySet<string> {
+  const hiding = [...view.state.pools.values()].filter(({ record }) => record.settings.visibility === "own");
+  return new Set(hiding.map(({ record }) => record.name));
 }
 
 function ofState(view: View, id: RequestId): RequestFacts | undefined {
-  const request = requestOf(view.state, id);
-  if (request === undefined) return undefined;
-  const { spec, progress } = request;
-  return {
-    number: view.numberOf(id) ?? 0,
-    name: spec.name,
-    component: spec.component,
-    pool: progress.allocation?.pool ?? view.attemptsOf(id).at(-1)?.pool ?? null,
-    submittedBy: spec.submittedBy,
-  };
+  const owned = ownedOf(view, id);
+  const name = requestOf(view.state, id)?.spec.name;
+  return owned && { ...owned, number: view.numberOf(id) ?? 0, name: name ?? "" };
 }
 
 function requestIdsOf({ event }: CommittedEvent): RequestId[] {
@@ -325,5 +312,7 @@ function requestIdsOf({ event }: CommittedEvent): RequestId[] {
     const ids = event.victims.map(({ requestId }) => requestId);
     return event.waiter === null ? ids : [...ids, event.waiter];
   }
+  // Who took a promise over is part of the story.
+  if (event.kind === "holdEnded") return event.by === null ? [event.requestId] : [event.requestId, event.by];
   return "requestId" in event ? [event.requestId] : [];
 }

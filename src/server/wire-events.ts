@@ -4,15 +4,18 @@ import type { Event, RequestId } from "../engine/index.ts";
 import type { CommittedEvent } from "../leader/index.ts";
 import type { EventName, WireEvent } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
+import type { Owned } from "./sight.ts";
 
 /** What the stream knows about a request beside the event itself. */
-export interface RequestFacts {
+export interface RequestFacts extends Owned {
   readonly number: number;
   readonly name: string;
-  readonly component: string;
-  /** Where it runs or ran last. */
-  readonly pool: string | null;
-  readonly submittedBy: string;
+}
+
+interface Known {
+  readonly factsOf: (id: RequestId) => RequestFacts | undefined;
+  /** Where each node is, or was. */
+  readonly nodePools: ReadonlyMap<string, string>;
 }
 
 type Told = { readonly event: EventName } & Readonly<Record<string, unknown>>;
@@ -20,13 +23,21 @@ type Told = { readonly event: EventName } & Readonly<Record<string, unknown>>;
 /** One event of the journal may be several messages: a decision has one per victim. */
 export function toWireEvents(
   { seq, atMs, event }: CommittedEvent,
-  factsOf: (id: RequestId) => RequestFacts | undefined,
+  { factsOf, nodePools }: Known,
 ): WireEvent[] {
   const at = toTimestamp(atMs);
   return tell(event).map((told): WireEvent => {
     const facts = told.request_id === undefined ? undefined : factsOf(told.request_id as RequestId);
     const { event: name, ...rest } = told;
-    return { event: name, seq, at, ...(facts && shownFacts(facts)), ...rest };
+    const nodePool = typeof told.node === "string" ? nodePools.get(told.node) : undefined;
+    return {
+      event: name,
+      seq,
+      at,
+      ...(facts && shownFacts(facts)),
+      ...(nodePool !== undefined && { pool: nodePool }),
+      ...rest,
+    };
   });
 }
 

@@ -38,6 +38,7 @@ const NAMES: Record<keyof PoolSettings, keyof WirePoolSettings> = {
   leaseMs: "lease_seconds",
   renewalMs: "renewal_seconds",
   heartbeatMs: "heartbeat_seconds",
+  visibility: "visibility",
 };
 
 const FIELDS: readonly Field[] = Object.entries(NAMES).map(([engine, wire]) => ({

@@ -85,55 +85,6 @@ test("roles that reach everything cannot be bound", async () => {
   }
 });
 
-test("a user reaches its own components only: others do not exist for it", async () => {
-  const { call } = await server.token("user", { components: ["vision"] });
-  const own = (await call("POST", "/v1/resource-requests", request("vision"))).body;
-  const foreign = (await server.admin("POST", "/v1/resource-requests", request("speech"))).body;
-  expect(own).toMatchObject({ status: "allocated", token: expect.any(String) });
-  expect((await call("POST", "/v1/resource-requests", request("speech"))).status).toBe(403);
-
-  const missing = (await call("GET", "/v1/resource-requests/01900000-0000-7000-8000-000000000000")).body;
-  for (const [method, path, body] of [
-    ["GET", "", undefined],
-    ["GET", "/explanation", undefined],
-    ["GET", "/decisions", undefined],
-    ["POST", "/cancel", undefined],
-    ["POST", "/renew", { token: foreign.token }],
-    ["POST", "/release", { token: foreign.token, outcome: "succeeded" }],
-    ["POST", "/checkpoint", { token: foreign.token, report: "done" }],
-    ["DELETE", "?force=true", undefined],
-  ] as const) {
-    const answer = await call(method, `/v1/resource-requests/${foreign.id}${path}`, body);
-    expect([method, path, answer.body.code]).toEqual([method, path, "not_found"]);
-    expect(answer.body.hint).toBe(missing.hint);
-  }
-  expect((await call("GET", `/v1/resource-requests/${foreign.number}`)).status).toBe(404);
-  const listed = (await call("GET", "/v1/resource-requests")).body.items;
-  expect(listed.map(({ component }: { component: string }) => component)).not.toContain("speech");
-  expect((await call("GET", "/v1/resource-requests?component=speech")).body.items).toEqual([]);
-  const policies = (await call("GET", "/v1/pools/gpus/policies")).body.items;
-  expect(policies.map(({ component }: { component: string }) => component)).toEqual(["vision"]);
-});
-
-test("an explanation tells that others hold the units, but not who they are", async () => {
-  const { call } = await server.token("user", { components: ["vision"] });
-  const held = { component: "speech", resources: { gpu: 2 }, name: "secret plan" };
-  const foreign = (await server.admin("POST", "/v1/resource-requests", held)).body;
-  const own = (await call("POST", "/v1/resource-requests", { component: "vision", resources: { gpu: 1 } }))
-    .body;
-  const { body } = await call("GET", `/v1/resource-requests/${own.id}/explanation`);
-  expect(body.pools[0].holders).toMatchObject([
-    { request_id: null, number: null, name: null, component: null, units: { gpu: 2 } },
-  ]);
-  expect(JSON.stringify(body)).not.toMatch(/speech|secret plan/);
-  expect(JSON.stringify(body)).not.toContain(foreign.id);
-  await call("POST", `/v1/resource-requests/${own.id}/cancel`);
-  await server.admin("POST", `/v1/resource-requests/${foreign.id}/release`, {
-    token: foreign.token,
-    outcome: "succeeded",
-  });
-});
-
 test("only the submitter, an operator or an administrator ends a request (Q5)", async () => {
   const mine = await server.token("user", { components: ["vision"] });
   const colleague = await server.token("user", { components: ["vision"] });

@@ -91,16 +91,6 @@ test("filters by request, component and pool", async () => {
   }
 });
 
-test("a token sees only what it reaches", async () => {
-  const { secret } = await server.token("user", { components: ["speech"] });
-  const stream = await openStream(server.url, secret);
-  await stream.next();
-  await run("vision");
-  const own = await run("speech");
-  expect(await stream.next()).toMatchObject({ event: "request.queued", data: { request_id: own.id } });
-  stream.close();
-});
-
 test("a position from another history is answered with a reset, not with silence", async () => {
   const stream = await openStream(server.url, server.adminSecret, {
     headers: { "last-event-id": "999999999" },

@@ -72,7 +72,8 @@ test("the API tells of every group, policy and operation what it is owed, has, w
   expect(body.elements.at(-1)).toMatchObject({ kind: "operation", exceeds_fair_share: true });
 });
 
-test("who reaches one component sees its shares and those of the groups, and not the others", async () => {
+test("where a pool hides others, who reaches one component sees its shares and those of the groups", async () => {
+  await server.admin("PATCH", "/v1/pools/fair", { settings: { visibility: "own" } });
   const { call } = await server.token("user", { components: ["vision"] });
   const { body } = await call("GET", "/v1/pools/fair/shares");
   expect(body.elements.map(({ element }: { element: string }) => element)).toEqual([
@@ -91,6 +92,8 @@ test("who reaches one component sees its shares and those of the groups, and not
   expect(share.ahead).toContainEqual(
     expect.objectContaining({ theirs: { kind: "policy", element: null, satisfaction: 0 } }),
   );
+  await server.admin("PATCH", "/v1/pools/fair", { settings: { visibility: "all" } });
+  expect((await call("GET", "/v1/pools/fair/shares")).body.elements.length).toBeGreaterThan(4);
 });
 
 test("metrics are of groups and policies, not of operations", async () => {

@@ -29,4 +29,5 @@ export const POOL_SETTING_DEFAULTS: { readonly [Name in keyof Required<WirePoolS
   lease_seconds: 300,
   renewal_seconds: 20,
   heartbeat_seconds: 5,
+  visibility: "all",
 };

@@ -1,12 +1,14 @@
 // Nodes (12).
 
 import { nodesOf, nodeViewsOf } from "../../engine/index.ts";
+import type { View } from "../../leader/index.ts";
 import type { WireNode, WireNodeUpdate } from "../../protocol/index.ts";
-import { presentNodeView, toMs, toNodeChange, toNodeName } from "../../translation/index.ts";
-import { agreed, alter, pageOf, reachedPool, showNode } from "../administration.ts";
+import { toMs, toNodeChange, toNodeName } from "../../translation/index.ts";
+import { agreed, alter, pageOf, presentNodeSeen, reachedPool, showNode } from "../administration.ts";
 import { type Call, type Handler, ok, type Reply, type Services } from "../call.ts";
 import { reachesPool } from "../identity.ts";
 import { forbidden, hidden, notFound } from "../problems.ts";
+import { sightOf } from "../sight.ts";
 
 export const listNodes: Handler<"listNodes"> = async (call, services) =>
   listed(call, services, call.query, call.query.pool);
@@ -20,11 +22,12 @@ async function listed(
   query: { limit?: number | undefined; cursor?: string | undefined },
   pool: string | undefined,
 ): Promise<Reply> {
-  const nodes = await leader.read(({ state, numberOf }) => {
-    const names = nodesOf(state)
-      .filter((node) => reachesPool(identity, node.pool) && (pool === undefined || node.pool === pool))
+  const nodes = await leader.read((view) => {
+    const sight = sightOf(identity, view);
+    const names = nodesOf(view.state)
+      .filter((node) => sight.seesPool(node.pool) && (pool === undefined || node.pool === pool))
       .map(({ name }) => name);
-    return nodeViewsOf(state, names).map((node) => presentNodeView(node, numberOf));
+    return nodeViewsOf(view.state, names).map((node) => presentNodeSeen(view, node, sight));
   });
   return pageOf(nodes, ({ name }) => name, query);
 }
@@ -34,12 +37,17 @@ export const getNode: Handler<"getNode"> = async (call, services) => {
   return ok(body, { etag });
 };
 
-async function reachedNode(call: Call, { leader }: Services) {
+async function reachedNode(call: Call, services: Services) {
   const name = call.params.node as string;
-  const node = await leader.read((view) => showNode(view, name));
+  const node = await services.leader.read(shownTo(call, name));
   if (node === undefined) throw notFound("node", name);
-  if (!reachesPool(call.identity, (node.body as WireNode).pool)) throw hidden("node", name);
-  return { name, ...node };
+  const { pool } = node.body as WireNode;
+  if (!reachesPool(call.identity, pool)) throw hidden("node", name);
+  return { name, pool, ...node };
+}
+
+function shownTo({ identity }: Call, name: string) {
+  return (view: View) => showNode(view, name, sightOf(identity, view));
 }
 
 export const createNode: Handler<"createNode"> = (call, services) => put(call, services, call.body, 201);
@@ -53,21 +61,21 @@ async function put(call: Call, services: Services, node: WireNodeUpdate, status:
   if (node.pool !== undefined && !reachesPool(call.identity, node.pool)) {
     throw forbidden(`The token does not reach the pool "${node.pool}".`, "Use a pool of yours.");
   }
-  const known = await services.leader.read((view) => showNode(view, node.name));
-  if (known !== undefined && !reachesPool(call.identity, (known.body as WireNode).pool)) {
-    throw hidden("node", node.name);
-  }
+  const known = await services.leader.read(shownTo(call, node.name));
+  const knownPool = (known?.body as WireNode | undefined)?.pool;
+  if (knownPool !== undefined && !reachesPool(call.identity, knownPool)) throw hidden("node", node.name);
   return alter(call, services, {
     command: { kind: "putNode", node: toNodeChange(node) },
     target: `node ${node.name}`,
+    pools: [node.pool, knownPool].filter((pool) => pool !== undefined),
     status,
     detail: { node },
-    show: (view) => showNode(view, node.name),
+    show: shownTo(call, node.name),
   });
 }
 
 export const drainNode: Handler<"drainNode"> = async (call, services) => {
-  const { name } = await reachedNode(call, services);
+  const { name, pool } = await reachedNode(call, services);
   const { deadline_seconds: seconds } = call.body;
   return alter(call, services, {
     command: {
@@ -76,28 +84,31 @@ export const drainNode: Handler<"drainNode"> = async (call, services) => {
       ...(seconds !== undefined && { deadlineMs: services.leader.nowMs() + toMs(seconds) }),
     },
     target: `node ${name}`,
+    pools: [pool],
     detail: { deadline_seconds: seconds },
-    show: (view) => showNode(view, name),
+    show: shownTo(call, name),
   });
 };
 
 export const undrainNode: Handler<"undrainNode"> = async (call, services) => {
-  const { name } = await reachedNode(call, services);
+  const { name, pool } = await reachedNode(call, services);
   return alter(call, services, {
     command: { kind: "undrainNode", name: toNodeName(name) },
     target: `node ${name}`,
-    show: (view) => showNode(view, name),
+    pools: [pool],
+    show: shownTo(call, name),
   });
 };
 
 export const removeNode: Handler<"removeNode"> = async (call, services) => {
-  const { name } = await reachedNode(call, services);
+  const { name, pool } = await reachedNode(call, services);
   const force = call.query.force === "true";
   return alter(call, services, {
     command: { kind: "removeNode", name: toNodeName(name), force },
     target: `node ${name}`,
+    pools: [pool],
     status: 204,
     detail: { force },
-    show: (view) => showNode(view, name),
+    show: shownTo(call, name),
   });
 };

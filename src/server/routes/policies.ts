@@ -25,29 +25,37 @@ import {
 import { type Call, type Handler, ok, type Services } from "../call.ts";
 import { reachesComponent } from "../identity.ts";
 import { forbidden, hidden, notFound } from "../problems.ts";
+import { sightOf } from "../sight.ts";
 
 // --- Policies
 
 export const listPolicies: Handler<"listPolicies"> = async (call, services) => {
   const pool = await reachedPool(call, services);
-  const policies = await services.leader.read((view) =>
-    hasPool(view, pool) ? policiesOf(view.state, toPoolName(pool)).map(presentPolicy) : [],
-  );
-  const reached = policies.filter(({ component }) => reachesComponent(call.identity, component));
-  return pageOf(reached, ({ component }) => component, call.query);
+  const policies = await services.leader.read((view) => {
+    if (!hasPool(view, pool)) return [];
+    const sight = sightOf(call.identity, view);
+    return policiesOf(view.state, toPoolName(pool))
+      .filter(({ component }) => sight.namesComponent(pool, component))
+      .map(presentPolicy);
+  });
+  return pageOf(policies, ({ component }) => component, call.query);
 };
 
 export const getPolicy: Handler<"getPolicy"> = async (call, services) => {
-  const { pool, component } = await reachedPolicy(call, services);
+  const { pool, component } = await seenPolicy(call, services);
   const policy = await services.leader.read((view) => showPolicy(view, pool, component));
   if (policy === undefined) throw notFound("policy of", component);
   return ok(policy.body, { etag: policy.etag });
 };
 
-async function reachedPolicy(call: Call, services: Services): Promise<{ pool: string; component: string }> {
+/** A policy that the caller sees; whether it may be changed is judged with the change. */
+async function seenPolicy(call: Call, services: Services): Promise<{ pool: string; component: string }> {
   const pool = await reachedPool(call, services);
   const component = call.params.component as string;
-  if (!reachesComponent(call.identity, component)) throw hidden("policy of", component);
+  const isSeen = await services.leader.read((view) =>
+    sightOf(call.identity, view).namesComponent(pool, component),
+  );
+  if (!isSeen) throw hidden("policy of", component);
   return { pool, component };
 }
 
@@ -78,6 +86,7 @@ function putPolicyAs(
   return alter(call, services, {
     command: { kind, policy: toPolicyChange(policy), force },
     target: `policy ${policy.pool}/${policy.component}`,
+    pools: [policy.pool],
     status,
     detail: { policy, force },
     show: (view) => showPolicy(view, policy.pool, policy.component),
@@ -114,17 +123,18 @@ export const putPolicy: Handler<"putPolicy"> = async (call, services) => {
 };
 
 export const updatePolicy: Handler<"updatePolicy"> = async (call, services) => {
-  const names = await reachedPolicy(call, services);
+  const names = await seenPolicy(call, services);
   const policy = agreed(call.body, names) as WirePolicy;
   return putPolicyAs("updatePolicy", call, services, policy, 200);
 };
 
 export const detachPolicy: Handler<"detachPolicy"> = async (call, services) => {
-  const { pool, component } = await reachedPolicy(call, services);
+  const { pool, component } = await seenPolicy(call, services);
   const force = call.query.force === "true";
   return alter(call, services, {
     command: { kind: "detachPolicy", pool: toPoolName(pool), component: toComponentName(component), force },
     target: `policy ${pool}/${component}`,
+    pools: [pool],
     status: 204,
     detail: { force },
     show: (view) => showPolicy(view, pool, component),
@@ -183,6 +193,7 @@ function putGroupAs(
   return alter(call, services, {
     command: { kind, pool: toPoolName(pool), group: toGroupChange(group), force },
     target: `group ${pool}/${group.name}`,
+    pools: [pool],
     status,
     detail: { group, force },
     show: (view) => showGroup(view, pool, group.name),
@@ -196,6 +207,7 @@ export const deleteGroup: Handler<"deleteGroup"> = async (call, services) => {
   return alter(call, services, {
     command: { kind: "deleteGroup", pool: toPoolName(pool), name: toGroupName(name), force },
     target: `group ${pool}/${name}`,
+    pools: [pool],
     status: 204,
     detail: { force },
     show: (view) => showGroup(view, pool, name),

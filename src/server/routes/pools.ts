@@ -1,8 +1,8 @@
 // Pools, their queues and shares, and the settings of the server.
 
-import { likelyMeantKey, queueOf } from "../../engine/index.ts";
-import type { WirePool, WirePoolUpdate, WireRequest } from "../../protocol/index.ts";
-import { toCreatePool, toPoolName, toUpdatePool } from "../../translation/index.ts";
+import { likelyMeantKey, queueLengthOf, queuePageOf } from "../../engine/index.ts";
+import type { WirePool, WirePoolUpdate, WireQueueItem } from "../../protocol/index.ts";
+import { toComponentName, toCreatePool, toPoolName, toUpdatePool } from "../../translation/index.ts";
 import {
   agreed,
   alter,
@@ -15,10 +15,11 @@ import {
 } from "../administration.ts";
 import { type Call, type Handler, ok, perform, type Services } from "../call.ts";
 import { pauseOf } from "../holders.ts";
-import { reachesPool, requestReach } from "../identity.ts";
-import { ownedOf, presentLive } from "../presentation.ts";
+import { reachesPool } from "../identity.ts";
+import { presentLive } from "../presentation.ts";
 import { forbidden, notFound, problemError } from "../problems.ts";
 import { presentShares } from "../shares.ts";
+import { ownedOf, sightOf } from "../sight.ts";
 
 export const listPools: Handler<"listPools"> = async (call, { leader }) => {
   const pools = await leader.read((view) =>
@@ -51,6 +52,7 @@ function create(call: Call, services: Services, pool: WirePool, status: number) 
   return alter(call, services, {
     command: toCreatePool(pool),
     target: `pool ${pool.name}`,
+    pools: [],
     status,
     detail: { pool },
     show: (view) => showPool(view, pool.name),
@@ -110,6 +112,7 @@ function change(call: Call, services: Services, pool: WirePoolUpdate, force: boo
   return alter(call, services, {
     command: toUpdatePool({ ...pool, force }),
     target: `pool ${pool.name}`,
+    pools: [pool.name],
     detail: { pool, force },
     show: (view) => showPool(view, pool.name),
     warnings: () => warningsAbout(pool.capacity),
@@ -122,6 +125,7 @@ export const deletePool: Handler<"deletePool"> = async (call, services) => {
   return alter(call, services, {
     command: { kind: "deletePool", name: toPoolName(name), force },
     target: `pool ${name}`,
+    pools: [name],
     status: 204,
     detail: { force },
     show: (view) => showPool(view, name),
@@ -137,16 +141,19 @@ export const listQueue: Handler<"listQueue"> = async (call, services) => {
     throw problemError("invalid_request", "The cursor is not one of this list.");
   }
   const { items, total } = await services.leader.read((view) => {
-    const reaches = requestReach(identity, view);
-    const queue = hasPool(view, name) ? queueOf(view.state, toPoolName(name), view.nowMs) : [];
-    const shown = queue
-      .slice(start, start + limit)
-      .filter((id) => {
-        const request = view.state.requests.get(id);
-        return request !== undefined && reaches(ownedOf(request.spec, request.progress));
-      })
-      .map((id) => presentLive(view, id, { identity, grants: services.grants }) as WireRequest);
-    return { items: shown, total: queue.length };
+    const pool = view.state.pools.get(toPoolName(name));
+    if (pool === undefined) return { items: [], total: 0 };
+    const sight = sightOf(identity, view);
+    const shown = queuePageOf(view.state, toPoolName(name), view.nowMs, { start, limit }).flatMap(
+      (id, index): WireQueueItem[] => {
+        const owned = ownedOf(view, id);
+        const request = presentLive(view, id, { identity, grants: services.grants });
+        if (owned === undefined || request === undefined || !sight.sees(owned)) return [];
+        const priority = pool.policies.get(toComponentName(request.component))?.record.priority ?? 0;
+        return [{ ...request, position: start + index + 1, priority }];
+      },
+    );
+    return { items: shown, total: queueLengthOf(pool) };
   });
   return ok({ items, next_cursor: start + limit < total ? String(start + limit) : null });
 };

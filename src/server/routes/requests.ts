@@ -2,14 +2,12 @@
 
 import type { z } from "zod";
 import { type Command, type RequestId, requestOf, TERMINAL_STATUSES } from "../../engine/index.ts";
-import type { Answer, LeaderRefusal, RequestBody } from "../../leader/index.ts";
+import type { Answer, DecisionBody, LeaderRefusal, RequestBody } from "../../leader/index.ts";
 import {
-  bulkItem,
   bulkReleaseItem,
   bulkSubmissionItem,
   PAGE_ITEMS_DEFAULT,
   type WireBulkAnswer,
-  type WireBulkItem,
   type WireRelease,
   type WireRenewal,
   type WireRenewalAnswer,
@@ -32,13 +30,14 @@ import {
   refused,
   type Services,
 } from "../call.ts";
+import { presentDecision } from "../decisions.ts";
 import { explain } from "../explanations.ts";
 import { abandonedGuard, addSilence, clientOf, toEndFacts } from "../holders.ts";
-import { type Identity, mayEnd, mayUse, reachesComponent, requestReach } from "../identity.ts";
+import { type Identity, mayUse, reachesAll, reachesComponent } from "../identity.ts";
 import { newRequestId } from "../ids.ts";
-import { idOf, type Located, locate, reachGuard } from "../locate.ts";
+import { idOf, type Located, locate, locateOwn, reachGuard } from "../locate.ts";
 import { planOf } from "../plans.ts";
-import { ownedOfRecord, presentBriefly, presentLive, presentRecord } from "../presentation.ts";
+import { presentLive, presentRecord } from "../presentation.ts";
 import {
   forbidden,
   notFound,
@@ -47,6 +46,7 @@ import {
   refusalProblem,
   schemaProblem,
 } from "../problems.ts";
+import { mayEnd, type Owned, ownedOf, ownedOfRecord, sightOf } from "../sight.ts";
 
 // --- Submitting
 
@@ -61,14 +61,7 @@ export const submitRequest: Handler<"submitRequest"> = async (call, services) =>
 
 const REPLAYED = { "idempotency-replayed": "true" };
 
-type Present = typeof presentLive | typeof presentBriefly;
-
-function submission(
-  call: Call,
-  services: Services,
-  wanted: WireRequestSubmission,
-  present: Present = presentLive,
-): Change {
+function submission(call: Call, services: Services, wanted: WireRequestSubmission): Change {
   const { identity } = call;
   const { grants } = services;
   checkRights(identity, wanted);
@@ -79,7 +72,7 @@ function submission(
     command: { kind: "submitRequest", spec },
     target: spec.id,
     detail: { component: spec.component },
-    present: (view) => present(view, spec.id, { identity, grants }),
+    present: (view) => presentLive(view, spec.id, { identity, grants }),
   };
 }
 
@@ -108,7 +101,7 @@ export const submitRequests: Handler<"submitRequests"> = async (call, services) 
   for (const component of componentsOf(call)) await services.rates.checkComponent(component);
   const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
-    const change = submission(call, services, wanted, presentBriefly);
+    const change = submission(call, services, wanted);
     if (ownKey !== undefined) return { ...change, idempotency: idempotencyFor(call, ownKey, wanted) };
     if (call.idempotencyKey === undefined) return change;
     return { ...change, idempotency: idempotencyFor(call, `${call.idempotencyKey} ${index}`, call.body) };
@@ -144,7 +137,7 @@ export const releaseRequests: Handler<"releaseRequests"> = async (call, services
   const results = await bulk(call, services, (_item, index) => {
     const grant = grants[index]!;
     if (grant instanceof ProblemError) throw grant;
-    return releaseChange(call, services, grant, grant.wanted, presentBriefly);
+    return releaseChange(call, services, grant, grant.wanted);
   });
   for (const [index, result] of results.entries()) {
     const grant = grants[index]!;
@@ -153,7 +146,7 @@ export const releaseRequests: Handler<"releaseRequests"> = async (call, services
       repeatedRelease(call, services, { ...grant, code: result.problem.code }),
     );
     if (repeated !== undefined && !(repeated instanceof ProblemError)) {
-      results[index] = bulkItem.parse(repeated);
+      results[index] = repeated;
     }
   }
   return ok({ results });
@@ -204,31 +197,33 @@ async function bulk(
 
 function bulkResult(answer: Answer): WireBulkAnswer["results"][number] {
   if (answer.outcome === "refused") return { problem: refusalProblem(answer.refusal) };
-  return answer.body as WireBulkItem;
+  return answer.body as WireRequest;
 }
 
 // --- Looking
 
 export const listRequests: Handler<"listRequests"> = async (call, services) => {
   const { identity } = call;
-  const query = toRequestQuery(call.query, identity);
-  const empty = { items: [], next_cursor: null };
-  if (query.component !== undefined && !reachesComponent(identity, query.component)) return ok(empty);
+  const query = toRequestQuery(call.query);
 
-  // Filters of the token that the store does not know are applied here; a page may then be short, and an
-  // empty one is followed up for a while, so that few calls lead nowhere.
+  // What the token does not see is left out here; a page may then be short, and an empty one is followed up for a
+  // while, so that few calls lead nowhere.
   let cursor = query.cursor;
   for (let pages = 1; ; pages++) {
     const page = await services.store.listRequests({ ...query, ...(cursor !== undefined && { cursor }) });
     const items = await services.leader.read((view) => {
-      const reaches = requestReach(identity, view);
-      return page.items
-        .filter((record) => reaches(ownedOfRecord(record)))
-        .map((record) => {
-          const shown = presentRecord(record);
-          addSilence(shown, view, toRequestId(record.id));
-          return shown;
-        });
+      const sight = sightOf(identity, view);
+      // Labels are private: what is not seen of a request does not find it either.
+      const finds = (owned: Owned) =>
+        query.label === undefined ? sight.sees(owned) : sight.degreeOf(owned) === "whole";
+      return page.items.flatMap((record) => {
+        const id = toRequestId(record.id);
+        const owned = ownedOf(view, id) ?? ownedOfRecord(record);
+        if (!finds(owned)) return [];
+        const shown = presentRecord(record, sight, owned);
+        addSilence(shown, view, id);
+        return [shown];
+      });
     });
     if (items.length > 0 || page.nextCursor === null || pages >= SHORT_PAGES_MAX) {
       return ok({ items, next_cursor: page.nextCursor });
@@ -239,16 +234,14 @@ export const listRequests: Handler<"listRequests"> = async (call, services) => {
 
 const SHORT_PAGES_MAX = 20;
 
-function toRequestQuery(query: QueryOf<"listRequests">, identity: Identity): RequestQuery {
-  const onlyComponent = identity.components?.size === 1 ? [...identity.components][0] : undefined;
-  const component = query.component ?? onlyComponent;
+function toRequestQuery(query: QueryOf<"listRequests">): RequestQuery {
   const [key, ...value] = query.label?.split("=") ?? [];
   return {
     limit: query.limit ?? PAGE_ITEMS_DEFAULT,
     ...(query.cursor !== undefined && { cursor: query.cursor }),
     ...(query.status !== undefined && { status: query.status.split(",") }),
     ...(query.pool !== undefined && { pool: query.pool }),
-    ...(component !== undefined && { component }),
+    ...(query.component !== undefined && { component: query.component }),
     ...(query.operation !== undefined && { operation: query.operation }),
     ...(key !== undefined && { label: { key, value: value.join("=") } }),
     ...(query.id !== undefined && { idPrefix: query.id }),
@@ -307,16 +300,14 @@ function isReached(status: WireRequest["status"], until: Wait["until"], changes:
 }
 
 async function show(call: Call, services: Services, { id, record }: Located): Promise<WireRequest> {
-  if (record !== undefined) return presentRecord(record);
   const { identity } = call;
-  const live = await services.leader.read((view) =>
-    presentLive(view, id, { identity, grants: services.grants }),
-  );
+  const { leader, grants } = services;
+  const live = await leader.read((view) => presentLive(view, id, { identity, grants }));
   if (live !== undefined) return live;
-  // It has left the memory since it was found.
-  const stored = await services.store.getRequest(id);
+  // It may have left the memory since it was found.
+  const stored = record ?? (await services.store.getRequest(id));
   if (stored === undefined) throw notFound("request", id);
-  return presentRecord(stored);
+  return leader.read((view) => presentRecord(stored, sightOf(identity, view)));
 }
 
 export const explainRequest: Handler<"explainRequest"> = async (call, services) => {
@@ -327,9 +318,14 @@ export const explainRequest: Handler<"explainRequest"> = async (call, services) 
 export const listDecisions: Handler<"listDecisions"> = async (call, services) => {
   const { id } = await locate(call, services);
   const decisions = await services.store.listDecisions(id);
-  return ok({
-    items: decisions.map(({ seq, atMs, body }) => ({ seq, at: toTimestamp(atMs), decision: body })),
+  const items = await services.leader.read((view) => {
+    const sight = sightOf(call.identity, view);
+    return decisions.flatMap(({ seq, atMs, body }) => {
+      const decision = presentDecision(body as DecisionBody, sight);
+      return decision === undefined ? [] : [{ seq, at: toTimestamp(atMs), decision }];
+    });
   });
+  return ok({ items });
 };
 
 // --- Holding
@@ -338,7 +334,7 @@ export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
   const { leader } = services;
   const { token } = call.body;
   const id = await idOf(call, services);
-  if (call.identity.components !== null || call.identity.pools !== null) {
+  if (!reachesAll(call.identity)) {
     const denied = await leader.read(reachGuard(call.identity, id));
     if (denied !== undefined) throw refused(denied);
   }
@@ -424,23 +420,23 @@ function releaseChange(
   services: Services,
   { id, token }: { id: RequestId; token: number },
   wanted: WireRelease,
-  present: Present = presentLive,
 ): Change {
   const { token: _, ...detail } = wanted;
   const caller = { identity: call.identity, grants: services.grants };
   const guard = reachGuard(call.identity, id);
-  let before: ReturnType<Present>;
+  let before: WireRequest | undefined;
   return {
     command: { kind: "reportEnd", requestId: id, token, outcome: wanted.outcome, end: toEndFacts(wanted) },
     target: id,
     detail,
     guard(view) {
-      if (requestOf(view.state, id)?.progress.deletionPlanned === true) before = present(view, id, caller);
+      if (requestOf(view.state, id)?.progress.deletionPlanned === true)
+        before = presentLive(view, id, caller);
       return guard(view);
     },
     // Deleted by force while it ran, it is gone with its end: this is what it was (Q6).
     present: (view) =>
-      present(view, id, caller) ?? (before && { ...before, status: "cancelled", stop: null }),
+      presentLive(view, id, caller) ?? (before && { ...before, status: "cancelled", stop: null }),
   };
 }
 
@@ -491,7 +487,7 @@ export const checkpointRequest: Handler<"checkpointRequest"> = async (call, serv
 // --- Ending
 
 export const cancelRequest: Handler<"cancelRequest"> = async (call, services) => {
-  const located = await locate(call, services);
+  const located = await locateOwn(call, services);
   const { id, owned } = located;
   checkMayEnd(call, located);
   const isAbandoned = call.query.abandoned === "true";
@@ -521,7 +517,7 @@ export const cancelRequest: Handler<"cancelRequest"> = async (call, services) =>
 };
 
 export const deleteRequest: Handler<"deleteRequest"> = async (call, services) => {
-  const located = await locate(call, services);
+  const located = await locateOwn(call, services);
   const { id, owned } = located;
   checkMayEnd(call, located);
   const force = call.query.force === "true";

@@ -26,9 +26,9 @@ function lastSeen({ streams }: Services, id: string): Position {
   throw problemError("invalid_request", "The header Last-Event-ID is not the id of an event.");
 }
 
-export const metrics: Handler<"metrics"> = async (_call, services) => ({
+export const metrics: Handler<"metrics"> = async (call, services) => ({
   status: 200,
-  text: await services.metrics.text(),
+  text: await services.metrics.text(call.identity),
   contentType: services.metrics.contentType,
 });
 
