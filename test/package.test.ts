@@ -1,0 +1,156 @@
+// What people install: the npm package, and the files of deploy/.
+
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { parseAllDocuments } from "yaml";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const manifest = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as Record<string, unknown>;
+
+describe("the npm package", () => {
+  const packed = execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const [{ files }] = JSON.parse(packed.slice(packed.indexOf("["))) as [{ files: { path: string }[] }];
+  const paths = new Set(files.map(({ path }) => path));
+
+  test("can be published", () => {
+    expect(manifest.private).toBeUndefined();
+    for (const field of [
+      "name",
+      "version",
+      "description",
+      "license",
+      "keywords",
+      "engines",
+      "bin",
+      "exports",
+    ]) {
+      expect(manifest, field).toHaveProperty(field);
+    }
+    for (const script of ["preinstall", "install", "postinstall"]) {
+      expect(manifest.scripts).not.toHaveProperty(script);
+    }
+  });
+
+  test("has what its documents link to", () => {
+    const pages = [...paths].filter((path) => path.endsWith(".md"));
+    expect(pages).toContain("README.md");
+    const missing = pages.flatMap((page) =>
+      linksOf(page)
+        .filter((target) => !paths.has(target) && ![...paths].some((path) => path.startsWith(`${target}/`)))
+        .map((target) => `${page} → ${target}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
+  test("has no tests, no caches and no sources", () => {
+    const strange = [...paths].filter((path) => /(^|\/)(__pycache__|tests?|src|bench)\/|\.pyc$/.test(path));
+    expect(strange).toEqual([]);
+  });
+});
+
+/** Relative links of a page, as paths from the root. */
+function linksOf(page: string): string[] {
+  const text = readFileSync(root + page, "utf8").replaceAll(/^```[\s\S]*?^```$/gm, "");
+  return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, link = ""]) => link.replace(/#.*$/, ""))
+    .filter((link) => link !== "" && !/^[a-z]+:/.test(link))
+    .map((link) => normalize(join(dirname(page), link)).replace(/\/$/, ""));
+}
+
+describe("deploy/systemd", () => {
+  const units = readdirSync(`${root}deploy/systemd`).filter((name) => /\.(service|timer)$/.test(name));
+
+  test("is what systemd understands", () => {
+    if (spawnSync("systemd-analyze", ["--version"]).status !== 0) {
+      process.stderr.write("The systemd units were not verified: there is no systemd-analyze.\n");
+      return;
+    }
+    const directory = mkdtempSync(join(tmpdir(), "berth-units-"));
+    try {
+      for (const unit of units) {
+        // A program that exists takes the place of one that may not be installed here.
+        const text = readFileSync(`${root}deploy/systemd/${unit}`, "utf8");
+        writeFileSync(
+          join(directory, unit),
+          text.replaceAll("ExecStart=/usr/bin/berth", "ExecStart=/bin/true"),
+        );
+      }
+      const verified = spawnSync(
+        "systemd-analyze",
+        ["verify", "--man=no", ...units.map((unit) => join(directory, unit))],
+        {
+          encoding: "utf8",
+        },
+      );
+      const about = verified.stderr.split("\n").filter((line) => units.some((unit) => line.includes(unit)));
+      expect(about).toEqual([]);
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  });
+
+  test("names options that the server has", () => {
+    const reference = readFileSync(`${root}docs/reference/settings.md`, "utf8");
+    const text = readFileSync(`${root}deploy/systemd/server.env`, "utf8");
+    const variables = text.match(/BERTH_[A-Z_]+/g) ?? [];
+    expect(variables.length).toBeGreaterThan(0);
+    for (const variable of variables) expect(reference).toContain(variable);
+  });
+});
+
+describe("deploy/kubernetes", () => {
+  const objects = ["postgres.yaml", "berth.yaml"].flatMap((name) =>
+    parseAllDocuments(readFileSync(`${root}deploy/kubernetes/${name}`, "utf8")).map((document) => {
+      expect(document.errors).toEqual([]);
+      return document.toJS();
+    }),
+  );
+  const find = (kind: string, name: string) =>
+    objects.find((object) => object.kind === kind && object.metadata.name === name);
+
+  test("three replicas, not root, on a read-only root, with the image's own user", () => {
+    const { spec } = find("Deployment", "berth");
+    const pod = spec.template.spec;
+    const [container] = pod.containers;
+    expect(spec.replicas).toBe(3);
+    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 10_001 });
+    expect(container.securityContext).toMatchObject({
+      readOnlyRootFilesystem: true,
+      allowPrivilegeEscalation: false,
+    });
+    expect(container.readinessProbe.httpGet.path).toBe("/readyz");
+    expect(readFileSync(`${root}deploy/image/build.sh`, "utf8")).toContain("uid=10001");
+    expect(container.image).toBe(`berth:${manifest.version}`);
+    expect(existsSync(`${root}deploy/${container.command[1].split("/deploy/")[1]}`)).toBe(true);
+  });
+
+  test("what refers to something finds it", () => {
+    const { spec } = find("Deployment", "berth");
+    const [container] = spec.template.spec.containers;
+    const { name, key } = container.env[0].valueFrom.secretKeyRef;
+    const url = new URL(find("Secret", name).stringData[key]);
+    expect(find("Service", url.hostname)).toBeDefined();
+    expect(url.password).toBe(find("Secret", "berth-postgres").stringData.password);
+    for (const service of ["berth", "berth-postgres"]) {
+      const { selector } = find("Service", service).spec;
+      const owner = find("Deployment", service) ?? find("StatefulSet", service);
+      expect(owner.spec.template.metadata.labels).toMatchObject(selector);
+    }
+    const volumes = spec.template.spec.volumes.map((volume: { name: string }) => volume.name);
+    expect(container.volumeMounts.map((mount: { name: string }) => mount.name)).toEqual(volumes);
+  });
+});
+
+test("programs of deploy/ can be executed", () => {
+  for (const name of ["deb.sh", "prove-package.sh", "image/build.sh"]) {
+    expect(statSync(`${root}deploy/${name}`).mode & 0o111).not.toBe(0);
+  }
+});
