@@ -15,7 +15,7 @@ Inside a job that `berth run` has started there is no server to talk to: `berth.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, ContextManager, Optional
 
 from . import job
 from .client import Client
@@ -79,7 +79,7 @@ def connect(*args: Any, **options: Any) -> Client:
     return _default
 
 
-def grant(**asked: Any) -> Any:
+def grant(**asked: Any) -> ContextManager[Grant]:
     """`with berth.grant(gpu=2) as grant:` waits, runs the block under the grant, and releases it."""
     return _client().grant(**asked)
 

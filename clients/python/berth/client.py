@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union, cast
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Union, cast
 
 from .context import resolve_connection
 from .errors import BerthError
@@ -212,7 +212,7 @@ class Client:
         on_wait: Optional[OnWait] = None,
         idempotency_key: Optional[str] = None,
         **asked: Any,
-    ) -> Any:
+    ) -> ContextManager[Grant]:
         """`with client.grant(gpu=2) as grant:` waits, runs the block under the grant, and releases it."""
         return granted(
             self, self.submission(**asked), timeout=timeout, on_wait=on_wait, idempotency_key=idempotency_key

@@ -28,6 +28,8 @@ RETRY_SECONDS_MAX = 5.0
 RETRY_AFTER_SECONDS_MAX = 60.0
 #: Answers after which the same call may succeed; 0 is no answer at all.
 PASSING_STATUSES = frozenset({0, 408, 425, 429, 502, 503, 504, 507})
+#: By this the server knows how many clients have fallen silent at once (L3).
+CLIENT_ID = str(uuid.uuid4())
 
 
 class Aborted(Exception):
@@ -218,7 +220,7 @@ class Transport:
         return http.client.HTTPConnection(host, parts.port, timeout=timeout)
 
     def _headers(self) -> Dict[str, str]:
-        headers = {"accept": "application/json", "user-agent": "berth-client-python"}
+        headers = {"accept": "application/json", "user-agent": "berth-client-python", "berth-client": CLIENT_ID}
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
         return headers
