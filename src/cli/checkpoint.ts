@@ -1,4 +1,4 @@
-// berth checkpoint done|progress|defer SECONDS: what a job says to its wrapper.
+// berth checkpoint done|finished|progress|defer SECONDS: what a job says to its wrapper.
 
 import type { Command } from "commander";
 import { type CheckpointReport, sendCheckpointReport } from "../runner/index.ts";
@@ -6,10 +6,11 @@ import { type CliContext, CliError } from "./context.ts";
 
 const HELP = `
 For programs that \`berth run\` has started. Instead of this command they may create a file of the same name,
-done, progress or defer (which holds the seconds), in the directory named by BERTH_CHECKPOINT_DIR.
+done, finished, progress or defer (which holds the seconds), in the directory named by BERTH_CHECKPOINT_DIR.
 
 Examples:
   berth checkpoint done          the state is saved: stop me, and let the next attempt resume
+  berth checkpoint finished      all of the work is done: my end is a success, though I am being stopped
   berth checkpoint progress      still saving
   berth checkpoint defer 60      not now, in a minute
 `;
@@ -21,6 +22,11 @@ export function define(command: Command, context: CliContext): void {
     .description("the checkpoint is complete")
     .addHelpText("after", "\nExamples:\n  python save.py && berth checkpoint done\n")
     .action(() => report({ kind: "done" }, context));
+  command
+    .command("finished")
+    .description("all of the work is done")
+    .addHelpText("after", "\nExamples:\n  python train.py && berth checkpoint finished\n")
+    .action(() => report({ kind: "finished" }, context));
   command
     .command("progress")
     .description("the checkpoint is being made")

@@ -6,7 +6,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
-import { checkCommand, isJobRefusal } from "../runner/index.ts";
+import { checkCommand, checkGuardian, isJobRefusal } from "../runner/index.ts";
 import {
   BerthError,
   type Client,
@@ -146,6 +146,7 @@ async function attemptUntilOver(
   const { plan, talk } = session;
   // Nobody shall wait in line for a command that cannot be started.
   checkCommand(plan.command, process.env as Record<string, string>, process.cwd());
+  checkGuardian();
   const submitted = await submit(client, session, interruptions.signal);
   let grantedAtMs: number | undefined = submitted.sentAtMs;
   session.request = submitted.request;
@@ -184,10 +185,6 @@ async function attempt(
     const input = { client, plan, granted, grantedAtMs, checkpointDir, talk, giveUp, enter };
     end = await runAttempt({ ...input, interrupted: signal });
     return end;
-  } catch (error) {
-    // What cannot be started will not be startable later: the request ends here.
-    if (isJobRefusal(error)) await client.requests.withdraw(granted.id).catch(() => undefined);
-    throw error;
   } finally {
     interruptions.enter("waiting");
     const isFinished = end?.kind === "reported" && end.request.status === "released";

@@ -1,8 +1,8 @@
 // How a job is asked to checkpoint and how it answers, without ever talking to a server.
 //
 // The question is a file, BERTH_PREEMPT_FILE, that appears with {"deadline", "reason"}. There are two ways to answer:
-//   socket  one line {"report": "done" | "progress" | "defer", "seconds"?} to BERTH_SOCKET, one line back
-//   files   a file `done`, `progress` or `defer` (holding the seconds) in BERTH_CHECKPOINT_DIR, removed once read
+//   socket  one line {"report": "done" | "finished" | "progress" | "defer", "seconds"?} to BERTH_SOCKET, one line back
+//   files   a file of such a name (`defer` holds the seconds) in BERTH_CHECKPOINT_DIR, removed once read
 
 import { chmodSync, type FSWatcher, mkdirSync, unlinkSync, watch } from "node:fs";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
@@ -13,6 +13,8 @@ import { onLines } from "./lines.ts";
 
 export type CheckpointReport =
   | { kind: "done" }
+  /** All of its work is done, so that its end is a success even if it is being stopped (11.4). */
+  | { kind: "finished" }
   | { kind: "progress" }
   | { kind: "defer"; seconds: number }
   /** Said by a checkpoint command that did not succeed; an application has no need to say so. */
@@ -49,7 +51,7 @@ const IDLE_MS_MAX = 10_000;
 const POLL_MS = 500;
 /** The kernel's limit for the path of a socket, its final NUL included. */
 const SOCKET_PATH_BYTES_MAX = process.platform === "linux" ? 107 : 103;
-const reportNames = ["done", "progress", "defer"] as const;
+const reportNames = ["done", "finished", "progress", "defer"] as const;
 
 export async function openCheckpointChannel(paths: {
   preemptFile: string;
@@ -91,7 +93,7 @@ export async function openCheckpointChannel(paths: {
   };
 }
 
-/** For `berth checkpoint done|progress|defer`: tells the wrapper of this job, and returns what it says. */
+/** For `berth checkpoint done|finished|progress|defer`: tells the wrapper of this job, and returns what it says. */
 export function sendCheckpointReport(
   socketPath: string,
   report: CheckpointReport,
@@ -148,13 +150,13 @@ function serve(socket: Socket, deliver: Deliver): void {
 
 const malformed: CheckpointAnswer = {
   accepted: false,
-  message: 'Expected {"report": "done"}, {"report": "progress"} or {"report": "defer", "seconds": 60}.',
+  message: 'Expected {"report": "done"}, "finished", "progress", or {"report": "defer", "seconds": 60}.',
 };
 
 export function parseReport(line: string): CheckpointReport | undefined {
   try {
     const { report, seconds } = JSON.parse(line) as { report?: unknown; seconds?: unknown };
-    if (report === "done" || report === "progress") return { kind: report };
+    if (report === "done" || report === "finished" || report === "progress") return { kind: report };
     return report === "defer" ? parseDeferral(seconds) : undefined;
   } catch {
     return undefined;

@@ -86,6 +86,7 @@ function openCgroup(directory: string): Enclosure {
         return repeatUntil(() => isFrozen(directory));
       },
       thaw: () => setFrozen(directory, false),
+      isFrozen: () => isFrozen(directory), // By the watchdog.
     }),
     dispose: () => removeCgroup(directory),
   };
@@ -144,7 +145,11 @@ function openSweep(plan: SweepPlan): Enclosure {
 }
 
 /** A thaw makes the kernel wait for all processors, so it is left out where nothing was frozen. */
-function freezing({ freeze, thaw }: Pick<Enclosure, "freeze" | "thaw">): Pick<Enclosure, "freeze" | "thaw"> {
+function freezing({
+  freeze,
+  thaw,
+  isFrozen: isFrozenByOthers = () => false,
+}: Pick<Enclosure, "freeze" | "thaw"> & { isFrozen?: () => boolean }): Pick<Enclosure, "freeze" | "thaw"> {
   let isFrozen = false;
   return {
     freeze: () => {
@@ -152,7 +157,7 @@ function freezing({ freeze, thaw }: Pick<Enclosure, "freeze" | "thaw">): Pick<En
       return freeze();
     },
     thaw: () => {
-      if (isFrozen) thaw();
+      if (isFrozen || isFrozenByOthers()) thaw();
       isFrozen = false;
     },
   };
@@ -174,7 +179,7 @@ function stopAll(rows: () => ProcessRow[]): Promise<boolean> {
 }
 
 /** Looks at each once more before it signals, because the pid may have passed to a stranger. */
-function signalAll(rows: ProcessRow[], signal: NodeJS.Signals): void {
+export function signalAll(rows: ProcessRow[], signal: NodeJS.Signals): void {
   for (const row of rows) {
     if (readProcess(row.pid)?.startTime === row.startTime) sendSignal(row.pid, signal);
   }

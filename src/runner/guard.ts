@@ -17,6 +17,8 @@ export interface HookCall {
   method: string;
   headers: Record<string, string>;
   body?: string;
+  /** How far the server's clock is ahead of ours: the report then says when the job ended. */
+  clockOffsetMs?: number;
 }
 
 /** Calls to make in this order after the job has been ended, such as the release of its grant. */

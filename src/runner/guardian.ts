@@ -1,4 +1,5 @@
-// The guardian program: ends a job after the process that started it, and reports in its place.
+// The guardian program: ends a job after the process that started it, and reports in its place. With the argument
+// `freeze` or `thaw` it does that and nothing else, for the watchdog.
 //
 // It learns what to do on its standard input, as one JSON object. Nothing is on the command line or in the environment,
 // because both are readable by others and the report carries a token.
@@ -30,15 +31,30 @@ const {
   temporaryDirectory,
   stuckAfterMs = STUCK_AFTER_MS,
 } = JSON.parse(readFileSync(0, "utf8")) as Charge;
+const [, , turn] = process.argv;
+if (plan !== undefined && (turn === "freeze" || turn === "thaw")) {
+  const enclosure = openEnclosure(plan);
+  await enclosure.freeze(); // A thaw undoes a freeze of its own only; what stands still already is not disturbed by it.
+  if (turn === "thaw") enclosure.thaw();
+  process.exit(0);
+}
 if (plan !== undefined) {
   const ending = prepareEnding(openEnclosure(plan), stuckAfterMs);
   const end = await ending.stop(0);
   if (end.kind === "stuck") await keepUnits(ending.gone);
 }
 if (temporaryDirectory !== undefined) rmSync(temporaryDirectory, { recursive: true, force: true });
+const endedAtMs = Date.now();
 const endMs = performance.now() + (hook?.retryForMs ?? RETRY_FOR_MS);
-for (const call of hook?.calls ?? []) await make(call, endMs);
+for (const call of hook?.calls ?? []) await make(stamped(call), endMs);
 process.exit(0);
+
+/** The report may arrive much later than the end that it is about. */
+function stamped({ clockOffsetMs, ...call }: HookCall): HookCall {
+  if (clockOffsetMs === undefined || call.body === undefined) return call;
+  const ended_at = new Date(endedAtMs + clockOffsetMs).toISOString();
+  return { ...call, body: JSON.stringify({ ...(JSON.parse(call.body) as object), ended_at }) };
+}
 
 /** Units in use are not given to others, and somebody is told to look. */
 async function keepUnits(gone: Promise<void>): Promise<void> {

@@ -17,4 +17,5 @@ export type { HookCall, ReleaseHook } from "./guard.ts";
 export { type Job, type JobOptions, startJob } from "./job.ts";
 export type { Exit, StdioChoice } from "./launch.ts";
 export { identify, isRunning, type ProcessIdentity } from "./processes.ts";
+export { checkGuardian } from "./programs.ts";
 export { exitCodeOf, forwardSignals, hasTerminal } from "./terminal.ts";

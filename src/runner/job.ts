@@ -22,6 +22,7 @@ import { type Charge, type Guard, postGuard, type ReleaseHook } from "./guard.ts
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
 import type { ProcessIdentity } from "./processes.ts";
 import { exitCodeOf, hasTerminal } from "./terminal.ts";
+import { prepareWatchdog, type Watchdog } from "./watchdog.ts";
 
 export interface JobOptions {
   command: readonly string[];
@@ -67,6 +68,8 @@ export interface Job {
   /** Suspends the whole tree; false if something kept moving. */
   freeze(): Promise<boolean>;
   thaw(): void;
+  /** The job may run for so much longer. If this is not said again in time, it is frozen, even if we stand still. */
+  extend(leftMs: number): void;
   /** INT, TERM, HUP and QUIT go to the whole tree, as from a terminal; others to the command alone. */
   forward(signal: NodeJS.Signals): void;
   /** The first request notifies the job; later ones only move the deadline in the file. */
@@ -121,7 +124,8 @@ export async function startJob(options: JobOptions): Promise<Job> {
         guard.entrust(charge);
       },
     });
-    return superviseJob({ options, launched, channel, charge, guard, close });
+    const watchdog = prepareWatchdog(temporaryDirectory, launched.plan);
+    return superviseJob({ options, launched, channel, charge, guard, watchdog, close });
   } catch (error) {
     close();
     throw error;
@@ -134,6 +138,7 @@ function superviseJob({
   channel,
   charge,
   guard,
+  watchdog,
   close,
 }: {
   options: JobOptions;
@@ -141,6 +146,7 @@ function superviseJob({
   channel: CheckpointChannel;
   charge: Charge;
   guard: Guard;
+  watchdog: Watchdog;
   close: () => void;
 }): Job {
   const enclosure = openEnclosure(launched.plan);
@@ -160,6 +166,7 @@ function superviseJob({
     kill: () => ending.stop(0),
     freeze: () => enclosure.freeze(),
     thaw: () => enclosure.thaw(),
+    extend: watchdog.extend,
     forward: (signal) => (treeSignals.includes(signal) ? enclosure.signal(signal) : launched.signal(signal)),
     requestCheckpoint: async (request) => {
       await channel.request(request);

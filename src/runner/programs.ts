@@ -4,6 +4,12 @@
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
+import { refusal } from "./errors.ts";
+
+/** Whether jobs can be guarded here: asked before anything is waited for. Throws a `JobRefusal` if not. */
+export function checkGuardian(): void {
+  programArguments("guardian");
+}
 
 /** The arguments that make Node run one of our programs. */
 export function programArguments(name: "guardian" | "init"): string[] {
@@ -11,8 +17,13 @@ export function programArguments(name: "guardian" | "init"): string[] {
   const places = [`./${name}.js`, `./${name}.ts`, `../runner/${name}.js`];
   const paths = places.map((place) => fileURLToPath(new URL(place, import.meta.url)));
   const path = paths.find((candidate) => existsSync(candidate));
-  if (path === undefined)
-    throw new Error(`The runner's program "${name}" is missing beside ${import.meta.url}.`);
+  if (path === undefined) {
+    throw refusal(
+      "start_failed",
+      `The runner's program "${name}" is missing beside ${import.meta.url}.`,
+      "If Berth is being built at this moment, try again; otherwise install it anew.",
+    );
+  }
   return path.endsWith(".ts") ? [...typeScriptLoader(), path] : [path];
 }
 

@@ -115,7 +115,8 @@ function clientOf(transport: Transport) {
     /** In one line; undefined if nobody can say now. */
     why: (request: WireRequest): Promise<WaitingReason | undefined> => reasonOf(transport, request),
     /** Cancels a request that waits; a grant that comes in the same moment is given back. */
-    withdraw: (id: string) => withdraw(transport, id),
+    withdraw: (id: string, details?: Pick<WireRelease, "cause" | "message">) =>
+      withdraw(transport, id, details),
   };
 
   const pools = {

@@ -34,11 +34,15 @@ export interface Grant {
   readonly checkpoint: {
     /** It is saved; also between preemptions, so that less is lost with the next one. */
     done(): Promise<void>;
+    /** All of the work is done: its end is a success, though it is being stopped (11.4). */
+    finished(): void;
     /** Still at it: may earn half the time again (11). */
     progress(): Promise<void>;
     /** Asks for more time; the answer is how much of it was granted. */
     defer(seconds: number): Promise<number>;
   };
+  /** Whether the end of the work is the stop that was asked for: it was told to stop or has saved, and has not said that it is finished (11.4). */
+  wasStopped(): boolean;
   /** Shown by the server while the work runs. */
   describe(progress: string | number): void;
   /** Reports the end; the answer says whether there is another attempt. Once, and the first one counts. */
@@ -47,7 +51,7 @@ export interface Grant {
   abandon(): void;
 }
 
-export type ReleaseDetails = Pick<WireRelease, "exit_code" | "message"> & { readonly retryForMs?: number };
+export type ReleaseDetails = Omit<WireRelease, "token" | "outcome"> & { readonly retryForMs?: number };
 
 /** The server has freed the units by itself after one and a half of the longest usual lease. */
 const RELEASE_FOR_MS = 450_000;
@@ -61,6 +65,9 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
   let deadlineMs: number | undefined;
   let isCalled = false;
   let hasReported = false;
+  let hasSaved = false;
+  let hasFinished = false;
+  let isToldToStop = false;
   let released: Promise<WireRequest> | undefined;
 
   const report = async (body: { report: "done" | "progress" | "defer"; seconds?: number }) => {
@@ -71,7 +78,11 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
   const checkpoint: Grant["checkpoint"] = {
     done: async () => {
       hasReported = true;
+      if (notice !== undefined) hasSaved = true;
       await report({ report: "done" });
+    },
+    finished: () => {
+      hasFinished = true;
     },
     progress: async () => void (await report({ report: "progress" })),
     defer: async (seconds) => {
@@ -97,7 +108,10 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
 
   const lease = keepLease(transport, request, {
     onInstruction: (instruction) => {
-      if (instruction.do === "stop") stopping.abort(reasonToStop(instruction));
+      if (instruction.do === "stop") {
+        isToldToStop = true;
+        stopping.abort(reasonToStop(instruction));
+      }
       deadlineMs = instruction.deadlineMs;
       if (instruction.do !== "checkpoint") return;
       notice = { reason: instruction.reason, deadline: new Date(Date.now() + instruction.leftMs) };
@@ -127,10 +141,16 @@ export function holdGrant(transport: Transport, request: GrantedRequest): Grant 
       askForCheckpoint();
     },
     checkpoint,
+    wasStopped: () => (isToldToStop || hasSaved) && !hasFinished,
     describe: (progress) => lease.describe({ progress }),
     release: (outcome, { retryForMs = RELEASE_FOR_MS, ...details } = {}) => {
+      const ended_at = new Date(lease.serverTimeMs()).toISOString();
       released ??= transport
-        .send("releaseRequest", { params: { id }, body: { token, outcome, ...details } }, { retryForMs })
+        .send(
+          "releaseRequest",
+          { params: { id }, body: { token, outcome, ended_at, ...details } },
+          { retryForMs },
+        )
         .then(({ body }) => body)
         .finally(() => lease.close());
       return released;

@@ -29,12 +29,18 @@ function serverTime(seconds: number, leaseSeconds = 300): string {
 }
 
 /** Holds a grant for 300 s at a time, and writes down what the holder is told. */
-function hold(renewal: (asked: Asked) => Reply, { leaseSeconds = 300 } = {}) {
+function hold(renewal: (asked: Asked) => Reply, { leaseSeconds = 300, answerAfterMs = 0 } = {}) {
   const stream = eventStream();
   const { fetch, asked } = fakeServers((one) =>
     one.call.includes("/events") ? stream.response : one.call.endsWith("/renew") ? renewal(one) : "refused",
   );
-  const transport = createTransport({ url: "http://a", random: () => 0.5, fetch });
+  const slowly: typeof fetch = async (url, init) => {
+    const reply = await fetch(url, init);
+    if (answerAfterMs > 0 && url.endsWith("/renew"))
+      await new Promise((resolve) => setTimeout(resolve, answerAfterMs));
+    return reply;
+  };
+  const transport = createTransport({ url: "http://a", random: () => 0.5, fetch: slowly });
   const told: string[] = [];
   const request = granted({
     started_at: "2030-01-01T00:00:00Z",
@@ -90,6 +96,33 @@ describe("silence", () => {
     isDown = false;
     await vi.advanceTimersByTimeAsync(2_000);
     expect(told).toEqual(["silence", "contact"]);
+    lease.close();
+  });
+
+  test("begins when a renewal was sent, however late its answer came", async () => {
+    let calls = 0; // The first is sent after 1.1 s at the latest, and answered 5 s later.
+    const { told, lease } = hold(() => (calls++ === 0 ? answer(undefined, 60) : "refused"), {
+      leaseSeconds: 60,
+      answerAfterMs: 5_000,
+    });
+    await vi.advanceTimersByTimeAsync(62_000);
+    expect(told).toEqual(["silence"]);
+    lease.close();
+  });
+
+  test("is noticed after the machine has slept, unless the server confirms the lease", async () => {
+    let isDown = false;
+    const { told, lease, renewals } = hold(() => (isDown ? "refused" : answer()));
+    await vi.advanceTimersByTimeAsync(1_000);
+    const before = renewals().length;
+    vi.setSystemTime(Date.now() + 400_000); // The wall clock goes on in sleep, timers and the monotonic clock do not.
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(renewals().length).toBe(before + 1);
+    expect(told).toEqual([]);
+    isDown = true;
+    vi.setSystemTime(Date.now() + 400_000);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(told).toEqual(["silence"]);
     lease.close();
   });
 

@@ -1,8 +1,9 @@
 // Keeps a grant alive: renews it in the background, and says what the server wants of its holder (L1).
 //
 // Invariants
-//   1. Silence is measured from the moment at which the last confirmed renewal was sent, by the monotonic clock, so
-//      that a holder stops no later than the server counts it as lost (L2).
+//   1. Silence is measured from the moment at which the last confirmed renewal was sent, so that a holder stops no later
+//      than the server counts it as lost (L2): by the monotonic clock, which jumps of the wall clock do not touch, and by
+//      the wall clock, which goes on while the machine sleeps. If only the latter says so, the server is asked first.
 //   2. The server keeps the timers of the stopping sequence (11): nothing here ends work on its own account.
 //   3. An answer that the token is old is final.
 
@@ -26,6 +27,8 @@ export interface Instruction {
 export interface LeaseHandlers {
   /** Called when it has changed; the first time only if it is not `carry_on`. */
   onInstruction(instruction: Instruction): void;
+  /** The lease lasts for so much longer. Not called for work that is over at once. */
+  onLease?(leftMs: number): void;
   /** A full lease without contact: the server may soon give the units to others. */
   onSilence(): void;
   /** The server has answered again, and the grant is still ours. */
@@ -39,6 +42,8 @@ export interface Lease {
   describe(state: Pick<WireRenewal, "phase" | "progress">): void;
   /** Asks for instructions now. */
   renew(): void;
+  /** What the server's clock shows now, as far as its last answer tells. */
+  serverTimeMs(): number;
   close(): void;
 }
 
@@ -50,6 +55,10 @@ const RENEWAL_MS_DEFAULT = 20_000;
 const AFTER_DEADLINE_MS = 20;
 const RETRY_MS = 1_000;
 const EARS_MS_MAX = 1_000;
+/** Timers stand still while the machine sleeps, so the clocks are compared this often. */
+const SLEEP_CHECK_MS = 5_000;
+/** How long a server may take to confirm a lease after the machine has slept. */
+const AFTER_SLEEP_MS = 5_000;
 
 export function keepLease(
   transport: Transport,
@@ -62,9 +71,13 @@ export function keepLease(
   const closed = new AbortController();
   const { signal } = closed;
   let confirmedAtMs = grantedAtMs;
+  /** The server's clock minus our monotonic one. */
+  let serverAheadMs = Date.parse(request.started_at ?? "") - grantedAtMs || Date.now() - monotonicMs();
   let leaseMs = firstLeaseMs(request);
   let renewalMs = Math.min(RENEWAL_MS_DEFAULT, leaseMs / 3);
+  let confirmedAtWallMs = Date.now();
   let isSilent = false;
+  let hasSlept = false;
   let isStopping = false;
   let told = "";
   let state: Pick<WireRenewal, "phase" | "progress"> = { phase: "running" };
@@ -74,27 +87,43 @@ export function keepLease(
   let silenceTimer: ReturnType<typeof setTimeout> | undefined;
 
   function watchSilence(): void {
-    clearTimeout(silenceTimer);
     const leftMs = confirmedAtMs + leaseMs - monotonicMs();
-    silenceTimer = setTimeout(
-      () => {
-        isSilent = true;
-        handlers.onSilence();
-      },
-      Math.min(Math.max(0, leftMs), 2 ** 31 - 1),
-    );
+    const leftWallMs = confirmedAtWallMs + leaseMs - Date.now();
+    if (leftMs <= 0 || (leftWallMs <= 0 && hasSlept)) {
+      isSilent = true;
+      return handlers.onSilence();
+    }
+    if (leftWallMs <= 0) {
+      hasSlept = true;
+      renew();
+    }
+    lookAgain(hasSlept ? AFTER_SLEEP_MS : Math.min(leftWallMs, SLEEP_CHECK_MS));
   }
 
-  function accept(answer: WireRenewalAnswer, sentAtMs: number): void {
+  function lookAgain(afterMs: number): void {
+    clearTimeout(silenceTimer);
+    const leftMs = Math.max(0, confirmedAtMs + leaseMs - monotonicMs());
+    silenceTimer = setTimeout(watchSilence, Math.min(leftMs, afterMs));
+  }
+
+  function accept(answer: WireRenewalAnswer, sentAtMs: number, sentAtWallMs: number): void {
     confirmedAtMs = sentAtMs;
+    confirmedAtWallMs = sentAtWallMs;
+    hasSlept = false;
     leaseMs = answer.lease_seconds * 1000;
+    serverAheadMs = serverTimeOf(answer) - monotonicMs();
     renewalMs = Math.min(answer.renew_after_seconds * 1000, leaseMs / 3);
-    watchSilence();
+    lookAgain(SLEEP_CHECK_MS);
+    tellLease();
     if (isSilent) {
       isSilent = false;
       handlers.onContact();
     }
     follow(instructionOfAnswer(answer));
+  }
+
+  function tellLease(): void {
+    handlers.onLease?.(confirmedAtMs + leaseMs - monotonicMs());
   }
 
   function follow(instruction: Instruction): void {
@@ -117,13 +146,15 @@ export function keepLease(
     const body: WireRenewal = { token, ...state };
     // One try per server: the next turn tries again, and the silence is watched meanwhile.
     const options = { signal, retryForMs: 0, timeoutMs: Math.max(500, Math.min(10_000, leaseMs / 3)) };
+    const sentAtWallMs = Date.now();
     const received = await transport.send("renewRequest", { params: { id }, body }, options);
-    if (!signal.aborted) accept(received.body, received.sentAtMs);
+    if (!signal.aborted) accept(received.body, received.sentAtMs, sentAtWallMs);
   }
 
   async function run(): Promise<void> {
     await pause(QUIET_START_MS);
     if (signal.aborted) return;
+    tellLease();
     const until = () => (isStopping ? ("change" as const) : ("preempting" as const));
     void watchRequest(transport, id, { signal, onChange: hear, until });
     await pause(Math.min(renewalMs, EARS_MS_MAX)); // Until the ears are open, which ask at once.
@@ -162,15 +193,21 @@ export function keepLease(
     closed.abort();
   }
 
-  watchSilence();
+  lookAgain(SLEEP_CHECK_MS);
   void run();
   return {
     describe: (next) => {
       state = { ...state, ...next };
     },
     renew,
+    serverTimeMs: () => Math.round(monotonicMs() + serverAheadMs),
     close,
   };
+}
+
+/** When the answer was made: it gives the lease its full length. */
+function serverTimeOf({ lease_expires_at, lease_seconds }: WireRenewalAnswer): number {
+  return Date.parse(lease_expires_at) - lease_seconds * 1000;
 }
 
 /** A grant that was never renewed tells how long its lease is. */
@@ -180,12 +217,9 @@ function firstLeaseMs({ lease_expires_at, started_at }: GrantedRequest): number 
 }
 
 /** Both times are of the server: their difference holds whatever our own clock says. */
-function instructionOfAnswer({
-  instruction,
-  lease_expires_at,
-  lease_seconds,
-}: WireRenewalAnswer): Instruction {
-  const serverNowMs = Date.parse(lease_expires_at) - lease_seconds * 1000;
+function instructionOfAnswer(answer: WireRenewalAnswer): Instruction {
+  const { instruction } = answer;
+  const serverNowMs = serverTimeOf(answer);
   const { reason = "", deadline } = instruction;
   const deadlineMs = deadline === undefined ? undefined : Date.parse(deadline);
   const leftMs = Math.max(0, (deadlineMs ?? serverNowMs) - serverNowMs);

@@ -33,7 +33,9 @@ test("a step is submitted, run and released each time that it is called", async 
   const step = client.step({ ...settings, retries: 3, name: "double" }, (_grant, value: number) => value * 2);
   expect(await step(21)).toBe(42);
   expect(asked[0]?.body).toEqual({ ...settings, name: "double", attended: true, retries: { max: 3 } });
-  expect(released().map(({ body }) => body)).toEqual([{ token: "7.secret", outcome: "succeeded" }]);
+  expect(released().map(({ body }) => body)).toEqual([
+    { token: "7.secret", outcome: "succeeded", ended_at: expect.any(String) as string },
+  ]);
 });
 
 test("work that fails runs again for as long as the server grants it again", async () => {
@@ -64,7 +66,16 @@ test("the last failure is the work's own error, and what it said is kept", async
     throw new RangeError("my own");
   });
   await expect(work).rejects.toThrow(new RangeError("my own"));
-  expect(released()[0]?.body).toEqual({ token: "7.secret", outcome: "failed", message: "my own" });
+  expect(released()[0]?.body).toMatchObject({ token: "7.secret", outcome: "failed", message: "my own" });
+});
+
+test("what fails between the grant and the work gives the grant back", async () => {
+  const { client, released } = connect([json(wireRequest({ status: "failed" }))]);
+  const onGrant = () => {
+    throw new RangeError("not today");
+  };
+  await expect(client.withGrant({ ...settings, onGrant }, () => "never")).rejects.toThrow("not today");
+  expect(released()[0]?.body).toMatchObject({ token: "7.secret", outcome: "failed" });
 });
 
 describe("an old token", () => {

@@ -1,6 +1,6 @@
 // Work under a grant: submit, wait, run, renew, release, and again after a preemption.
 
-import type { WireRequest, WireRequestSubmission } from "../protocol/index.ts";
+import type { WireRelease, WireRequest, WireRequestSubmission } from "../protocol/index.ts";
 import { errorOfEnding, hasEnded, isBerthError } from "./errors.ts";
 import { type Grant, holdGrant } from "./grant.ts";
 import { anySignal } from "./timing.ts";
@@ -19,11 +19,13 @@ export type WorkSettings = Omit<WireRequestSubmission, "attended" | "retries"> &
 const MESSAGE_CHARS_MAX = 1_000;
 /** Who has lost touch tries once more to give the units back, and does not wait for it. */
 const LOST_RELEASE_FOR_MS = 5_000;
+const WITHDRAW_FOR_MS = 5_000;
 
 /**
  * Runs the work once it is granted, and again for as long as the server queues it again. Work that throws because
- * `grant.signal` was aborted counts as stopped; for any other reason, as failed. What it returns in time counts,
- * whatever it was asked for (11.4).
+ * `grant.signal` was aborted counts as stopped; for any other reason, as failed. What it returns counts, unless it was
+ * told to stop or has saved what it was asked to save; work that is really finished says `grant.checkpoint.finished()`
+ * before it returns (11.4).
  */
 export async function withGrant<Result>(
   transport: Transport,
@@ -38,8 +40,11 @@ export async function withGrant<Result>(
   let request = (await transport.send("submitRequest", { body }, { idempotencyKey })).body;
   for (;;) {
     const grant = await nextGrant(transport, request, { signal, timeoutMs, onProgress });
-    onGrant?.(grant);
-    const attempt = await runOnce(transport, grant, work, signal);
+    const run = (held: Grant) => {
+      onGrant?.(held); // What fails here gives the grant back like the work itself.
+      return work(held);
+    };
+    const attempt = await runOnce(transport, grant, run, signal);
     if (attempt.kind === "succeeded") return attempt.result;
     if (hasEnded(attempt.request)) throw errorOfEnding(attempt.request) ?? attempt.error;
     request = attempt.request;
@@ -59,11 +64,16 @@ async function nextGrant(transport: Transport, request: WireRequest, options: Wa
 }
 
 /** Cancels a request that does not run here. If it was granted in the same moment, the grant is given back. */
-export async function withdraw(transport: Transport, id: string, retryForMs = 5_000): Promise<WireRequest> {
+export async function withdraw(
+  transport: Transport,
+  id: string,
+  details: Pick<WireRelease, "cause" | "message"> = {},
+): Promise<WireRequest> {
+  const retryForMs = WITHDRAW_FOR_MS;
   const { body } = await transport.send("cancelRequest", { params: { id } }, { retryForMs });
   const request = body as WireRequest;
   if (request.token === undefined) return request;
-  const release = { token: request.token, outcome: "stopped" as const };
+  const release = { ...details, token: request.token, outcome: "stopped" as const };
   return (await transport.send("releaseRequest", { params: { id }, body: release }, { retryForMs })).body;
 }
 
@@ -80,6 +90,10 @@ async function runOnce<Result>(
   const told = anySignal(grant.signal, signal);
   try {
     const result = await work({ ...grant, signal: told });
+    if (grant.wasStopped()) {
+      const request = await grant.release("stopped");
+      return { kind: "ended", request, error: grant.signal.reason as unknown };
+    }
     await grant.release("succeeded");
     return { kind: "succeeded", result };
   } catch (error) {

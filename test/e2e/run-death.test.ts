@@ -28,7 +28,7 @@ describe("kill -9 of the wrapper", () => {
       run.kill("SIGKILL");
       const ended = await named(world, name, "failed");
       expect(sleepersOf(seconds)).toEqual([]);
-      expect(ended).toMatchObject({ attempt: 1, attempts: [{ outcome: "failed" }] });
+      expect(ended).toMatchObject({ attempt: 1, attempts: [{ outcome: "failed", cause: "wrapper_killed" }] });
     },
   );
 });

@@ -1,8 +1,9 @@
 // The server goes away and comes back; or only seems to. Timers are short by the settings of the pool.
 
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { listProcesses, type ProcessRow } from "../../src/runner/processes.ts";
 import {
   buildBerth,
   eventually,
@@ -40,6 +41,15 @@ function startTicking(
   const [log, gate] = [join(directory, "log"), join(directory, "gate")];
   const args = ["run", "--name", name, ...options, "--", "sh", "-c", script];
   return { run: startBerth(berth, world, args, { env: { LOG: log, GATE: gate } }), log, gate };
+}
+
+/** The shells that a wrapper has started to watch over its own standstill. */
+function watchdogsOf(wrapper: number): number[] {
+  const isWatchdog = ({ pid, parentPid }: ProcessRow) =>
+    parentPid === wrapper && readOrEmpty(`/proc/${pid}/cmdline`).includes("berth-watchdog");
+  return listProcesses()
+    .filter(isWatchdog)
+    .map(({ pid }) => pid);
 }
 
 /** By its control group, or each process by itself. */
@@ -85,7 +95,15 @@ test("a command that ends during the outage is reported when the server is back"
   await written(log, "end");
   await world.startServer();
   expect((await run.exited).code).toBe(0);
-  expect((await named(world, "ended")).status).toBe("released");
+  const { id, status, ended_at, attempts } = await named(world, "ended");
+  expect(status).toBe("released");
+  // The end is when it happened, not when it could be reported.
+  expect(attempts[0]).toMatchObject({ ended_at, exit_code: 0 });
+  for await (const { event, at } of world.client.events.stream({ request: id }, { after: 0 })) {
+    if (event !== "request.released") continue;
+    expect(Date.parse(ended_at ?? "")).toBeLessThan(Date.parse(at as string));
+    break;
+  }
 });
 
 test("nobody has to wait for that: the guardian reports in their place", async () => {
@@ -120,6 +138,39 @@ test("of several servers, one is enough", async () => {
   const run = startBerth(berth, several, ["run", "--gpu", "1", "--", "echo", "fine"]);
   expect((await run.exited).code).toBe(0);
   expect(run.stdout()).toBe("fine\n");
+});
+
+describe("a wrapper that stands still for a lease", () => {
+  const LEASE = { ...QUICK, lease_seconds: 10, renewal_seconds: 0.5 };
+  const timed = 'echo "pid $$" >> "$LOG"; until [ -e "$GATE" ]; do date +%s%3N >> "$LOG"; sleep 0.05; done';
+  const lastTick = (log: string) => Number(readOrEmpty(log).trimEnd().split("\n").at(-1));
+  const pidOf = (log: string) => Number(/pid (\d+)/.exec(readOrEmpty(log))?.[1]);
+
+  test("finds its job frozen, and lets it go on if the grant is still its own", async () => {
+    world = await openWorld({ settings: LEASE });
+    const { run, gate, log } = startTicking(["--gpu", "1"], "paused", timed);
+    await eventually("it has been renewed", () => existsSync(log) && lastTick(log) > 0);
+    await eventually("the watch has begun", () => watchdogsOf(run.pid).length > 0);
+    run.kill("SIGSTOP");
+    await eventually("its job stands still", () => isSuspended(pidOf(log)));
+    run.kill("SIGCONT");
+    await eventually("its job goes on", () => !isSuspended(pidOf(log)));
+    writeFileSync(gate, "");
+    expect((await run.exited).code).toBe(0);
+  });
+
+  test("has lost its job when its units are given to others, and nothing of it ran until then", async () => {
+    world = await openWorld({ settings: LEASE });
+    const { run, log } = startTicking(["--gpu", "1"], "overdue", timed);
+    await eventually("it runs", () => existsSync(log) && lastTick(log) > 0);
+    await eventually("the watch has begun", () => watchdogsOf(run.pid).length > 0);
+    run.kill("SIGSTOP");
+    const { ended_at, attempts } = await named(world, "overdue", "expired");
+    expect(attempts).toMatchObject([{ outcome: "lost", cause: "holder_silent" }]);
+    run.kill("SIGCONT");
+    expect((await run.exited).code).toBe(74);
+    expect(lastTick(log)).toBeLessThan(Date.parse(ended_at ?? ""));
+  });
 });
 
 describe("after a whole lease without contact", () => {

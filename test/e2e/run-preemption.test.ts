@@ -157,9 +157,21 @@ describe("without a checkpoint", () => {
     expect(phasesOf(await storyOf(world, await named(world, "deaf")))).toContain("terminate");
   });
 
-  test("work that finishes while it is being stopped has finished", async () => {
+  test("0 after SIGTERM is the stop that was asked for: it waits again", async () => {
     const world = await worldWith();
-    const script = `trap 'FINISH=1' TERM; say ready; until [ -n "$FINISH" ]; do sleep 0.02; done; exit 0`;
+    const script = `${secondTimeLucky} trap 'exit 0' TERM; say ready; ${forEver}`;
+    const scene = await startVictim(world, "polite", script);
+    const urgent = await preempt(scene);
+    expect(await named(world, "polite", "queued")).toMatchObject({ attempt: 2, preempted_count: 1 });
+    await urgent.release();
+    expect((await scene.run.exited).code).toBe(0);
+    expect((await named(world, "polite")).status).toBe("released");
+  });
+
+  test("work that finishes while it is being stopped, and says so, has finished", async () => {
+    const world = await worldWith();
+    const script = `trap 'FINISH=1' TERM; say ready; until [ -n "$FINISH" ]; do sleep 0.02; done
+      touch "$BERTH_CHECKPOINT_DIR/finished"; exit 0`;
     const scene = await startVictim(world, "finisher", script);
     await preempt(scene);
     expect((await scene.run.exited).code).toBe(0);
@@ -308,16 +320,21 @@ describe("with a checkpoint", () => {
     expect(scene.run.stderr()).toContain("The checkpoint command ended with 3.");
   });
 
-  test("work that crashes while it saves has failed", async () => {
-    const world = await worldWith();
-    const scene = await startVictim(world, "crasher", `say ready; ${untilTold} exit 4`, [
-      "--checkpoint",
-      "auto",
-    ]);
-    await preempt(scene);
-    expect((await scene.run.exited).code).toBe(4);
-    expect((await named(world, "crasher")).status).toBe("failed");
-  });
+  const ends: Record<string, { script: string; options: string[] }> = {
+    "a crash while it saves": { script: `${untilTold} exit 4`, options: ["--checkpoint", "auto"] },
+    "75 without a checkpoint": { script: `${untilTold} exit 75`, options: ["--checkpoint", "auto"] },
+    "a checkpoint signal that nothing handles": { script: forEver, options: ["--checkpoint-signal", "USR1"] },
+  };
+  for (const [what, { script, options }] of Object.entries(ends)) {
+    test(`${what} after the notice destroys nothing: it is preempted, and waits again`, async () => {
+      const world = await worldWith();
+      const scene = await startVictim(world, "told", `${secondTimeLucky} say ready; ${script}`, options);
+      const urgent = await preempt(scene);
+      expect(await named(world, "told", "queued")).toMatchObject({ attempt: 2, preempted_count: 1 });
+      await urgent.release();
+      expect((await scene.run.exited).code).toBe(0);
+    });
+  }
 
   test("jumps of the wrapper's clock change nothing", async () => {
     const world = await worldWith();

@@ -115,12 +115,17 @@ describe("withGrant", () => {
     await expect(work).rejects.toMatchObject({ code: "preempted" });
   });
 
-  test("a result that comes in spite of the stop counts", async () => {
+  test("work that returns when it is stopped has stopped, and runs again; unless it says that it is finished", async () => {
+    const attempts: number[] = [];
     const result = await client.withGrant(wanted, async (grant) => {
+      attempts.push(grant.attempt);
       void takeEverything().then((giveBack) => giveBack());
-      return untilStopped(grant).catch(() => grant.id);
+      await untilStopped(grant).catch(() => undefined);
+      if (grant.attempt === 2) grant.checkpoint.finished();
+      return grant.id;
     });
-    expect((await client.requests.get(result)).status).toBe("released");
+    expect(attempts).toEqual([1, 2]);
+    expect(await client.requests.get(result)).toMatchObject({ status: "released", preempted_count: 1 });
   });
 
   test("an abort while waiting withdraws the request; while running it stops the work", async () => {

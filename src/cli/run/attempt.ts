@@ -30,6 +30,7 @@ import {
   type Lease,
   reasonToStop,
 } from "../../sdk/index.ts";
+import { type Circumstances, outcomeOf } from "./outcome.ts";
 import type { RunPlan } from "./plan.ts";
 import { printable, secondsText, type Talk, titleOf } from "./talk.ts";
 import type { CommandEnd } from "./verdict.ts";
@@ -64,8 +65,6 @@ export type AttemptEnd =
   | { readonly kind: "entrusted"; readonly command: CommandEnd; readonly reason: BerthError | undefined }
   | { readonly kind: "lost"; readonly command: CommandEnd; readonly error: BerthError };
 
-/** "Try again later" by which a program says that it has stopped as it was told to, without being finished. */
-const EXIT_STOPPED = 75;
 /** What a command leaves behind may take this long to end. */
 const LEFTOVER_GRACE_MS = 5_000;
 const LOST_GRACE_MS = 10_000;
@@ -75,22 +74,13 @@ const REPORT_FOR_MS = 15_000;
 const LOST_REPORT_FOR_MS = 1_000;
 const GUARDIAN_REPORTS_FOR_MS = 3_600_000;
 const GUARDIAN_RENEWAL_MS = 20_000;
+const MESSAGE_CHARS_MAX = 1_000;
+const WATCHDOG_MARGIN_MS = 1_000;
 const endingSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
 
 export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
-  const { client, plan, granted, checkpointDir, talk } = input;
-  const job = await startJob({
-    command: plan.command,
-    env: environmentFor(granted),
-    checkpointDir,
-    graceMs: LEFTOVER_GRACE_MS,
-    releaseHook: hookFor(client, granted, {
-      outcome: "failed",
-      message: "berth run ended before its command.",
-    }),
-    ...(plan.checkpointSignal !== undefined && { checkpointSignal: plan.checkpointSignal }),
-    ...(plan.checkpointCommand !== undefined && { checkpointCommand: plan.checkpointCommand }),
-  });
+  const { talk } = input;
+  const job = await startOrWithdraw(input);
   const holder = superviseJob(job, input);
   await pendingSignals();
   input.enter("running");
@@ -103,14 +93,39 @@ export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
   try {
     const exit = await job.exited;
     await job.gone;
+    const endedAtMs = holder.serverTimeMs();
     await holder.lastReports();
     stopForwarding();
     input.enter("reporting");
-    return await reportEnd(input, { job, exit, holder });
+    return await reportEnd(input, { job, exit, holder, endedAtMs });
   } finally {
     stopForwarding();
     holder.close();
     talk.clear();
+  }
+}
+
+/** What cannot be started will not be startable later: the request ends here, and its units come free. */
+async function startOrWithdraw({ client, plan, granted, checkpointDir }: AttemptInput): Promise<Job> {
+  try {
+    return await startJob({
+      command: plan.command,
+      env: environmentFor(granted),
+      checkpointDir,
+      graceMs: LEFTOVER_GRACE_MS,
+      releaseHook: hookFor(client, granted, {
+        outcome: "failed",
+        cause: "wrapper_killed",
+        message: "berth run ended before its command.",
+      }),
+      ...(plan.checkpointSignal !== undefined && { checkpointSignal: plan.checkpointSignal }),
+      ...(plan.checkpointCommand !== undefined && { checkpointCommand: plan.checkpointCommand }),
+    });
+  } catch (error) {
+    const message = String(error instanceof Error ? error.message : error).slice(0, MESSAGE_CHARS_MAX);
+    const details = { cause: "start_failed" as const, message };
+    await client.requests.withdraw(granted.id, details).catch(() => undefined);
+    throw error;
   }
 }
 
@@ -126,7 +141,8 @@ async function pendingSignals(): Promise<void> {
 interface Holder {
   /** The instruction under which the job was told to stop. */
   stopReason(): Instruction | undefined;
-  hasSaved(): boolean;
+  circumstances(): Circumstances;
+  serverTimeMs(): number;
   isInterrupted(): boolean;
   loss(): BerthError | undefined;
   onSignal(signal: NodeJS.Signals): void;
@@ -146,6 +162,7 @@ function superviseJob(
   /** Of the stopping sequence, by the server's clock; a report that moves it is heard of before the next renewal. */
   let deadlineMs: number | undefined;
   let hasSaved = false;
+  let hasFinished = false;
   let isInterrupted = false;
   let loss: BerthError | undefined;
   let isFrozen = false;
@@ -161,11 +178,17 @@ function superviseJob(
     talk.say(`stuck    ${title} · processes ${pids} cannot be killed; its units stay in use`);
   };
 
+  const stopLost = () => {
+    job.extend(LOST_GRACE_MS); // What is frozen cannot end in order.
+    return stop(LOST_GRACE_MS);
+  };
+
   const lease: Lease = keepLease(
     client.transport,
     granted,
     {
       onInstruction(next) {
+        if (instruction === undefined) hasSaved = false; // What was saved before the notice answers no notice.
         instruction = next.do === "carry_on" ? undefined : next;
         deadlineMs = next.deadlineMs;
         if (next.do === "checkpoint") {
@@ -183,6 +206,10 @@ function superviseJob(
           void stop(next.leftMs);
         }
       },
+      onLease(leftMs) {
+        // A little later than we would do it ourselves: this is for when we cannot.
+        if (plan.onLost !== "run-on") job.extend(leftMs + Math.min(WATCHDOG_MARGIN_MS, leftMs / 10));
+      },
       onSilence() {
         const what = { suspend: "is suspended", "run-on": "runs on", kill: "is stopped" }[plan.onLost];
         talk.say(`lost     ${title} · no server has answered for a whole lease · the job ${what}`);
@@ -192,7 +219,7 @@ function superviseJob(
         }
         if (plan.onLost === "kill") {
           loss = new BerthError("holder_lost", "No server has answered for a whole lease.");
-          void stop(LOST_GRACE_MS);
+          void stopLost();
         }
       },
       onContact() {
@@ -215,6 +242,10 @@ function superviseJob(
       talk.say(`berth: ${printable(said.message)}`);
       return { accepted: true };
     }
+    if (said.kind === "finished") {
+      hasFinished = true;
+      return { accepted: true, message: "noted; its end is a success" };
+    }
     if (said.kind === "done") hasSaved = true;
     const { kind, ...rest } = said;
     const before = deadlineMs;
@@ -236,17 +267,19 @@ function superviseJob(
 
   return {
     stopReason: () => instruction,
-    hasSaved: () => hasSaved,
+    circumstances: () => ({ told: toldOf(instruction), hasSaved, hasFinished }),
+    serverTimeMs: () => lease.serverTimeMs(),
     isInterrupted: () => isInterrupted,
     loss: () => loss,
     onSignal(signal) {
       if (!endingSignals.includes(signal)) return;
       isInterrupted = true;
       // A suspended job hears nothing, and nobody knows when it will again.
-      if (isFrozen) void freezing.then(() => stop(LOST_GRACE_MS));
+      if (isFrozen) void freezing.then(stopLost);
     },
     async lastReports() {
-      if (takeDoneFile(checkpointDir)) await track({ kind: "done" });
+      for (const kind of ["done", "finished"] as const)
+        if (takeReport(checkpointDir, kind)) await track({ kind });
       await new Promise((resolve) => setImmediate(resolve)); // For what the channel has just read itself.
       await Promise.all(reports);
       isOver = true;
@@ -262,10 +295,14 @@ function describeAnswer(said: CheckpointReport, { stop }: WireRequest, beforeMs:
   return `${Math.max(0, movedMs) / 1000} s more`;
 }
 
-/** A program may say `done` and end before anybody has looked. */
-function takeDoneFile(checkpointDir: string): boolean {
+function toldOf(instruction: Instruction | undefined): Circumstances["told"] {
+  return instruction === undefined || instruction.do === "carry_on" ? undefined : instruction.do;
+}
+
+/** A program may leave a report and end before anybody has looked. */
+function takeReport(checkpointDir: string, kind: "done" | "finished"): boolean {
   try {
-    rmSync(join(checkpointDir, "done"));
+    rmSync(join(checkpointDir, kind));
     return true;
   } catch {
     return false;
@@ -274,7 +311,7 @@ function takeDoneFile(checkpointDir: string): boolean {
 
 async function reportEnd(
   { client, granted, giveUp, talk }: AttemptInput,
-  { job, exit, holder }: { job: Job; exit: Exit; holder: Holder },
+  { job, exit, holder, endedAtMs }: { job: Job; exit: Exit; holder: Holder; endedAtMs: number },
 ): Promise<AttemptEnd> {
   const command: CommandEnd = { exitCode: exitCodeOf(exit), signal: exit.signal };
   const loss = holder.loss();
@@ -284,9 +321,16 @@ async function reportEnd(
   }
   const { id, token } = granted;
   const stopReason = holder.stopReason();
-  const outcome = outcomeOf(command, { stopReason, hasSaved: holder.hasSaved() });
-  const body: WireRelease = { token, outcome, exit_code: command.exitCode };
-  job.setReleaseHook(hookFor(client, granted, { outcome, exit_code: command.exitCode }));
+  const outcome = outcomeOf(command, holder.circumstances());
+  const report: Omit<WireRelease, "token"> = {
+    outcome,
+    exit_code: command.exitCode,
+    ...(exit.signal !== null && { signal: exit.signal }),
+    ...(holder.isInterrupted() && outcome === "failed" && { cause: "interrupted" }),
+    ended_at: new Date(endedAtMs).toISOString(),
+  };
+  const body: WireRelease = { token, ...report };
+  job.setReleaseHook(hookFor(client, granted, report));
 
   // Whoever has pressed Ctrl-C does not want the command to come back.
   const isFinal = outcome === "succeeded" || holder.isInterrupted() || loss !== undefined;
@@ -340,17 +384,6 @@ function asLoss(error: BerthError): BerthError {
   return error.code === "not_found" ? new BerthError("holder_lost", error.message) : error;
 }
 
-/** A result counts, whatever was asked for (11.4). What ends otherwise after it was told to has been stopped. */
-function outcomeOf(
-  { exitCode, signal }: CommandEnd,
-  { stopReason, hasSaved }: { stopReason: Instruction | undefined; hasSaved: boolean },
-): WireRelease["outcome"] {
-  if (exitCode === 0 && signal === null) return "succeeded";
-  if (stopReason === undefined) return "failed";
-  const wasStopped = stopReason.do === "stop" || hasSaved || exitCode === EXIT_STOPPED;
-  return wasStopped ? "stopped" : "failed";
-}
-
 function mayComeBack({ requeue }: WireRequest, outcome: WireRelease["outcome"]): boolean {
   if (outcome === "succeeded") return false;
   return requeue === "on_failure" || (requeue === "on_preemption" && outcome === "stopped");
@@ -364,7 +397,16 @@ function stuckRenewal(token: string, who: string): WireRenewal {
 function hookFor(client: Client, granted: GrantedRequest, report: Omit<WireRelease, "token">): ReleaseHook {
   const { id, token } = granted;
   const cancellation = client.transport.describe("cancelRequest", { params: { id } });
-  const release = client.transport.describe("releaseRequest", { params: { id }, body: { token, ...report } });
+  const described = client.transport.describe("releaseRequest", {
+    params: { id },
+    body: { token, ...report },
+  });
+  // Who reports for us knows when the job ended; by the server's clock, which stood at the start when ours did.
+  const clockOffsetMs = Date.parse(granted.started_at ?? "") - Date.now();
+  const release =
+    report.ended_at === undefined && Number.isFinite(clockOffsetMs)
+      ? { ...described, clockOffsetMs }
+      : described;
   const describeRenewal = (body: WireRenewal) =>
     client.transport.describe("renewRequest", { params: { id }, body });
   // Without us nobody would start the next attempt, so there must not be one (L2).

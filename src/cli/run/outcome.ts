@@ -1,0 +1,28 @@
+// What the end of a command means for its grant (11.4): the holder judges, and the engine takes its word.
+
+import type { WireRelease } from "../../protocol/index.ts";
+import type { CommandEnd } from "./verdict.ts";
+
+/** What the command knew of the end of its grant, and what it said about itself. */
+export interface Circumstances {
+  /** It was asked to checkpoint, or it got SIGTERM; undefined: neither. */
+  readonly told: "checkpoint" | "stop" | undefined;
+  /** It has reported a complete checkpoint since it was told. */
+  readonly hasSaved: boolean;
+  /** It has said that it is finished. */
+  readonly hasFinished: boolean;
+}
+
+/**
+ * Before anything was asked of it, an exit code is what it is everywhere. After the notice 0 is success, unless it has
+ * saved or got SIGTERM: many programs answer both with 0. All other ends are the stop that was asked for.
+ */
+export function outcomeOf(
+  { exitCode, signal }: CommandEnd,
+  { told, hasSaved, hasFinished }: Circumstances,
+): WireRelease["outcome"] {
+  const isClean = exitCode === 0 && signal === null;
+  if (told === undefined) return isClean ? "succeeded" : "failed";
+  if (hasFinished) return "succeeded";
+  return isClean && told === "checkpoint" && !hasSaved ? "succeeded" : "stopped";
+}
