@@ -154,6 +154,8 @@ const SAMPLES: Record<RouteName, Sample> = {
   metrics: { kind: "nothing" },
   healthz: { kind: "nothing" },
   livez: { kind: "nothing" },
+  getCluster: { kind: "nothing" },
+  handOver: { kind: "nothing", body: () => ({}) },
   readyz: { kind: "nothing" },
   version: { kind: "nothing" },
   openapi: { kind: "nothing" },

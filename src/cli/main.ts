@@ -63,6 +63,7 @@ const COMMANDS: readonly CommandEntry[] = [
     "check this machine, the context, the server and its data",
     () => import("./doctor.ts"),
   ),
+  entry(SERVER, "cluster", "the servers on one database: status, handover", () => import("./cluster.ts")),
   entry(HERE, "login", "save a server and a token as a context", () => import("./login.ts")),
   entry(HERE, "context", "saved contexts: list, use, show, delete", () => import("./contexts.ts")),
   entry(

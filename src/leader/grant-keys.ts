@@ -25,9 +25,8 @@ const NUMBERS_PER_SECOND = 2 ** 20;
 /** The keys of the store, oldest first; makes one where this incarnation has none. */
 export async function grantKeysOf(store: Store, head: Head, nowMs: number): Promise<readonly GrantKey[]> {
   const { incarnation } = store.meta;
-  const [kept] = await store.findAnswers([PLACE]);
-  const keys = kept === undefined ? [] : storedKeys(kept.answer);
-  if (keys.at(-1)?.incarnation === incarnation) return keys;
+  const keys = await keptKeys(store);
+  if (isCurrent(keys, store)) return keys;
 
   const secret = randomBytes(32).toString("hex");
   const offset = keys.length === 0 ? 0 : Math.floor(nowMs / 1000) * NUMBERS_PER_SECOND;
@@ -35,6 +34,21 @@ export async function grantKeysOf(store: Store, head: Head, nowMs: number): Prom
   const record = { ...PLACE, atMs: NEVER_OLD_MS, bodyHash: "", answer };
   await store.commit({ epoch: head.epoch, expectedSeq: head.seq, atMs: nowMs, idempotency: [record] });
   return answer;
+}
+
+/** The same for a server that follows; undefined until the leader of this incarnation has made its key. */
+export async function grantKeysKept(store: Store): Promise<readonly GrantKey[] | undefined> {
+  const keys = await keptKeys(store);
+  return isCurrent(keys, store) ? keys : undefined;
+}
+
+async function keptKeys(store: Store): Promise<readonly StoredKey[]> {
+  const [kept] = await store.findAnswers([PLACE]);
+  return kept === undefined ? [] : storedKeys(kept.answer);
+}
+
+function isCurrent(keys: readonly StoredKey[], store: Store): boolean {
+  return keys.at(-1)?.incarnation === store.meta.incarnation;
 }
 
 /** Once there was one secret for all, and nothing said of which incarnation. */

@@ -40,6 +40,7 @@ const MESSAGES: Readonly<Record<LeaderErrorCode, string>> = {
   unavailable: "The store does not answer.",
   overloaded: "Too many commands wait already.",
   queue_full: "Too many requests of this component wait already.",
+  not_leader: "This server does not lead any more.",
   stopped: "The leader has stopped.",
 };
 export const SHORT_OF_ROOM =

@@ -1,6 +1,12 @@
 // The single writer: batch → engine → group commit → answer and publish. Other folders import from this file only.
 
-export { systemClock } from "./clock.ts";
+export { clusterTime, systemClock } from "./clock.ts";
+export { grantKeysKept } from "./grant-keys.ts";
 export * from "./interface.ts";
 export { DEFAULT_LEADER_SETTINGS, startLeader } from "./leader.ts";
+export type { Memory } from "./memory.ts";
+export { touchedBy } from "./projections.ts";
+export { viewOf } from "./reads.ts";
+export { committedOf, EVENT_VERSION, foldTo, type Recovered, recover } from "./recovery.ts";
 export { stateHash } from "./snapshots.ts";
+export { createEventStream, type EventStream } from "./stream.ts";

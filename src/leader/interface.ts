@@ -17,8 +17,10 @@ import type {
   RequestStatus,
   Stop,
 } from "../engine/index.ts";
-import type { AuditEntry, Json, Retention, Store, TokenRecord } from "../store/index.ts";
+import type { AuditEntry, Head, Json, Retention, Store, TokenRecord } from "../store/index.ts";
 import type { LeaseState } from "./leases.ts";
+import type { Recovered } from "./recovery.ts";
+import type { EventStream } from "./stream.ts";
 
 export interface Leader {
   /**
@@ -74,6 +76,13 @@ export interface GrantKey {
   readonly secret: string;
   /** Added to the position of a grant, it makes the number that holders see. */
   readonly offset: number;
+}
+
+/** A leader that can end without its process (C6). */
+export interface ReplicatedLeader extends Leader {
+  epoch(): number;
+  /** Leads no longer: whatever waits fails, nothing is written. */
+  stepDown(why: string): void;
 }
 
 /** What the engine decides, and the changes that only the store needs to know. */
@@ -221,10 +230,10 @@ export type Instruction =
 
 export interface LeaderStatus {
   /**
-   * `leading` with `trouble`: no new requests; `read_only`: the store cannot take anything now; `stopped`: closed,
+   * `leading` with `trouble`: no new requests; `following`: another server leads; `read_only`: the store cannot take anything now; `stopped`: closed,
    * or ended by a fatal error.
    */
-  readonly condition: "leading" | "read_only" | "stopped";
+  readonly condition: "leading" | "following" | "read_only" | "stopped";
   readonly trouble: string | null;
   readonly epoch: number;
   readonly seq: number;
@@ -255,6 +264,8 @@ export type LeaderErrorCode =
   | "overloaded"
   /** Too many requests of the component wait already; nothing was done. */
   | "queue_full"
+  /** Another server leads, or may do so by now; nothing was done. */
+  | "not_leader"
   /** The leader has stopped, or is about to. */
   | "stopped";
 
@@ -316,6 +327,15 @@ export interface LeaderOptions {
   readonly log?: Log;
   readonly settings?: Partial<LeaderSettings>;
   readonly observer?: Observer;
-  /** Memory can no longer be trusted, or somebody else leads: the process must end. */
+  /** Memory can no longer be trusted, or another server leads: it must end, or follow. */
   readonly onFatal: (error: unknown) => void;
+  /** Of a server that is one of several; absent: nobody else can lead. */
+  readonly replica?: {
+    /** Taken over already, and the state at that head. */
+    readonly taken: { readonly head: Head; readonly recovered: Recovered };
+    /** Whether this server knows that it still leads. Asked before every answer from memory (C6). */
+    readonly mayAnswer: () => boolean;
+    /** Outlives the leadership. */
+    readonly stream: EventStream;
+  };
 }

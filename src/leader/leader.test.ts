@@ -603,7 +603,7 @@ describe("when something breaks", () => {
     rig.leader.onCommit((batch) => published.push(batch));
     failures.push(new StoreError("unavailable", "The disk does not answer."));
 
-    await expect(rig.do(submit("a"))).rejects.toMatchObject({ code: "stopped" });
+    await expect(rig.do(submit("a"))).rejects.toMatchObject({ code: "unavailable" });
 
     expect(rig.fatal).toMatchObject([{ code: "unavailable" }]);
     expect(published).toEqual([]);
@@ -617,7 +617,7 @@ describe("when something breaks", () => {
     await createPool(rig);
     await createRig({ store: rig.store });
 
-    await expect(rig.do(submit("a"))).rejects.toMatchObject({ code: "stopped" });
+    await expect(rig.do(submit("a"))).rejects.toMatchObject({ code: "not_leader" });
 
     expect(rig.fatal).toMatchObject([{ code: "fenced" }]);
     expect(await rig.store.getRequest("a")).toBeUndefined();

@@ -17,7 +17,14 @@ import { createChores } from "./chores.ts";
 import { clusterTime, systemClock } from "./clock.ts";
 import { grantKeysOf } from "./grant-keys.ts";
 import { createInbox, SHORT_OF_ROOM } from "./inbox.ts";
-import type { Answer, Leader, LeaderOptions, LeaderSettings, LeaderStatus, Log } from "./interface.ts";
+import type {
+  Answer,
+  LeaderOptions,
+  LeaderSettings,
+  LeaderStatus,
+  Log,
+  ReplicatedLeader,
+} from "./interface.ts";
 import { createLeases } from "./leases.ts";
 import { createLedger } from "./ledger.ts";
 import { createLoop, type Loop } from "./loop.ts";
@@ -52,16 +59,16 @@ export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
 const silentLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 /** Takes over, loads the state, and leads. Rejects when the store cannot be read or taken over. */
-export async function startLeader(options: LeaderOptions): Promise<Leader> {
-  const { store, clock = systemClock, log = silentLog, observer = {}, onFatal } = options;
+export async function startLeader(options: LeaderOptions): Promise<ReplicatedLeader> {
+  const { store, clock = systemClock, log = silentLog, observer = {}, onFatal, replica } = options;
   const settings = { ...DEFAULT_LEADER_SETTINGS, ...options.settings };
 
   const beganMs = clock.monotonicMs();
-  const head = await store.takeOver({ holder: settings.holder });
+  const head = replica?.taken.head ?? (await store.takeOver({ holder: settings.holder }));
   const nowMs = clusterTime(clock, head.atMs);
   const startedAtMs = nowMs();
   const grantKeys = await grantKeysOf(store, head, startedAtMs);
-  const recovered = await recover(store, head);
+  const recovered = replica?.taken.recovered ?? (await recover(store, head));
   const recovery = { events: recovered.replayedEvents, ms: clock.monotonicMs() - beganMs };
 
   const surroundings: Surroundings = { store, clock, nowMs, log, observer, settings };
@@ -77,13 +84,15 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
     leases,
   };
   const condition = () => trouble.condition;
-  const stream = createEventStream(store, log, head.seq);
-  const reads = createReads(surroundings, { ledger, leases, condition });
+  const stream = replica?.stream ?? createEventStream(store, log, head.seq);
+  const mayAnswer = replica?.mayAnswer ?? (() => true);
+  const reads = createReads(surroundings, { ledger, leases, condition, mayAnswer });
   const inbox = createInbox(surroundings, { ledger, condition, onArrival: () => loop.plan() });
   const own = createOwnCommands(surroundings, { ledger, leases, decider });
   const chores = createChores(surroundings, { ledger, recovered });
   const trouble: TroubleKeeper = createTroubleKeeper(surroundings, {
     ...{ ledger, inbox, reads, own, stream, onFatal },
+    isReplica: replica !== undefined,
     onResume: () => loop.plan(),
     onStop: () => loop.cancelTimer(),
   });
@@ -136,6 +145,9 @@ export async function startLeader(options: LeaderOptions): Promise<Leader> {
       brakes: leases.brakes(),
     }),
     grantKeys,
+    epoch: () => ledger.head.epoch,
+    // What a commit in flight has come to, nobody knows yet; the rest was not even tried.
+    stepDown: (why) => trouble.stop(why, ledger.isAhead ? "unavailable" : "not_leader"),
     async close() {
       if (condition().kind === "stopped") return;
       inbox.close();

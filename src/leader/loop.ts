@@ -110,6 +110,7 @@ export function createLoop(
         return trouble.survive(error);
       }
     }
+    if (!isLeading()) return; // It stepped down meanwhile: its callers have been answered, and followers read the rest.
     own.keepLeases(batch, calls.slice(0, answers.length));
     inbox.auditWritten();
     inbox.answer(answers);

@@ -2,12 +2,13 @@
 //
 // Invariants
 //   1. Nobody outside sees an event before it is durable: while memory is ahead of the disk, reads wait.
-//   2. A server that has stopped answers nothing from memory.
+//   2. A server that has stopped, or does not know that it still leads, answers nothing from memory (C6).
 
 import { errorOf } from "./inbox.ts";
 import type { Leader, View } from "./interface.ts";
 import type { Leases } from "./leases.ts";
 import type { Ledger } from "./ledger.ts";
+import type { Memory } from "./memory.ts";
 import { leaseOf } from "./renewals.ts";
 import type { Condition, Surroundings } from "./surroundings.ts";
 
@@ -19,24 +20,40 @@ export interface Reads {
   serve(): void;
 }
 
+/** The state in memory. Only a leader knows the leases; for a follower there are none. */
+export function viewOf({ state, numbers, ids, attempts }: Memory, atMs: number): View {
+  return {
+    state,
+    nowMs: atMs,
+    seq: state.seq,
+    numberOf: (id) => numbers.get(id),
+    idOf: (number) => ids.get(number),
+    attemptsOf: (id) => attempts.get(id) ?? [],
+    leaseExpiresAtMs: () => undefined,
+    leaseOf: () => undefined,
+  };
+}
+
 export function createReads(
   { nowMs }: Pick<Surroundings, "nowMs">,
-  parts: { readonly ledger: Ledger; readonly leases: Leases; readonly condition: () => Condition },
+  parts: {
+    readonly ledger: Ledger;
+    readonly leases: Leases;
+    readonly condition: () => Condition;
+    readonly mayAnswer: () => boolean;
+  },
 ): Reads {
-  const { ledger, leases, condition } = parts;
+  const { ledger, leases, condition, mayAnswer } = parts;
   const waiting: (() => void)[] = [];
 
   function view(atMs: number): View {
-    const { state, numbers, ids, attempts } = ledger.memory;
+    const { state } = ledger.memory;
     return {
-      state,
-      nowMs: atMs,
+      ...viewOf(ledger.memory, atMs),
+      // A batch goes on while its view is in use.
       get seq() {
         return state.seq;
       },
-      numberOf: (id) => numbers.get(id),
-      idOf: (number) => ids.get(number),
-      attemptsOf: (id) => attempts.get(id) ?? [],
       leaseExpiresAtMs(id) {
         const wanted = leaseOf(state, id);
         if (wanted === null) return undefined;
@@ -51,6 +68,7 @@ export function createReads(
     return new Promise((resolve, reject) => {
       const serve = () => {
         if (condition().kind === "stopped") return reject(errorOf("stopped"));
+        if (!mayAnswer()) return reject(errorOf("not_leader"));
         try {
           resolve(look(view(nowMs())));
         } catch (error) {

@@ -15,7 +15,7 @@ import { createMemory, type Memory, replay } from "./memory.ts";
 import { loadSnapshot } from "./snapshots.ts";
 
 /** The form in which events are written. */
-const EVENT_VERSION = 1;
+export const EVENT_VERSION = 1;
 
 const EVENTS_PER_READ = 5_000;
 
@@ -31,15 +31,27 @@ export interface Recovered {
 /** The state at the head. The journal is checked against its hash chain as it is read. */
 export async function recover(store: Store, head: Head): Promise<Recovered> {
   const memory = await fromLatestSnapshot(store);
+  const snapshotSeq = memory.state.seq;
+  await foldTo(store, memory, head);
+  return { memory, snapshotSeq, replayedEvents: memory.state.seq - snapshotSeq };
+}
+
+/** Brings memory from where it stands to the head. Between two reads it stands at some event before that. */
+export async function foldTo(
+  store: Store,
+  memory: Memory,
+  head: Head,
+  onFolded: (events: readonly JournalEvent[]) => void = () => undefined,
+): Promise<void> {
   const { state } = memory;
-  const snapshotSeq = state.seq;
   while (state.seq < head.seq) {
-    const events = await store.readEvents(state.seq + 1, EVENTS_PER_READ);
+    const events = await store.readEvents(state.seq + 1, Math.min(EVENTS_PER_READ, head.seq - state.seq));
     if (events.length === 0) throw endsEarly(state.seq, head);
     for (const { event } of events) replay(memory, fromStored(event));
+    resume(state, (events.at(-1) as JournalEvent).atMs);
+    onFolded(events);
   }
   resume(state, head.atMs);
-  return { memory, snapshotSeq, replayedEvents: state.seq - snapshotSeq };
 }
 
 /** From the newest snapshot that can be read; without any, from nothing. */

@@ -6,6 +6,10 @@ import type { CommittedBatch, CommittedEvent, Log, StreamMessage } from "./inter
 import { committedOf } from "./recovery.ts";
 
 export interface EventStream {
+  /** Of the last event that was published. */
+  readonly seq: number;
+  /** History up to here is gone: readers that are behind start afresh. */
+  skipTo(seq: number): void;
   publish(batch: CommittedBatch): void;
   onCommit(listener: (batch: CommittedBatch) => void): () => void;
   events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
@@ -67,6 +71,14 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
   }
 
   return {
+    get seq() {
+      return seq;
+    },
+    skipTo(to) {
+      seq = to;
+      recent = [];
+      wakeAll();
+    },
     publish(batch) {
       seq = batch.events.at(-1)?.seq ?? seq;
       for (const event of batch.events) recent.push(event);

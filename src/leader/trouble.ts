@@ -9,6 +9,7 @@ import type { RequestId } from "../engine/index.ts";
 import { isStoreError } from "../store/index.ts";
 import { LEADER } from "./batch.ts";
 import type { Inbox } from "./inbox.ts";
+import type { LeaderErrorCode } from "./interface.ts";
 import type { Ledger } from "./ledger.ts";
 import type { OwnCommands } from "./own-commands.ts";
 import { touchedBy } from "./projections.ts";
@@ -23,7 +24,7 @@ export interface TroubleKeeper {
   survive(error: unknown): Promise<void>;
   /** Memory cannot be trusted any more, or another server leads. */
   end(error: unknown): void;
-  stop(why: string): void;
+  stop(why: string, code?: LeaderErrorCode): void;
 }
 
 const PROBE_MS = 1_000;
@@ -36,18 +37,20 @@ export function createTroubleKeeper(
     readonly reads: Reads;
     readonly own: OwnCommands;
     readonly stream: EventStream;
+    /** Of several servers one that cannot write follows: only the lease says who leads next. */
+    readonly isReplica: boolean;
     readonly onResume: () => void;
     readonly onStop: () => void;
     readonly onFatal: (error: unknown) => void;
   },
 ): TroubleKeeper {
-  const { ledger, inbox, reads, own, stream, onResume, onStop, onFatal } = parts;
+  const { ledger, inbox, reads, own, stream, isReplica, onResume, onStop, onFatal } = parts;
   let condition: Condition = { kind: "leading" };
 
   async function survive(error: unknown): Promise<void> {
     const isFull = isStoreError(error, "disk_full");
     // A file that failed may hold anything: only a restart reads it anew. A database that is away comes back.
-    const isAway = isStoreError(error, "unavailable") && store.meta.kind === "postgres";
+    const isAway = isStoreError(error, "unavailable") && store.meta.kind === "postgres" && !isReplica;
     if (!isFull && !isAway) throw error;
 
     const why: Trouble = { code: isFull ? "disk_full" : "unavailable", message: error.message };
@@ -109,17 +112,17 @@ export function createTroubleKeeper(
 
   function end(error: unknown): void {
     if (condition.kind === "stopped") return;
-    stop(error instanceof Error ? error.message : String(error));
+    stop(error instanceof Error ? error.message : String(error), codeOf(error));
     log.error({ err: error }, "the leader ends");
     onFatal(error);
   }
 
-  function stop(why: string): void {
+  function stop(why: string, code: LeaderErrorCode = "stopped"): void {
     if (condition.kind === "stopped") return;
     condition = { kind: "stopped", why };
-    inbox.fail("stopped");
+    inbox.fail(code);
     reads.serve();
-    stream.close();
+    if (!isReplica) stream.close();
     onStop();
   }
 
@@ -131,4 +134,10 @@ export function createTroubleKeeper(
     end,
     stop,
   };
+}
+
+/** What the callers of a failed batch are answered: fenced, it left nothing behind; unavailable, nobody knows. */
+function codeOf(error: unknown): LeaderErrorCode {
+  if (isStoreError(error, "fenced")) return "not_leader";
+  return isStoreError(error, "unavailable") ? "unavailable" : "stopped";
 }

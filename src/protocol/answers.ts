@@ -581,6 +581,31 @@ export const auditAnswer = z
 export const auditPage = pageOf(auditAnswer, "AuditPage");
 export type WireAudit = z.infer<typeof auditAnswer>;
 
+/** The servers on one store, and which of them leads. */
+export const clusterAnswer = z
+  .object({
+    role: z.enum(["leader", "follower"]).describe("Of the server that answers."),
+    epoch: z.int(),
+    seq: z.int().describe("Of the last event in the journal."),
+    leader: z.string().nullable().describe("Id of the server that leads; null while none does."),
+    behind_seconds: z.number().describe("How old the answers of this server may be."),
+    leader_changes: z.int().describe("Seen by this server since it started."),
+    has_hint: z
+      .boolean()
+      .describe("Whether the death of a leader is noticed at once; not so behind some poolers."),
+    members: z.array(
+      z.object({
+        id: z.string(),
+        url: z.string().nullable(),
+        version: z.string(),
+        seq: z.int(),
+        leads: z.boolean(),
+      }),
+    ),
+  })
+  .meta({ id: "Cluster" });
+export type WireCluster = z.infer<typeof clusterAnswer>;
+
 export const healthAnswer = z.object({ status: z.enum(["ok", "unavailable"]) }).meta({ id: "Health" });
 export const versionAnswer = z.object({
   name: z.literal("berth"),

@@ -104,6 +104,14 @@ export const ERRORS = {
   queue_full: info(429, EXIT.berthFailed, "Too many requests of the component wait already."),
   cursor_expired: info(410, EXIT.usage, "The history behind this cursor is gone; start again."),
   unavailable: info(503, EXIT.berthFailed, "No leader can take the call now; try again."),
+  not_leader: info(503, EXIT.berthFailed, "This server does not lead any more, and nothing was changed."),
+  no_leader: info(503, EXIT.berthFailed, "No server leads at the moment; try again soon."),
+  behind: info(503, EXIT.berthFailed, "This server has not seen the event yet that the call asks for."),
+  outcome_unknown: info(
+    503,
+    EXIT.berthFailed,
+    "The leader went away after the call was sent: it may have taken effect.",
+  ),
   disk_full: info(
     507,
     EXIT.berthFailed,

@@ -225,6 +225,8 @@ function clientOf(transport: Transport) {
     changeSettings: (body: BodyOf<"changeSettings">, options?: CallOptions) =>
       call("changeSettings", { body }, options),
     audit: (query: QueryOf<"listAudit"> = {}, options?: CallOptions) => call("listAudit", { query }, options),
+    cluster: (options?: CallOptions) => call("getCluster", {}, options),
+    handOver: (options?: CallOptions) => call("handOver", {}, options),
     version: (options?: CallOptions) => call("version", {}, options),
     health: (options?: CallOptions) => call("healthz", {}, options),
     ready: (options?: CallOptions) => call("readyz", {}, options),

@@ -59,6 +59,8 @@ export const PATHS = {
   metrics: "GET /metrics",
   healthz: "GET /healthz",
   livez: "GET /livez",
+  getCluster: "GET /v1/cluster",
+  handOver: "POST /v1/cluster/handover",
   readyz: "GET /readyz",
   version: "GET /version",
   openapi: "GET /openapi.json",

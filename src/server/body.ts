@@ -41,7 +41,16 @@ function parseJson(text: string): unknown {
   });
 }
 
-function readBytes(incoming: IncomingMessage, bytesMax: number): Promise<Buffer> {
+/** Bodies that were read before it was known who serves the call. */
+const kept = new WeakMap<IncomingMessage, Buffer>();
+
+export function keepBytes(incoming: IncomingMessage, bytes: Buffer): void {
+  kept.set(incoming, bytes);
+}
+
+export function readBytes(incoming: IncomingMessage, bytesMax: number): Promise<Buffer> {
+  const known = kept.get(incoming);
+  if (known !== undefined) return Promise.resolve(known);
   const tooLarge = () =>
     problemError("body_too_large", `The body has more than ${bytesMax} bytes.`, {
       hint: "Send less at once.",

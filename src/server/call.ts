@@ -13,6 +13,7 @@ import type {
   View,
 } from "../leader/index.ts";
 import type { ROUTES, RouteName } from "../protocol/index.ts";
+import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Grants } from "./grants.ts";
 import type { Identity } from "./identity.ts";
@@ -27,6 +28,8 @@ import type { Waiting } from "./waiting.ts";
 /** What every route may use. */
 export interface Services {
   readonly leader: Leader;
+  /** The same, of a server that is one of several. */
+  readonly replica: Replica | undefined;
   readonly store: Store;
   readonly tokens: TokenBook;
   readonly grants: Grants;

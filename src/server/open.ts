@@ -3,6 +3,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Leader, type LeaderSettings, startLeader } from "../leader/index.ts";
+import { startReplica } from "../replica/index.ts";
 import {
   openMemoryStore,
   openPostgresStore,
@@ -24,6 +25,8 @@ export interface OpenServerOptions
   /** Files in PEM. */
   readonly tls?: { readonly certFile: string; readonly keyFile: string };
   readonly leaderSettings?: Partial<LeaderSettings>;
+  /** Where other servers on the same database reach this one; left out: where it listens. */
+  readonly advertise?: string;
   /** Name of the administrator that the first start makes. */
   readonly firstTokenName?: string;
   /** Memory can no longer be trusted, or somebody else leads: the process must end. */
@@ -39,10 +42,12 @@ export interface OpenedServer extends RunningServer {
   readonly firstToken: MadeToken | undefined;
 }
 
+const COMMIT_PATIENCE_MS = 4_000;
+
 export const STORE_FILE = "berth.db";
 
 export async function openServer(options: OpenServerOptions): Promise<OpenedServer> {
-  const { data, tls, leaderSettings, log, onFatal, firstTokenName, ...rest } = options;
+  const { data, tls, leaderSettings, log, onFatal, firstTokenName, advertise, ...rest } = options;
   const certificates = tls && readCertificates(tls);
   const addressed = { ...rest, ...(certificates && { tls: certificates }) };
   addressOf(addressed); // Before anything is made on the disk.
@@ -54,15 +59,24 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
   try {
     const { store, storeName } = await openStore(data);
     opened.push(store);
-    const leader = await startLeader({
-      store,
-      onFatal,
-      observer: metrics.observer,
+    const parts = {
+      ...{ store, onFatal, observer: metrics.observer },
       ...(log && { log }),
       ...(leaderSettings && { settings: leaderSettings }),
-    });
+    };
+    let url: string | null = null;
+    const isShared = store.meta.kind === "postgres";
+    const replica = isShared
+      ? await startReplica({ ...parts, url: () => advertise ?? url, version: rest.version ?? "0.1.0" })
+      : undefined;
+    const leader = replica ?? (await startLeader(parts));
     opened.push(leader);
-    const server = await startServer({ ...addressed, leader, store, metrics, ...(log && { log }) });
+    const server = await startServer({
+      ...{ ...addressed, leader, store, metrics },
+      ...(replica && { replica }),
+      ...(log && { log }),
+    });
+    url = server.url;
     opened.push(server);
     // Last: a start that fails must not make a token that nobody is told.
     const firstToken = await server.makeFirstToken(firstTokenName);
@@ -80,7 +94,8 @@ async function openStore(data: OpenServerOptions["data"]): Promise<{ store: Stor
     return { store: await openSqliteStore({ path, reserveBytes: RESERVE_BYTES }), storeName: path };
   }
   const { databaseUrl: url, acceptUnsafeDatabase = false } = data;
-  const store = await openPostgresStore({ url, acceptUnsafeDatabase });
+  // Another server leads sooner than an impatient commit gives up (C6).
+  const store = await openPostgresStore({ url, acceptUnsafeDatabase, patienceMs: COMMIT_PATIENCE_MS });
   return { store, storeName: new URL(url).host };
 }
 

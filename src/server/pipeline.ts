@@ -24,11 +24,13 @@ import {
 import { isStoreError } from "../store/index.ts";
 import { readJson } from "./body.ts";
 import { auditDenial, type Call, type Handlers, type Reply, type Services } from "./call.ts";
+import { NOT_TAKEN } from "./forwarding.ts";
 import { SECURITY_HEADERS } from "./headers.ts";
 import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
 import { URL_LENGTH_MAX } from "./limits.ts";
 import { forbidden, ProblemError, problemError, schemaProblem } from "./problems.ts";
+import type { Replicated } from "./replicated.ts";
 
 type Env = { Bindings: HttpBindings };
 
@@ -37,6 +39,8 @@ export interface Pipeline {
   readonly handlers: Handlers;
   readonly checkHost: HostCheck;
   readonly extraHeaders: Readonly<Record<string, string>>;
+  /** Of a server that is one of several. */
+  readonly replicated?: Replicated;
 }
 
 /** A route without a permission does not start. */
@@ -57,12 +61,17 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
 
   async function serve(context: Context<Env>, name: RouteName | undefined, route: Route): Promise<Response> {
     const { incoming } = context.env;
-    const address = incoming.socket.remoteAddress ?? "";
+    const { replicated } = pipeline;
+    const address = replicated?.clientAddress(incoming) ?? incoming.socket.remoteAddress ?? "";
     let identity: Identity | undefined;
     try {
       pipeline.checkHost(incoming);
       if (context.req.url.length > URL_LENGTH_MAX)
         throw problemError("url_too_long", "The address is too long.");
+      if (replicated !== undefined && route.permission !== "public") {
+        if (await replicated.isServedElsewhere(context.env, { address, method: context.req.method, name }))
+          return RESPONSE_ALREADY_SENT;
+      }
       identity = await identify(pipeline, route.permission, {
         authorization: incoming.headers.authorization,
         address,
@@ -91,7 +100,11 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
     const { status, body, text, contentType = "application/json" } = reply;
     const content = text ?? (body === undefined ? null : JSON.stringify(body));
     const type = content === null ? {} : { "content-type": contentType };
-    return new Response(content, { status, headers: Object.assign({}, headers, type, reply.headers) });
+    const position = pipeline.replicated?.position();
+    return new Response(content, {
+      status,
+      headers: Object.assign({}, headers, type, position, reply.headers),
+    });
   }
 }
 
@@ -288,6 +301,8 @@ function leaderProblem({ code, message }: LeaderError): ProblemError {
       });
     case "queue_full":
       return problemError(code, message, { headers, hint: "Cancel some, or wait until some have started." });
+    case "not_leader":
+      return problemError(code, message, NOT_TAKEN);
     case "overloaded":
     case "stopped":
       return problemError("unavailable", message, { headers, hint: "Nothing was changed; try again soon." });

@@ -5,6 +5,7 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { Leader, Log } from "../leader/index.ts";
+import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Services } from "./call.ts";
 import { logChanges } from "./change-log.ts";
@@ -31,6 +32,7 @@ import {
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { createApp } from "./pipeline.ts";
 import { createRateLimits } from "./rates.ts";
+import { createReplicated } from "./replicated.ts";
 import { createStrangers } from "./strangers.ts";
 import { createStreams } from "./streams.ts";
 import { loadTokenBook, type MadeToken, makeAdminToken, revokeLostToken } from "./tokens.ts";
@@ -38,6 +40,8 @@ import { createWaiting } from "./waiting.ts";
 
 export interface ServerOptions {
   readonly leader: Leader;
+  /** The same, of a server that is one of several. */
+  readonly replica?: Replica;
   readonly store: Store;
   /** `host:port`; port 0 takes any that is free. */
   readonly listen?: string;
@@ -79,9 +83,14 @@ export class ServerError extends Error {
 }
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { leader, store, tls, log = silentLog, version = "0.1.0" } = options;
+  const { leader, replica, store, tls, log = silentLog, version = "0.1.0" } = options;
   const { host, port } = addressOf(options);
   const tokens = await loadTokenBook(store);
+  const stopReloading = replica?.onTokensChanged(() => {
+    tokens
+      .reload()
+      .catch((error: unknown) => log.error({ err: error }, "the tokens could not be read again"));
+  });
   const metrics = options.metrics ?? createMetrics();
   const grants = createGrants(leader.grantKeys);
   const waiting = createWaiting(leader);
@@ -92,6 +101,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const strangers = createStrangers(leader);
   const services: Services = {
     leader,
+    replica,
     store,
     tokens,
     grants,
@@ -107,6 +117,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     services,
     handlers: HANDLERS,
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
+    ...(replica && { replicated: createReplicated(replica) }),
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });
 
@@ -130,11 +141,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
   return {
     url,
-    makeFirstToken: async (name = "admin") => (tokens.list().length > 0 ? undefined : makeAdmin(name)),
+    // Of several servers the one that leads makes it.
+    makeFirstToken: async (name = "admin") =>
+      tokens.list().length > 0 || replica?.role() === "follower" ? undefined : makeAdmin(name),
     makeAdminToken: makeAdmin,
     async close() {
       stopMetrics();
       stopLog();
+      stopReloading?.();
       streams.close();
       waiting.close();
       await closeServer(server, connections);

@@ -50,6 +50,8 @@ export interface TokenBook {
   /** One token by its id, or those in use that have this name; normally one at most. */
   find(idOrName: string): readonly TokenRecord[];
   put(record: TokenRecord): void;
+  /** Reads them again: another server may have changed some (C10). */
+  reload(): Promise<void>;
   /** Keeps a name for a token that is being made; undefined if somebody else does. Returns the way to give it up. */
   claim(name: string): (() => void) | undefined;
   /** Told when a token can no longer be used. */
@@ -71,7 +73,19 @@ export async function loadTokenBook(store: Store): Promise<TokenBook> {
     identities.delete(record.hash);
     for (const listener of listeners) listener(record.id);
   };
-  for (const record of await store.listTokens()) put(record);
+  const reload = async () => {
+    const found = await store.listTokens();
+    const ids = new Set(found.map(({ id }) => id));
+    for (const record of found) {
+      if (JSON.stringify(records.get(record.id)) !== JSON.stringify(record)) put(record);
+    }
+    for (const gone of [...records.values()].filter(({ id }) => !ids.has(id))) {
+      identities.delete(gone.hash);
+      records.delete(gone.id);
+      for (const listener of listeners) listener(gone.id);
+    }
+  };
+  await reload();
 
   return {
     authenticate(secret, nowMs) {
@@ -90,6 +104,7 @@ export async function loadTokenBook(store: Store): Promise<TokenBook> {
       );
     },
     put,
+    reload,
     claim(name) {
       if (claimed.has(name)) return undefined;
       claimed.add(name);

@@ -4,7 +4,7 @@
 // dialects say differently is in `dialect`.
 
 import type { CommitRows, Value } from "./rows.ts";
-import type { Damage, StoreMeta } from "./store.ts";
+import type { Damage, LeaderHint, StoreMeta } from "./store.ts";
 
 export type Statement = {
   readonly sql: string;
@@ -21,8 +21,14 @@ export type Driver = {
     readonly hasLabel: string;
     /** The elements of a JSON array as rows; takes the array. */
     readonly jsonElements: string;
+    /** The time by the clock of the database, in milliseconds. */
+    readonly nowMs: string;
   };
   query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  /** The same on a connection that nothing else uses, with little patience; absent where there is only one connection. */
+  urgent?<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  /** See `Store.hint`. */
+  readonly hint?: LeaderHint;
   /** The number of rows that each statement touched, or undefined if everything was taken back. */
   transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
   /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */

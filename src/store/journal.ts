@@ -54,8 +54,10 @@ export async function raiseEpoch(
 }
 
 export async function renewLease(driver: Driver, epoch: number): Promise<boolean> {
-  const sql = "update @lease set renewals = renewals + 1 where epoch = ? and holder is not null";
-  return (await driver.transaction([{ sql, rows: [[epoch]], mustTouch: true }])) !== undefined;
+  const ask = driver.urgent ?? driver.query;
+  const sql =
+    "update @lease set renewals = renewals + 1 where epoch = ? and holder is not null returning epoch";
+  return (await ask<{ epoch: number }>(sql, [epoch])).length > 0;
 }
 
 export async function releaseLease(driver: Driver, epoch: number): Promise<void> {

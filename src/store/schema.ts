@@ -15,7 +15,7 @@ export type SchemaWords = {
 
 /** Each migration is a list of statements. Never change one that was released: add another. */
 export function migrations(words: SchemaWords): readonly (readonly string[])[] {
-  return [firstSchema(words), snapshotsInPieces(words)];
+  return [firstSchema(words), snapshotsInPieces(words), membersSchema(words)];
 }
 
 /** A row of the size of a large state would hold up every commit while it is written. */
@@ -65,6 +65,14 @@ function firstSchema({ integer, text, json, bytes, tableOptions, keyedTableOptio
        role ${text} not null, components ${json}, pools ${json}, permissions ${json} not null,
        created_at_ms ${integer} not null, expires_at_ms ${integer}, revoked_at_ms ${integer},
        checksum ${integer} not null)${tableOptions}`,
+  ];
+}
+
+/** The servers of a cluster. `beat_at_ms` is by the clock of the database, so that theirs need not agree. */
+function membersSchema({ integer, text, tableOptions }: SchemaWords) {
+  return [
+    `create table @members (id ${text} primary key, url ${text}, version ${text} not null,
+       event_form ${integer} not null, seq ${integer} not null, beat_at_ms ${integer} not null)${tableOptions}`,
   ];
 }
 

@@ -12,6 +12,7 @@ import {
   releaseLease,
   renewLease,
 } from "./journal.ts";
+import { beat, membersWithin } from "./members.ts";
 import { prune } from "./prune.ts";
 import {
   type AuditRow,
@@ -72,6 +73,9 @@ export function createSqlStore(driver: Driver): Store {
     lease: () => readLease(driver),
     renewLease: (epoch) => renewLease(driver, epoch),
     releaseLease: (epoch) => releaseLease(driver, epoch),
+    ...(driver.hint && { hint: driver.hint }),
+    beat: (member) => beat(driver, member),
+    members: (withinMs) => membersWithin(driver, withinMs),
     readEvents: (fromSeq, limit) => readEvents(driver, fromSeq, limit),
     saveSnapshot: (draft) => saveSnapshot(driver, draft),
     latestSnapshot: (beforeSeq) => latestSnapshot(driver, beforeSeq),

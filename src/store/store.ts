@@ -136,6 +136,28 @@ export type SnapshotDraft = Omit<Snapshot, "stateHash"> & { readonly stateHash: 
 /** Who leads. Candidates watch `renewals` with their own clock; safety comes from the head, not from here. */
 export type Lease = { readonly epoch: number; readonly holder: string | null; readonly renewals: number };
 
+/**
+ * A lock that ends with its connection, so that the death of a leader is noticed at once. A hint and nothing more:
+ * safety comes from the head, and behind a pooler that shares connections there is no hint.
+ */
+export type LeaderHint = {
+  readonly isHeld: boolean;
+  /** Waits for the lock, however long that takes. Rejects when the connection breaks. */
+  acquire(): Promise<void>;
+  release(): Promise<void>;
+};
+
+/** One server of the cluster, as it describes itself. */
+export type Member = {
+  readonly id: string;
+  /** Where others reach it; null if nowhere. */
+  readonly url: string | null;
+  readonly version: string;
+  /** The newest form of events that it reads. */
+  readonly eventForm: number;
+  readonly seq: number;
+};
+
 export type TakeOver = {
   readonly holder: string;
   /** Take over only if the lease is still as it was seen. */
@@ -225,6 +247,13 @@ export type Store = {
   renewLease(epoch: number): Promise<boolean>;
   /** Says that nobody needs to wait for this holder any longer. */
   releaseLease(epoch: number): Promise<void>;
+
+  /** Only where several servers can share the store. */
+  readonly hint?: LeaderHint;
+  /** This server is alive; it replaces what the server said before. */
+  beat(member: Member): Promise<void>;
+  /** The servers that were alive within this time, by the clock of the database. */
+  members(withinMs: number): Promise<readonly Member[]>;
 
   /**
    * The events from `fromSeq` on, at most `limit`, checked against the hash chain as they are read.

@@ -64,7 +64,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toEqual([]);
         expect(await store.latestSnapshot()).toBeUndefined();
         expect(store.meta.clusterId).toMatch(/^[0-9a-f-]{36}$/);
-        expect(store.meta.schemaVersion).toBe(2);
+        expect(store.meta.schemaVersion).toBe(3);
       });
 
       test("a commit appends its events in order and moves the head", async () => {
@@ -652,7 +652,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         await harness.tamper("update meta set value = '99' where key = 'schema_version'");
         await store.close();
         await expectCode(harness.open(), "newer_version");
-        await harness.tamper("update meta set value = '2' where key = 'schema_version'");
+        await harness.tamper("update meta set value = '3' where key = 'schema_version'");
         store = await harness.open();
       });
 

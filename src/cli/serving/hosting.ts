@@ -21,6 +21,8 @@ export interface HostedOptions {
   readonly tls?: { readonly certFile: string; readonly keyFile: string };
   readonly insecureBind?: boolean;
   readonly allowedHosts?: readonly string[];
+  /** Where other servers on the same database reach this one. */
+  readonly advertise?: string;
   /** Name of the administrator that the first start makes. */
   readonly firstTokenName: string;
   readonly version: string;

@@ -11,6 +11,7 @@ export interface ServingFlags {
   readonly config?: string;
   readonly dataDir?: string;
   readonly databaseUrl?: string;
+  readonly advertise?: string;
   readonly listen?: string;
   readonly port?: string;
   readonly tlsCert?: string;
@@ -20,7 +21,7 @@ export interface ServingFlags {
 }
 
 export interface ServingSettings
-  extends Pick<HostedOptions, "listen" | "tls" | "insecureBind" | "allowedHosts"> {
+  extends Pick<HostedOptions, "listen" | "tls" | "insecureBind" | "allowedHosts" | "advertise"> {
   readonly dataDir: string;
   readonly databaseUrl: string | undefined;
 }
@@ -38,6 +39,11 @@ export const SERVER_SETTINGS = {
     flag: "--database-url <url>",
     env: "BERTH_DATABASE_URL",
     text: "a PostgreSQL database instead of the embedded store",
+  },
+  advertise: {
+    flag: "--advertise <url>",
+    env: "BERTH_ADVERTISE",
+    text: "where other servers on the same database reach this one",
   },
   listen: { flag: "--listen <address>", env: "BERTH_LISTEN", text: "host:port to listen on" },
   port: { flag: "--port <port>", env: undefined, text: "another port on 127.0.0.1" },
@@ -83,14 +89,29 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
     );
   }
   const hosts = flags.allowedHost ?? listOf(file.allowed_host);
+  const advertise = pick("advertise", flags.advertise);
+  const databaseUrl = pick("database_url", flags.databaseUrl);
+  if (databaseUrl !== undefined && advertise === undefined && isWildcard(listen ?? "")) {
+    throw new CliError(
+      "usage",
+      `Other servers cannot reach this one at ${listen}.`,
+      "Say where they can with --advertise, such as --advertise http://berth-1:7770.",
+    );
+  }
   return {
     dataDir: dataDirectory(flags.dataDir ?? (env.BERTH_DATA_DIR || textOf(file.data_dir)), env),
-    databaseUrl: pick("database_url", flags.databaseUrl),
+    databaseUrl,
+    ...(advertise !== undefined && { advertise }),
     listen: listen || DEFAULT_LISTEN,
     ...(certFile !== undefined && keyFile !== undefined && { tls: { certFile, keyFile } }),
     ...((flags.insecureBind === true || file.insecure_bind === true) && { insecureBind: true }),
     ...(hosts.length > 0 && { allowedHosts: hosts }),
   };
+}
+
+/** Every address of this machine: none that others could be given. */
+function isWildcard(listen: string): boolean {
+  return /^(?:0\.0\.0\.0|\[::\]|)?:\d+$/.test(listen);
 }
 
 function onPort(port: string): string {

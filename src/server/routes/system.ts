@@ -33,8 +33,9 @@ export const metrics: Handler<"metrics"> = async (call, services) => ({
 });
 
 export const livez: Handler<"livez"> = () => ok({ status: "ok" });
-export const healthz: Handler<"healthz"> = (_call, services) => health(services, ["leading", "read_only"]);
-export const readyz: Handler<"readyz"> = (_call, services) => health(services, ["leading"]);
+export const healthz: Handler<"healthz"> = (_call, services) =>
+  health(services, ["leading", "following", "read_only"]);
+export const readyz: Handler<"readyz"> = (_call, services) => health(services, ["leading", "following"]);
 
 function health({ leader }: Services, good: readonly string[]): Reply {
   return good.includes(leader.status().condition)

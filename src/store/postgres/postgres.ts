@@ -18,6 +18,7 @@ import type { CommitRows, HeadRow, Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Store, StoreMeta } from "../store.ts";
 import { isTrouble, translatePostgresError } from "./errors.ts";
+import { createHint, createUrgentLane } from "./lanes.ts";
 import { commitArguments, FENCED, schema as migrations } from "./schema.ts";
 
 export type PostgresOptions = {
@@ -40,6 +41,8 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
 
 const READ_CONNECTIONS_MAX = 4;
 const STATEMENT_MS_MAX = 5_000;
+/** A lease that cannot be renewed within this time is as good as not renewed. */
+const URGENT_MS_MAX = 2_000;
 const READ_MS_MAX = 60_000;
 const LOCK_MS_MAX = 2_000;
 const RETRY_DELAY_MS_MIN = 50;
@@ -102,6 +105,9 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
       throw error;
     }
   };
+
+  const lane = createUrgentLane(() => new pg.Client(config(URGENT_MS_MAX)), toPostgres);
+  const hint = createHint(() => new pg.Client({ ...config(0), query_timeout: 0, lock_timeout: 0 }), schema);
 
   /** "open" if the commit was not made and still can be. */
   const outcomeOf = async (rows: CommitRows): Promise<"committed" | "open" | "fenced"> => {
@@ -170,15 +176,18 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
       dialect: {
         hasLabel: "labels ->> ?::text = ?",
         jsonElements: "json_array_elements(?::json)",
+        nowMs: "(extract(epoch from clock_timestamp()) * 1000)::bigint",
       },
       query,
+      urgent: lane.query,
+      hint,
       transaction,
       commit,
       hasRoom: () => true, // Its disk is not ours to look at.
       bytes: async () => (await query<{ bytes: number }>(schemaBytes, [schema]))[0]?.bytes ?? 0,
       integrity: async () => [], // PostgreSQL checks its own pages; `pg_amcheck` looks at the rest.
       close: async () => {
-        await Promise.all([writer?.end(), pool.end()]);
+        await Promise.all([writer?.end(), lane.close(), hint.close(), pool.end()]);
       },
     };
   } catch (error) {

@@ -189,6 +189,7 @@ function createSqliteDriver(
       dialect: {
         hasLabel: "exists (select 1 from json_each(labels) as label where label.key = ? and label.value = ?)",
         jsonElements: "json_each(?)",
+        nowMs: "cast((julianday('now') - 2440587.5) * 86400000 as integer)",
       },
       query: async (sql, values) => query(sql, values),
       transaction: async (statements) => {

@@ -1,0 +1,95 @@
+// Watches the lease while another server leads, and tries to lead when the time has come (C3, C4).
+
+import type { Lease } from "../store/index.ts";
+import { isAway, type Roles } from "./roles.ts";
+import { type ReplicaSurroundings, repeat } from "./surroundings.ts";
+import { createLeaseWatch } from "./watch.ts";
+
+export interface Election {
+  /** The lease as it was seen last; undefined before the first look. */
+  readonly lease: Lease | undefined;
+  /** So many changes of leader were seen. */
+  readonly changes: number;
+  /** One look; tries to lead if this is the moment. */
+  look(): Promise<void>;
+  start(): void;
+  /** Does not try again for so long: another server shall be faster. */
+  standBack(ms: number): void;
+  stop(): Promise<void>;
+}
+
+/** A connection that broke is made anew after this time. */
+const HINT_RETRY_MS = 500;
+
+export function createElection(
+  { id, store, clock, times, onFatal }: ReplicaSurroundings,
+  roles: Roles,
+): Election {
+  const watch = createLeaseWatch(id, times);
+  const { hint } = store;
+  let changes = 0;
+  let notBeforeMs = Number.NEGATIVE_INFINITY;
+  let isStopped = false;
+  let stopLooking = () => {};
+
+  async function look(): Promise<void> {
+    if (roles.role.kind !== "following") return;
+    try {
+      const seen = await store.lease();
+      if (watch.lease !== undefined && seen.epoch !== watch.lease.epoch) changes++;
+      watch.seen(seen, clock.monotonicMs());
+    } catch (error) {
+      watch.failed();
+      if (!isAway(error)) onFatal(error);
+      return;
+    }
+    const observed = watch.toTry(hint?.isHeld === true);
+    if (observed !== undefined && clock.monotonicMs() >= notBeforeMs) await roles.tryToLead(observed);
+  }
+
+  /**
+   * The hint is sought at all times, and held by the server that leads. Who gets it while the leader lives gives it
+   * back: that leader's connection broke for a moment.
+   */
+  async function seekHint(): Promise<void> {
+    while (hint !== undefined && !isStopped) {
+      try {
+        await hint.acquire();
+        while (hint.isHeld && !isStopped) {
+          await pause(2 * times.hintedSilenceMs);
+          if (roles.role.kind === "following" && watch.toTry(true) === undefined) await hint.release();
+        }
+      } catch {
+        // Broken, or the database is away: the lease alone decides meanwhile.
+      }
+      await pause(HINT_RETRY_MS);
+    }
+  }
+
+  function pause(ms: number): Promise<void> {
+    return new Promise((resolve) => void clock.after(ms, resolve));
+  }
+
+  return {
+    get lease() {
+      return watch.lease;
+    },
+    get changes() {
+      return changes;
+    },
+    look,
+    start() {
+      // Not all candidates at the same moment.
+      stopLooking = repeat(clock, () => times.watchEveryMs * (0.8 + 0.4 * Math.random()), look);
+      void seekHint();
+    },
+    standBack(ms) {
+      notBeforeMs = clock.monotonicMs() + ms;
+    },
+    async stop() {
+      isStopped = true;
+      stopLooking();
+      await hint?.release();
+    },
+  };
+}

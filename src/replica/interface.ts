@@ -1,0 +1,74 @@
+// One server of several on one database: it leads or follows, and the rest of the server need not know which.
+
+import type { Clock, Leader, LeaderSettings, Log, Observer } from "../leader/index.ts";
+import type { Head, Member, Store } from "../store/index.ts";
+import type { KeeperTimes } from "./keeper.ts";
+import type { LeaseTimes } from "./watch.ts";
+
+export type Role = "leader" | "follower";
+
+/**
+ * The leader's surface on every server. Reads, previews and the stream are answered from what this server has; a
+ * follower's `perform` and `renew` reject with `not_leader`, and the server forwards such calls instead (C9).
+ */
+export interface Replica extends Leader {
+  readonly id: string;
+  role(): Role;
+  /** Of the leadership that the state reflects. */
+  epoch(): number;
+  /** Where the leader is, as far as this server knows; undefined: there is none, or it cannot be reached from others. */
+  leaderUrl(): string | undefined;
+  /** Throws `not_leader` where an answer from memory could be stale (C6). */
+  checkMayAnswer(): void;
+  /** Resolves when the state reflects this event, or when the time is over: then false (C8). */
+  reaches(seq: number, withinMs: number): Promise<boolean>;
+  /** Calls back whenever tokens may have been changed by another server (C10). Returns the way to stop. */
+  onTokensChanged(listener: () => void): () => void;
+  cluster(): Promise<Cluster>;
+  /** Makes room for another server to lead: releases the lease and follows (C13). */
+  handOver(): Promise<void>;
+}
+
+export interface Cluster {
+  readonly epoch: number;
+  readonly leaderId: string | null;
+  readonly members: readonly Member[];
+  readonly head: Head;
+  /** Leadership changed so often since this server started. */
+  readonly leaderChanges: number;
+  readonly behindMs: number;
+  readonly isHinted: boolean;
+}
+
+export interface ReplicaTimes extends LeaseTimes, KeeperTimes {
+  /** Candidates read the lease so often, ± 20 %. */
+  readonly watchEveryMs: number;
+  /** Followers look for new events so often. */
+  readonly tailEveryMs: number;
+  readonly beatEveryMs: number;
+}
+
+/** C3, C4, C6, C7. */
+export const DEFAULT_REPLICA_TIMES: ReplicaTimes = {
+  renewEveryMs: 400,
+  freshMs: 5_000,
+  silenceMs: 8_000,
+  hintedSilenceMs: 1_200,
+  watchEveryMs: 250,
+  tailEveryMs: 200,
+  beatEveryMs: 1_000,
+};
+
+export interface ReplicaOptions {
+  readonly store: Store;
+  /** Where others reach this server; known when it listens. */
+  readonly url: () => string | null;
+  readonly version: string;
+  readonly clock?: Clock;
+  readonly log?: Log;
+  readonly settings?: Partial<LeaderSettings>;
+  readonly times?: Partial<ReplicaTimes>;
+  readonly observer?: Observer;
+  /** The store is damaged, or memory cannot be trusted: the process must end. */
+  readonly onFatal: (error: unknown) => void;
+}

@@ -1,0 +1,141 @@
+// Leads or follows, and moves from one to the other without ending the process (C5, C6). The only place that does.
+//
+// Invariants
+//   1. Safety comes from the compare-and-swap of the commit alone (C2): whatever this file does wrong, two servers never
+//      both have a commit acknowledged at one position of the journal.
+//   2. One role at a time: a server that leads has no follower, and the other way round.
+//   3. Before it leads, it has folded everything that was committed, and has written something itself.
+
+import { LeaderError, type ReplicatedLeader, startLeader } from "../leader/index.ts";
+import { isStoreError, type Lease, StoreError } from "../store/index.ts";
+import { type Follower, startFollower } from "./follower.ts";
+import { createLeaseKeeper, type LeaseKeeper } from "./keeper.ts";
+import type { ReplicaSurroundings } from "./surroundings.ts";
+
+export type Role =
+  | { readonly kind: "leading"; readonly leader: ReplicatedLeader; readonly keeper: LeaseKeeper }
+  | { readonly kind: "following"; readonly follower: Follower }
+  /** On the way from one to the other, or the database is away and nothing could be read yet. */
+  | { readonly kind: "changing" };
+
+export interface Roles {
+  readonly role: Role;
+  /** The leader, on the server that leads; else throws `not_leader`. */
+  leader(): ReplicatedLeader;
+  follow(): Promise<void>;
+  /** Tries to lead, if the lease is still as it was observed and nobody is faster. */
+  tryToLead(observed: Lease): Promise<void>;
+  /** Folds what the leader has committed. */
+  catchUp(): Promise<void>;
+  /** Lets another server lead. */
+  handOver(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const RETRY_MS = 500;
+
+export function createRoles(
+  surroundings: ReplicaSurroundings,
+  { onLead }: { readonly onLead: () => void },
+): Roles {
+  const { store, clock, log, observer, settings, times, stream, id, onFatal } = surroundings;
+  let role: Role = { kind: "changing" };
+  let isClosed = false;
+
+  async function follow(): Promise<void> {
+    while (!isClosed) {
+      try {
+        const follower = await startFollower(surroundings, stream);
+        role = { kind: "following", follower };
+        return log.info({ seq: follower.head.seq }, "following");
+      } catch (error) {
+        if (!isAway(error)) return onFatal(error);
+        log.warn({ err: error }, "the store does not answer: there is nothing to follow yet");
+        await new Promise<void>((resolve) => void clock.after(RETRY_MS, resolve));
+      }
+    }
+  }
+
+  async function tryToLead(observed: Lease): Promise<void> {
+    if (role.kind !== "following") return;
+    const { follower } = role;
+    try {
+      await follower.catchUp();
+      const { epoch } = await store.takeOver({ holder: id, observed });
+      role = { kind: "changing" };
+      await follower.catchUp(); // What the leader before us still committed.
+      role = await lead(follower, epoch);
+      onLead();
+    } catch (error) {
+      if (role.kind === "changing") await follow();
+      if (isStoreError(error, "fenced")) return; // Another candidate was faster, or the leader lives.
+      if (isAway(error)) return log.warn({ err: error }, "the attempt to lead failed");
+      onFatal(error);
+    }
+  }
+
+  async function lead({ recovered, head }: Follower, epoch: number): Promise<Role> {
+    if (head.epoch !== epoch) throw new StoreError("fenced", "Another server has taken over already.");
+    const keeper = createLeaseKeeper(surroundings, { epoch, times, onLost: (why) => void stepDown(why) });
+    const leader = await startLeader({
+      ...{ store, clock, log, observer, settings },
+      onFatal: (error) => void stepDown("it could not write", error),
+      replica: { taken: { head, recovered }, mayAnswer: () => keeper.isFresh, stream },
+    });
+    // The barrier: when it is committed, nobody else leads at this epoch.
+    await leader.audit({ actor: "berth", action: "lead", target: id, outcome: "accepted", body: { epoch } });
+    if (leader.status().condition === "leading" && keeper.isFresh) return { kind: "leading", leader, keeper };
+    keeper.stop();
+    leader.stepDown("it could not begin");
+    throw new StoreError("unavailable", "The store went away while this server began to lead.");
+  }
+
+  async function stepDown(why: string, error?: unknown): Promise<void> {
+    if (error !== undefined && !isAway(error) && !isStoreError(error, "fenced")) return onFatal(error);
+    if (role.kind !== "leading") return;
+    const { leader, keeper } = role;
+    role = { kind: "changing" };
+    log.warn({ why, err: error }, "this server leads no longer");
+    keeper.stop();
+    leader.stepDown(why);
+    await follow();
+  }
+
+  return {
+    get role() {
+      return role;
+    },
+    leader() {
+      if (role.kind === "leading") return role.leader;
+      throw new LeaderError("not_leader", "This server does not lead.");
+    },
+    follow,
+    tryToLead,
+    async catchUp() {
+      if (role.kind !== "following") return;
+      try {
+        await role.follower.catchUp();
+      } catch (error) {
+        if (!isAway(error)) onFatal(error);
+      }
+    },
+    async handOver() {
+      if (role.kind !== "leading") return;
+      const { leader, keeper } = role;
+      role = { kind: "changing" };
+      await leader.close(); // Finishes what waits, and releases the lease.
+      keeper.stop();
+      await follow();
+    },
+    async close() {
+      isClosed = true;
+      if (role.kind !== "leading") return;
+      await role.leader.close();
+      role.keeper.stop();
+    },
+  };
+}
+
+export function isAway(error: unknown): boolean {
+  return isStoreError(error, "unavailable") || isStoreError(error, "disk_full");
+}

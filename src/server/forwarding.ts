@@ -1,0 +1,138 @@
+// A follower passes changes on to the leader (C9): forwarded, not redirected, since clients drop their token when a
+// redirect leads to another host. The leader authenticates again.
+//
+// Invariants
+//   1. A call is forwarded at most once: a server that receives a forwarded call and does not lead refuses it.
+//   2. What may have arrived is repeated only where a repetition does no harm.
+
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
+import { request as httpsRequest } from "node:https";
+import { setTimeout as delay } from "node:timers/promises";
+import { BATCH_BODY_BYTES_MAX } from "../protocol/index.ts";
+import type { Replica } from "../replica/index.ts";
+import { keepBytes, readBytes } from "./body.ts";
+import { problemError } from "./problems.ts";
+
+const FORWARDED = "berth-forwarded";
+/** How long a call waits for a leader. */
+const PATIENCE_MS = 5_000;
+const RETRY_MS = 100;
+/** The leader may hold a waiting call this long, and a little more. */
+const ANSWER_MS_MAX = 90_000;
+/** Of this connection alone, so not passed on. */
+const HOP_HEADERS = new Set([
+  "connection",
+  "keep-alive",
+  "transfer-encoding",
+  "upgrade",
+  "host",
+  "te",
+  "trailer",
+]);
+
+export interface Forwarding {
+  /** False: this server leads by now, and serves the call itself. */
+  forward(incoming: IncomingMessage, outgoing: ServerResponse, call: ForwardedCall): Promise<boolean>;
+  /** The address of the client, if a follower that knows our secret passed the call on. */
+  clientAddress(incoming: IncomingMessage): string | undefined;
+}
+
+export interface ForwardedCall {
+  readonly address: string;
+  /** The same call twice has one effect. */
+  readonly isRepeatable: boolean;
+}
+
+export function createForwarding(replica: Replica): Forwarding {
+  const secret = replica.grantKeys.at(-1)?.secret ?? "";
+  const sign = (address: string) => createHmac("sha256", secret).update(`forwarded ${address}`).digest("hex");
+
+  return {
+    async forward(incoming, outgoing, { address, isRepeatable }) {
+      if (incoming.headers[FORWARDED] !== undefined) {
+        throw problemError("not_leader", "This server does not lead any more.", NOT_TAKEN);
+      }
+      const body = await readBytes(incoming, BATCH_BODY_BYTES_MAX);
+      const headers = { ...endToEnd(incoming.headers), [FORWARDED]: `${address} ${sign(address)}` };
+      const untilMs = performance.now() + PATIENCE_MS;
+      for (;;) {
+        if (replica.role() === "leader") {
+          keepBytes(incoming, body);
+          return false;
+        }
+        const url = replica.leaderUrl();
+        const outcome =
+          url === undefined
+            ? "no leader"
+            : await passOn(new URL(incoming.url ?? "/", url), incoming, headers, body, outgoing);
+        if (outcome === "answered") return true;
+        if (outcome === "unknown" && !isRepeatable) {
+          throw problemError("outcome_unknown", "The leader went away after it had received the call.", {
+            hint: "Look whether it took effect before you send it again; with an Idempotency-Key it can be repeated safely.",
+          });
+        }
+        if (performance.now() > untilMs)
+          throw problemError("no_leader", "No server leads at the moment.", RETRY_SOON);
+        await delay(RETRY_MS);
+      }
+    },
+    clientAddress(incoming) {
+      const [address, signature] = String(incoming.headers[FORWARDED] ?? "").split(" ");
+      if (address === undefined || signature === undefined) return undefined;
+      const [given, wanted] = [Buffer.from(signature), Buffer.from(sign(address))];
+      return given.length === wanted.length && timingSafeEqual(given, wanted) ? address : undefined;
+    },
+  };
+}
+
+const RETRY_SOON = { hint: "Try again soon.", headers: { "retry-after": "1" } };
+/** By the header a follower knows, without reading the body, that nothing was done. */
+export const NOT_TAKEN = {
+  hint: "Nothing was changed; try again, or another server.",
+  headers: { "retry-after": "1", "berth-problem": "not_leader" },
+};
+
+type Outcome = "answered" | "not taken" | "unknown" | "no leader";
+
+function passOn(
+  url: URL,
+  { method }: IncomingMessage,
+  headers: IncomingMessage["headers"],
+  body: Buffer,
+  outgoing: ServerResponse,
+): Promise<Outcome> {
+  return new Promise((resolve) => {
+    let mayHaveArrived = false;
+    const send = url.protocol === "https:" ? httpsRequest : httpRequest;
+    const passed = send(url, {
+      method,
+      headers: { ...headers, "content-length": body.length },
+      timeout: ANSWER_MS_MAX,
+    });
+    passed.on("socket", (socket) => {
+      if (!socket.connecting) mayHaveArrived = true;
+      else socket.once("connect", () => (mayHaveArrived = true));
+    });
+    passed.on("timeout", () => passed.destroy(new Error("no answer in time")));
+    passed.on("error", () => {
+      if (outgoing.headersSent) outgoing.destroy();
+      resolve(outgoing.headersSent ? "answered" : mayHaveArrived ? "unknown" : "not taken");
+    });
+    passed.on("response", (answer) => {
+      // It has stepped down meanwhile: nothing was done, and another server may lead.
+      if (answer.statusCode === 503 && answer.headers["berth-problem"] === "not_leader") {
+        answer.resume();
+        return resolve("not taken");
+      }
+      outgoing.writeHead(answer.statusCode ?? 502, endToEnd(answer.headers));
+      answer.pipe(outgoing);
+      answer.on("end", () => resolve("answered"));
+    });
+    passed.end(body);
+  });
+}
+
+function endToEnd(headers: IncomingMessage["headers"]): IncomingMessage["headers"] {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !HOP_HEADERS.has(name)));
+}

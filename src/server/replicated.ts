@@ -1,0 +1,58 @@
+// What a server that is one of several does before it answers: it knows that it may, it has seen what the client has seen,
+// and it passes changes on to the leader (C6, C8, C9).
+
+import type { HttpBindings } from "@hono/node-server";
+import type { RouteName } from "../protocol/index.ts";
+import type { Replica } from "../replica/index.ts";
+import { createForwarding, type Forwarding } from "./forwarding.ts";
+import { problemError } from "./problems.ts";
+
+export interface Replicated extends Pick<Forwarding, "clientAddress"> {
+  /** True if the leader has answered the call. Throws where this server must not answer it. */
+  isServedElsewhere(
+    bindings: HttpBindings,
+    call: { readonly address: string; readonly method: string; readonly name: RouteName | undefined },
+  ): Promise<boolean>;
+  /** What the answer reflects. */
+  position(): Readonly<Record<string, string>>;
+}
+
+/** How long a call waits until this server has seen what it asks for. */
+const CATCH_UP_MS = 5_000;
+
+/** Routes that change something, but where a repetition does no harm. */
+const REPEATABLE: ReadonlySet<RouteName | undefined> = new Set<RouteName>(["renewRequest"]);
+
+export function createReplicated(replica: Replica): Replicated {
+  const forwarding = createForwarding(replica);
+
+  return {
+    clientAddress: forwarding.clientAddress,
+    async isServedElsewhere({ incoming, outgoing }, { address, method, name }) {
+      const isRead =
+        method === "GET" || method === "HEAD" || /[?&]dry_run=true(&|$)/.test(incoming.url ?? "");
+      if (!isRead && replica.role() === "follower") {
+        const isRepeatable = incoming.headers["idempotency-key"] !== undefined || REPEATABLE.has(name);
+        if (await forwarding.forward(incoming, outgoing, { address, isRepeatable })) return true;
+      }
+      replica.checkMayAnswer();
+      const wantedSeq = Number(incoming.headers["berth-min-seq"] ?? 0);
+      if (Number.isSafeInteger(wantedSeq) && !(await replica.reaches(wantedSeq, CATCH_UP_MS))) {
+        throw problemError(
+          "behind",
+          `This server has seen the events up to ${replica.seq()}, not ${wantedSeq}.`,
+          {
+            hint: "Try again soon, or ask another server.",
+            headers: { "retry-after": "1" },
+          },
+        );
+      }
+      return false;
+    },
+    position: () => ({
+      "berth-seq": String(replica.seq()),
+      "berth-epoch": String(replica.epoch()),
+      "berth-role": replica.role(),
+    }),
+  };
+}

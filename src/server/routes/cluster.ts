@@ -1,0 +1,53 @@
+// The servers that share a store (C13).
+
+import type { WireCluster } from "../../protocol/index.ts";
+import type { Replica } from "../../replica/index.ts";
+import { type Handler, ok, type Services } from "../call.ts";
+import { problemError } from "../problems.ts";
+
+export const getCluster: Handler<"getCluster"> = async (_call, services) =>
+  ok(services.replica === undefined ? alone(services) : await present(services.replica));
+
+export const handOver: Handler<"handOver"> = async (_call, { replica, leader, log }) => {
+  const others = (await replica?.cluster())?.members.filter(({ id }) => id !== replica?.id) ?? [];
+  if (replica === undefined || others.length === 0) {
+    throw problemError("invalid_request", "There is no other server that could lead.", {
+      hint: "Start another one on the same PostgreSQL database first.",
+    });
+  }
+  await leader.audit({
+    ...{ actor: "berth", action: "handOver", target: replica.id, outcome: "accepted", body: null },
+  });
+  // Answered first: the connection is one of those that the handover waits for.
+  replica.handOver().catch((error: unknown) => log.error({ err: error }, "the handover failed"));
+  return { status: 202 };
+};
+
+async function present(replica: Replica): Promise<WireCluster> {
+  const { epoch, leaderId, members, head, leaderChanges, behindMs, isHinted } = await replica.cluster();
+  return {
+    role: replica.role(),
+    epoch,
+    seq: head.seq,
+    leader: leaderId,
+    behind_seconds: Math.round(behindMs) / 1_000,
+    leader_changes: leaderChanges,
+    has_hint: isHinted,
+    members: members.map(({ id, url, version, seq }) => ({ id, url, version, seq, leads: id === leaderId })),
+  };
+}
+
+/** An embedded store has one server. */
+function alone({ leader, version }: Services): WireCluster {
+  const { epoch, seq } = leader.status();
+  return {
+    role: "leader",
+    epoch,
+    seq,
+    leader: "this server",
+    behind_seconds: 0,
+    leader_changes: 0,
+    has_hint: false,
+    members: [{ id: "this server", url: null, version, seq, leads: true }],
+  };
+}
