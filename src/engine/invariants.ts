@@ -78,14 +78,14 @@ function nodeViolations(pool: Pool): string[] {
     let before: Node | undefined;
     for (const node of list) {
       const isInOrder =
-        before === undefined || compareFit(before, before.free, node, node.free, pool.places.order(pool)) < 0;
+        before === undefined || compareFit(before, before.left, node, node.left, pool.places.order(pool)) < 0;
       if (!isInOrder) found.push(`node ${node.record.name} is not in its place in the list`);
       listed.add(node);
       before = node;
     }
   }
   for (const node of pool.nodes.values()) {
-    const { record, runs, devices, capacity, free, usage } = node;
+    const { record, runs, devices, capacity, free, usage, promised, left } = node;
     const given = [...runs].flatMap(
       ({ request }) =>
         request.progress.allocation?.placement.find((place) => place.node === record.name)?.devices ?? [],
@@ -96,6 +96,10 @@ function nodeViolations(pool: Pool): string[] {
       [
         "has free what it does not use",
         free.every((amount, i) => amount === (capacity[i] as number) - (usage[i] as number)),
+      ],
+      [
+        "leaves to others what is free and not promised",
+        left.every((amount, i) => amount === (free[i] as number) - (promised[i] as number)),
       ],
       [
         "has no runs when it is down or drained",
@@ -154,12 +158,13 @@ function describeIndexes(state: EngineState): Map<string, string> {
     for (const [group, { limit, usage: used }] of pool.groups)
       note(`group ${group} of ${name}`, { limit, used });
   }
-  for (const [name, { usage, stopping, free, devices, runs }] of state.nodes) {
+  for (const [name, { usage, stopping, free, promised, devices, runs }] of state.nodes) {
     const sorted = [...devices].sort((a, b) => a - b);
     note(`node ${name}`, {
       usage,
       stopping,
       free,
+      promised,
       sorted,
       runs: idsOf([...runs].map(({ request }) => request)),
     });

@@ -117,6 +117,10 @@ export interface Node {
   stopping: number[];
   /** Capacity less usage; below zero after a shrink. */
   free: number[];
+  /** Set aside for the holds on this node (V5). */
+  promised: number[];
+  /** Free units less those set aside: what is left for everybody else. */
+  left: number[];
   readonly runs: Set<Run>;
   /** Device indices in use (N2). */
   readonly devices: Set<number>;

@@ -155,7 +155,7 @@ test("a node that comes back smaller keeps its work and gets no more until it fi
   expect(cluster.placed("y")).toEqual(["a"]);
 });
 
-test("a promise outlives the loss of a node if others cover it, and ends if not (V5)", () => {
+test("a promise is for the nodes of the decision: it ends when one of them is draining, not before (V5)", () => {
   const cluster = createCluster(
     { a: { capacity: { gpu: 1 } }, b: { capacity: { gpu: 1 } } },
     { policies: { low: { priority: 1 }, high: { priority: 9 } } },
@@ -166,9 +166,24 @@ test("a promise outlives the loss of a node if others cover it, and ends if not 
   cluster.send({ kind: "cancelRequest", requestId: request("r1") });
   const holds = () => cluster.state.requests.get(request("w"))?.progress.hold !== null;
   cluster.send({ kind: "suspectNode", name: node("b") });
+  cluster.send({ kind: "drainNode", name: node("a") });
   expect(holds()).toBe(true);
-  cluster.send({ kind: "suspectNode", name: node("a") });
+  cluster.send({ kind: "drainNode", name: node("b") });
   expect(holds()).toBe(false);
+});
+
+test("a waiter with a hold may start elsewhere in its turn, where nothing is promised (V5)", () => {
+  const cluster = createCluster(
+    { a: { capacity: { gpu: 1 } }, b: { capacity: { gpu: 1 } } },
+    { policies: { low: { priority: 1 }, high: { priority: 9 } } },
+  );
+  cluster.submit("r1", { component: "low", checkpoint: "auto" });
+  cluster.submit("r2", { component: "low", checkpoint: "auto" });
+  cluster.submit("w", { component: "high" });
+  const progress = () => cluster.state.requests.get(request("w"))?.progress;
+  expect(progress()?.hold?.placement.map(({ node: name }) => name)).toEqual(["b"]);
+  cluster.end("r1", "succeeded");
+  expect(progress()?.allocation?.placement.map(({ node: name }) => name)).toEqual(["a"]);
 });
 
 test("units that a victim has left on a node are kept for the one they were promised to (V5)", () => {

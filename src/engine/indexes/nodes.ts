@@ -46,6 +46,8 @@ function addNode(state: EngineState, record: NodeRecord): void {
     usage: pool.keys.map(() => 0),
     stopping: pool.keys.map(() => 0),
     free: [...capacity],
+    promised: pool.keys.map(() => 0),
+    left: [...capacity],
     runs: new Set(),
     devices: new Set(),
   };
@@ -69,6 +71,7 @@ function enter(state: EngineState, node: Node): void {
   state.nodes.set(record.name, node);
   pool.nodes.set(record.name, node);
   pool.places.enter(node);
+  if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
   if (record.drainDeadlineMs !== null) state.draining.add(node);
 }
 
@@ -77,6 +80,7 @@ function leave(state: EngineState, node: Node): void {
   state.nodes.delete(record.name);
   pool.nodes.delete(record.name);
   pool.places.leave(node);
+  pool.places.withPromises.delete(node);
   state.draining.delete(node);
 }
 
@@ -85,13 +89,14 @@ function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
   const sameLabels = JSON.stringify(node.record.labels) === JSON.stringify(record.labels);
   const capacity = nodeVector(record.capacity, pool.keys);
   const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
-  const before = { record: node.record, capacity: node.capacity, free: node.free };
+  const left = free.map((amount, i) => amount - (node.promised[i] as number));
+  const before = { record: node.record, capacity: node.capacity, free: node.free, left: node.left };
   const become = (next: typeof before) => () => {
     leave(state, node);
     Object.assign(node, next);
     enter(state, node);
   };
-  state.undo.run(become({ record, capacity, free }), become(before));
+  state.undo.run(become({ record, capacity, free, left }), become(before));
   // Who is away from home follows from labels (N3).
   if (sameLabels || pool.places.homes.length === 0) refreshPool(state, pool);
   else rebuildPool(state, pool);

@@ -1,5 +1,6 @@
 // Who waits where: lines in the queues of their pools, and waiters that hold units.
 
+import { setAside } from "../placement/occupancy.ts";
 import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
 import { touchLine } from "./shares.ts";
 
@@ -11,6 +12,7 @@ export function enqueue(state: EngineState, request: Request): void {
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     state.undo.addTo(holdPool.promised, request);
+    setAside(state, request, holdPool, 1);
     state.undo.addTo(state.unsettled, holdPool);
     for (const { pool, verdict } of line.pools.values()) {
       if (pool !== holdPool && verdict === null) state.undo.addTo(pool.passers, request);
@@ -43,6 +45,7 @@ export function dequeue(state: EngineState, request: Request): void {
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     state.undo.removeFrom(holdPool.promised, request);
+    setAside(state, request, holdPool, -1);
     state.undo.addTo(state.unsettled, holdPool); // Even if it does not admit the request any more.
     for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);
   } else {

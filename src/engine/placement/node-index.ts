@@ -42,6 +42,8 @@ export interface Selection {
 
 export class NodeIndex {
   readonly shapes = new Map<string, Shape>();
+  /** Nodes on which something is set aside for holds (V5). */
+  readonly withPromises = new Set<Node>();
   /** Nodes on which something is stopping. */
   readonly withStopping = new Set<Node>();
   /** Policies that have a home (N3). */
@@ -93,7 +95,7 @@ export class NodeIndex {
     if (shape.count === 0) this.shapes.delete(shape.key);
   }
 
-  /** What is free on a node changes, and nothing else about it. */
+  /** What is left on a node changes, and nothing else about it. */
   shift(node: Node, change: () => void): void {
     if (!isReady(node)) return change();
     const selections = this.#selectionsWith(node);

@@ -32,7 +32,7 @@ export function compareFit(a: Node, aLeft: Vector, b: Node, bLeft: Vector, order
   return compareIds(a.record.name, b.record.name);
 }
 
-/** A node must leave the list before its free units change. */
+/** A node must leave the list before what is left on it changes. */
 export class NodeList {
   size = 0;
   readonly #chunks: Chunk[] = [];
@@ -53,7 +53,7 @@ export class NodeList {
     chunk.nodes.splice(this.#positionIn(chunk, node), 0, node);
     if (chunk.most !== null) {
       for (let i = 0; i < chunk.most.length; i++) {
-        chunk.most[i] = Math.max(chunk.most[i] as number, node.free[i] as number);
+        chunk.most[i] = Math.max(chunk.most[i] as number, node.left[i] as number);
       }
     }
     if (chunk.nodes.length <= CHUNK_LENGTH_MAX) return;
@@ -71,7 +71,7 @@ export class NodeList {
     this.size--;
     chunk.nodes.splice(position, 1);
     if (chunk.nodes.length === 0) this.#chunks.splice(at, 1);
-    else if (node.free.some((amount, i) => amount === chunk.most?.[i])) chunk.most = null;
+    else if (node.left.some((amount, i) => amount === chunk.most?.[i])) chunk.most = null;
   }
 
   /** Up to `countMax` nodes on which the need fits, best fit first, without those to be passed over. */
@@ -82,7 +82,7 @@ export class NodeList {
       chunk.most ??= mostOf(chunk.nodes);
       if (!covers(chunk.most, need)) continue;
       for (const node of chunk.nodes) {
-        if (!covers(node.free, need) || isPassedOver?.(node)) continue;
+        if (!covers(node.left, need) || isPassedOver?.(node)) continue;
         found.push(node);
         if (found.length === countMax) return found;
       }
@@ -97,7 +97,7 @@ export class NodeList {
       const chunk = this.#chunks[at] as Chunk;
       chunk.most ??= mostOf(chunk.nodes);
       if (!covers(chunk.most, need)) continue;
-      for (const node of chunk.nodes) if (covers(node.free, need) && !isPassedOver?.(node)) count++;
+      for (const node of chunk.nodes) if (covers(node.left, need) && !isPassedOver?.(node)) count++;
     }
     return count;
   }
@@ -115,7 +115,7 @@ export class NodeList {
     while (low < high) {
       const middle = (low + high) >> 1;
       const last = (this.#chunks[middle] as Chunk).nodes.at(-1) as Node;
-      if ((last.free[main] as number) < (need[main] as number)) low = middle + 1;
+      if ((last.left[main] as number) < (need[main] as number)) low = middle + 1;
       else high = middle;
     }
     return low;
@@ -145,14 +145,14 @@ export class NodeList {
   }
 
   #compare(a: Node, b: Node): number {
-    return compareFit(a, a.free, b, b.free, this.#order);
+    return compareFit(a, a.left, b, b.left, this.#order);
   }
 }
 
 function mostOf(nodes: readonly Node[]): number[] {
-  const most = [...(nodes[0] as Node).free];
-  for (const { free } of nodes) {
-    for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, free[i] as number);
+  const most = [...(nodes[0] as Node).left];
+  for (const { left } of nodes) {
+    for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, left[i] as number);
   }
   return most;
 }

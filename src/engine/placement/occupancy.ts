@@ -1,6 +1,6 @@
 // Runs on nodes: their units, those of them that are stopping, and their devices (N2). All through the undo log.
 
-import type { Placement } from "../records.ts";
+import type { HoldRecord, Placement } from "../records.ts";
 import { compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
@@ -42,6 +42,7 @@ function addUnits(state: EngineState, { poolLine, isStopping }: Run, node: Node,
     node.pool.places.shift(node, () => {
       addInto(node.usage, need, direction);
       addInto(node.free, need, -direction);
+      addInto(node.left, need, -direction);
     });
   state.undo.run(add(sign), add(-sign));
   if (isStopping) addStopping(state, node, need, sign);
@@ -53,17 +54,20 @@ export function emptyNodes(state: EngineState, pool: Pool): void {
   const { undo } = state;
   const { places, keys } = pool;
   forgetSelections(state, pool);
-  const stopping = [...places.withStopping];
-  undo.run(
-    () => places.withStopping.clear(),
-    () => stopping.forEach((node) => places.withStopping.add(node)),
-  );
+  undo.clear(places.withStopping);
+  undo.clear(places.withPromises);
   const homes = [...pool.policies.values()].filter(({ record }) => record.home !== null && !record.closing);
   undo.set(places, "homes", homes);
   for (const node of pool.nodes.values()) {
     const capacity = nodeVector(node.record.capacity, keys);
     undo.set(node, "capacity", capacity);
     undo.set(node, "free", [...capacity]);
+    undo.set(node, "left", [...capacity]);
+    undo.set(
+      node,
+      "promised",
+      keys.map(() => 0),
+    );
     undo.set(
       node,
       "usage",
@@ -78,9 +82,32 @@ export function emptyNodes(state: EngineState, pool: Pool): void {
   forgetSelections(state, pool);
 }
 
-export function fillNodes(state: EngineState, { record }: Pool, runs: readonly Run[]): void {
-  if (!record.nodeBacked) return;
+export function fillNodes(state: EngineState, pool: Pool, runs: readonly Run[]): void {
+  if (!pool.record.nodeBacked) return;
   for (const run of runs) for (const node of run.nodes) addUnits(state, run, node, 1);
+  for (const request of pool.promised) setAside(state, request, pool, 1);
+}
+
+/** Sets aside what a hold promises on its nodes, or with sign -1 gives it back (V5). */
+export function setAside(state: EngineState, { line, progress }: Request, pool: Pool, sign: 1 | -1): void {
+  const need = line.pools.get(pool.record.name)?.ask?.need;
+  if (need === undefined) return;
+  for (const node of placesOf(pool, progress.hold)) {
+    const add = (direction: number) => () => {
+      pool.places.shift(node, () => {
+        addInto(node.promised, need, direction);
+        addInto(node.left, need, -direction);
+      });
+      if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
+      else pool.places.withPromises.delete(node);
+    };
+    state.undo.run(add(sign), add(-sign));
+  }
+}
+
+/** The nodes of a hold, as far as the pool still has them. */
+export function placesOf({ nodes }: Pool, hold: HoldRecord | null): Node[] {
+  return (hold?.placement ?? []).flatMap(({ node }) => nodes.get(node) ?? []);
 }
 
 /** Lists rest on vectors that are about to be replaced, now or when that is taken back. */

@@ -181,12 +181,12 @@ test("a list of nodes finds what looking at every node would, whatever came and 
         for (const [id, free] of changes) {
           const known = nodes.get(id);
           if (known !== undefined) list.remove(known);
-          const node = { record: { name: `n${id}` } as NodeRecord, free: [...free] } as Node;
+          const node = { record: { name: `n${id}` } as NodeRecord, left: [...free] } as Node;
           nodes.set(id, node);
           list.insert(node);
         }
-        const sorted = [...nodes.values()].sort((a, b) => compareFit(a, a.free, b, b.free, order));
-        const fitting = sorted.filter((node) => covers(node.free, need));
+        const sorted = [...nodes.values()].sort((a, b) => compareFit(a, a.left, b, b.left, order));
+        const fitting = sorted.filter((node) => covers(node.left, need));
         expect([...list]).toEqual(sorted);
         expect(list.fitting(need, count)).toEqual(fitting.slice(0, count));
         expect(list.countFitting(need)).toBe(fitting.length);

@@ -1,4 +1,4 @@
-// What is left on the nodes of a pool, now or when certain runs have ended, and where in it a request would go.
+// What is left on the nodes of a pool beside what is set aside (V5), now or when certain runs have ended, and where in it a request would go.
 // A room is a thought: it remembers only how some nodes differ from the state.
 
 import { compareIds, type Vector } from "../resources.ts";
@@ -26,10 +26,17 @@ export class Room {
     this.#left = new Map([...left].map(([node, amounts]) => [node, [...amounts]]));
   }
 
-  /** The room there will be when everything has ended that is stopping. */
+  /** The room there will be when everything has ended that is stopping, beside what is set aside for holds. */
   static soon(pool: Pool): Room {
     const room = new Room(pool);
     for (const node of pool.places.withStopping) if (isReady(node)) room.add(node, node.stopping, 1);
+    return room;
+  }
+
+  /** The same as if nothing were set aside. */
+  static soonUnpromised(pool: Pool): Room {
+    const room = Room.soon(pool);
+    for (const node of pool.places.withPromises) if (isReady(node)) room.add(node, node.promised, 1);
     return room;
   }
 
@@ -38,14 +45,14 @@ export class Room {
   }
 
   leftOn(node: Node): Vector {
-    return this.#left.get(node) ?? node.free;
+    return this.#left.get(node) ?? node.left;
   }
 
   /** Gives units to a node, or with sign -1 takes them from it. */
   add(node: Node, amounts: Vector, sign: 1 | -1): void {
     let left = this.#left.get(node);
     if (left === undefined) {
-      left = [...node.free];
+      left = [...node.left];
       this.#left.set(node, left);
     }
     for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + sign * (amounts[i] as number);

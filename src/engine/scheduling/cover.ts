@@ -18,7 +18,7 @@ export interface Cover {
 
 export function coverFor({ head, walk, shortage }: VictimSearch): Cover {
   const { ask } = head.poolLine;
-  return ask === null ? new Sum(shortage) : new NodeCover(walk.roomsFor(head.request).soon.copy(), ask);
+  return ask === null ? new Sum(shortage) : new NodeCover(walk.roomSoon(head.request).copy(), ask);
 }
 
 /** When the cover is enough if every run ends at its walltime; minus infinity if it never is, or is already. */

@@ -3,6 +3,7 @@
 
 import { isReady } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
+import { placesOf } from "../../placement/occupancy.ts";
 import { mayServe, Room } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
 import { freeOf, type Node, type Pool, type PoolLine, type Request } from "../../state.ts";
@@ -84,14 +85,13 @@ export class NodeSpace implements Space {
   constructor(pool: Pool) {
     this.now = new Room(pool);
     this.soon = Room.soon(pool);
+    const free = new Room(pool);
+    for (const node of pool.places.withPromises) free.add(node, node.promised, 1);
     this.holds = holdersOf(pool).map(({ request, poolLine }) => {
       const need = poolLine.ask?.need ?? [];
-      const nodes = (request.progress.hold?.placement ?? []).map(({ node }) => pool.nodes.get(node) as Node);
-      const isServed = nodes.every((node) => isReady(node) && covers(this.now.leftOn(node), need));
-      for (const node of nodes) {
-        this.now.add(node, need, -1);
-        this.soon.add(node, need, -1);
-      }
+      const nodes = placesOf(pool, request.progress.hold);
+      const isServed = nodes.every((node) => isReady(node) && covers(free.leftOn(node), need));
+      for (const node of nodes) free.add(node, need, -1);
       return { request, poolLine, nodes, isServed };
     });
   }

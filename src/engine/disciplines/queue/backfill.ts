@@ -2,13 +2,12 @@
 // nodes: docs/decisions/placement.md.
 
 import { couldHold } from "../../placement/capacity.ts";
-import type { Ask, Room } from "../../placement/room.ts";
-import { Rooms } from "../../placement/rooms.ts";
+import { type Ask, Room } from "../../placement/room.ts";
 import { earliestEnd, NodeCover } from "../../scheduling/cover.ts";
 import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../../state.ts";
 import type { Grant, Waiter } from "../discipline.ts";
 import type { QueueRules } from "./queue-discipline.ts";
-import { promiseTo, QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import { QueueWalk } from "./queue-walk.ts";
 
 /** The head of a queue, what it lacks, and the walk that stands at it. */
 export interface StuckHead {
@@ -34,7 +33,7 @@ export function findBackfill(
     startMs ??= earliestStart(head);
     return startMs - nowMs;
   };
-  const leavesEnough = gapOf(rules, pool, head, nowMs);
+  const leavesEnough = gapOf(pool, head);
   const isShort = ({ spec }: Request) => spec.walltimeMs !== null && spec.walltimeMs <= walltimeMsMax();
   const mayFillGap = (poolLine: PoolLine) => backfill === "opportunistic" && poolLine.line.shape.preemptible;
 
@@ -53,6 +52,7 @@ export function findBackfill(
     return ask === null ? others : [first, ...others];
   });
   for (const waiter of walk) {
+    if (waiter.hold === "here" && waiter.poolLine.ask !== null) continue; // Elsewhere it starts in its turn only (V5).
     if (walk.quotaBlock(waiter) !== null || !walk.fits(waiter)) continue;
     const opportunistic = !isShort(waiter.request) && !leavesEnough(waiter);
     if (!opportunistic || mayFillGap(waiter.poolLine)) return { waiter, opportunistic };
@@ -61,9 +61,9 @@ export function findBackfill(
 }
 
 /** Judges whether enough is left for the head on every key that both ask for, of free units that no hold sets aside. */
-function gapOf(rules: QueueRules, pool: Pool, head: StuckHead, nowMs: number): (waiter: Waiter) => boolean {
+function gapOf(pool: Pool, head: StuckHead): (waiter: Waiter) => boolean {
   const { ask, need: wanted } = head.waiter.poolLine;
-  if (ask !== null) return gapOnNodes(rules, pool, ask, nowMs);
+  if (ask !== null) return gapOnNodes(pool, ask);
   const promised = promisedUnits(pool);
   return ({ request, poolLine }) => {
     const holdsHere = request.progress.hold?.pool === pool.record.name;
@@ -89,34 +89,21 @@ function promisedUnits(pool: Pool): number[] {
  * On nodes enough is left if the head could still be placed as far as the keys go that both ask for. Who stays off
  * the nodes that could ever hold a part of the head takes nothing from it.
  */
-function gapOnNodes(rules: QueueRules, pool: Pool, ask: Ask, nowMs: number): (waiter: Waiter) => boolean {
-  let room: Room | null = null;
+function gapOnNodes(pool: Pool, ask: Ask): (waiter: Waiter) => boolean {
   return ({ poolLine, nodes = [] }) => {
     const own = poolLine.ask as Ask;
     const shared = ask.need.map((amount, i) => ((own.need[i] as number) > 0 ? amount : 0));
     if (shared.every((amount) => amount === 0) || !nodes.some((node) => couldHold(node, ask))) return true;
-    room ??= unpromisedRoom(rules, pool, nowMs);
-    const taken = pool.promised.size === 0 ? nodes : (room.place(own) ?? nodes);
-    for (const node of taken) room.add(node, own.need, -1);
-    const isEnough = room.hasRoomFor({ ...ask, need: shared });
-    for (const node of taken) room.add(node, own.need, 1);
-    return isEnough;
+    const room = new Room(pool);
+    for (const node of nodes) room.add(node, own.need, -1);
+    return room.hasRoomFor({ ...ask, need: shared });
   };
-}
-
-/** What is free and set aside for nobody. */
-function unpromisedRoom(rules: QueueRules, pool: Pool, nowMs: number): Room {
-  const rooms = new Rooms(pool);
-  for (const waiter of walkOverPromised(rules, pool, nowMs)) {
-    if (waiter.hold === "here") promiseTo(rooms, waiter);
-  }
-  return rooms.now;
 }
 
 /** When the head fits if every run ends at its walltime; minus infinity if it never does, so that nothing ends in time. */
 export function earliestStart({ waiter, shortage, walk }: StuckHead): number {
   const { pool, ask } = waiter.poolLine;
-  if (ask !== null) return earliestEnd(pool, new NodeCover(walk.roomsFor(waiter.request).soon.copy(), ask));
+  if (ask !== null) return earliestEnd(pool, new NodeCover(walk.roomSoon(waiter.request).copy(), ask));
   let startMs = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < shortage.length; i++) {
     const lacking = shortage[i] as number;

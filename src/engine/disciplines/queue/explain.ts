@@ -73,9 +73,10 @@ function blockerOf(walk: QueueWalk, self: Waiter, head: Waiter | undefined): Blo
   return { rule: "units", short, head: (head ?? self).request.spec.id };
 }
 
-function nodesFor(walk: QueueWalk, { request, poolLine }: Waiter): NodesExplanation | null {
+function nodesFor(walk: QueueWalk, waiter: Waiter): NodesExplanation | null {
+  const { poolLine } = waiter;
   if (poolLine.ask === null) return null;
-  const explained = explainNodes(walk.pool, poolLine.ask, walk.roomsFor(request).now);
+  const explained = explainNodes(walk.pool, poolLine.ask, walk.roomNow(waiter));
   return explained.fitting < explained.asked ? explained : null;
 }
 

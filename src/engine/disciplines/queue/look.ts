@@ -31,7 +31,7 @@ function promisedBehind(rules: QueueRules, pool: Pool, head: Waiter, nowMs: numb
   const walk = walkOverPromised(rules, pool, nowMs);
   for (const waiter of walk) {
     if (waiter.hold !== "here" || compare(waiter, head) < 0) continue;
-    if (walk.quotaBlock(waiter) === null && walk.fits(waiter)) return waiter;
+    if (walk.quotaBlock(waiter) === null && walk.fitsPromise(waiter)) return waiter;
   }
   return undefined;
 }
@@ -45,7 +45,7 @@ function lookAtHead(rules: QueueRules, transaction: Transaction, walk: QueueWalk
   const untilMs = () => settledUntil(rules, pool, head, nowMs);
   if (shortage.every((lacking) => lacking <= 0)) {
     const { ask } = waiter.poolLine;
-    if (ask !== null) waiter.nodes = walk.roomsFor(waiter.request).soon.place(ask) ?? [];
+    if (ask !== null) waiter.nodes = walk.roomSoon(waiter.request).place(ask) ?? [];
     return new QueueLook(untilMs, { promise: waiter });
   }
   const promised = promisedBehind(rules, pool, waiter, nowMs);

@@ -3,6 +3,7 @@
 // is the order, who may be preempted for whom, and the preference among victims.
 
 import type { ConsideredKind } from "../../events.ts";
+import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { explainInQueue } from "./explain.ts";
@@ -62,6 +63,7 @@ function lostHold(rules: QueueRules, pool: Pool, nowMs: number): LostHold | unde
   for (const waiter of walk) {
     if (waiter.hold !== "here") continue;
     if (walk.quotaBlock(waiter) !== null) return { request: waiter.request, why: "blocked_by_limit" };
+    if (hasLostNode(pool, waiter.request)) return { request: waiter.request, why: "node_lost" };
     if (!walk.isCovered(waiter)) return { request: waiter.request, why: "not_covered" };
   }
   return undefined;

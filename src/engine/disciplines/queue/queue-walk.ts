@@ -5,8 +5,9 @@
 // behind them are judged (V1), which is why order and judgement are one walk.
 
 import { isFirmOn } from "../../admission.ts";
-import { type Ask, mayServe } from "../../placement/room.ts";
-import { Rooms } from "../../placement/rooms.ts";
+import { isReady } from "../../placement/node-index.ts";
+import { placesOf } from "../../placement/occupancy.ts";
+import { type Ask, mayServe, Room } from "../../placement/room.ts";
 import { headroomOf, Promises, type QuotaBlock, quotaBlockOf, type Usage } from "../../scheduling/quotas.ts";
 import {
   freeOf,
@@ -30,8 +31,10 @@ export class QueueWalk {
   readonly #promises: Promises;
   /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
   readonly #passed: Waiter[] = [];
-  #rooms: Rooms | null = null;
-  #roomsKnow = 0;
+  /** What was promised to them on each node. */
+  readonly #passedOn = new Map<Node, readonly number[]>();
+  #soon: Room | null = null;
+  #soonKnows = 0;
   readonly #waiters: Waiter[];
   readonly #compare: (a: Waiter, b: Waiter) => number;
   #position = 0;
@@ -107,17 +110,16 @@ export class QueueWalk {
   }
 
   /** The own limit, group limit or reserve that blocks it (G3). */
-  quotaBlock({ request, poolLine }: Waiter): QuotaBlock | null {
-    const { ask } = poolLine;
-    const hasRoom = () => ask !== null && this.roomsFor(request).now.hasRoomFor(ask);
-    return quotaBlockOf(poolLine, this.#promises, hasRoom);
+  quotaBlock(waiter: Waiter): QuotaBlock | null {
+    const hasRoom = () => waiter.poolLine.ask !== null && this.#placeNow(waiter) !== null;
+    return quotaBlockOf(waiter.poolLine, this.#promises, hasRoom);
   }
 
   /** Whether it could be granted from free units now (G2, N2). */
   fits(waiter: Waiter): boolean {
     const { request, poolLine } = waiter;
     if (poolLine.ask !== null) {
-      const nodes = this.roomsFor(request).now.place(poolLine.ask);
+      const nodes = this.#placeNow(waiter);
       if (nodes !== null) waiter.nodes = nodes;
       return nodes !== null;
     }
@@ -130,14 +132,49 @@ export class QueueWalk {
     return true;
   }
 
+  /** Whether what is promised to it is free: on nodes, on those of its hold (V5). */
+  fitsPromise(waiter: Waiter): boolean {
+    if (waiter.poolLine.ask === null) return this.fits(waiter);
+    const nodes = this.#freeOnHold(waiter);
+    if (nodes !== null) waiter.nodes = nodes;
+    return nodes !== null;
+  }
+
+  /** A hold starts on its nodes, or else like everybody where nothing is promised to others. */
+  #placeNow(waiter: Waiter): readonly Node[] | null {
+    const ask = waiter.poolLine.ask as Ask;
+    if (waiter.hold !== "here") return this.roomNow(waiter).place(ask);
+    return this.#freeOnHold(waiter) ?? this.roomNow(waiter).place(ask);
+  }
+
+  /** The nodes of its hold, if it has all its units there: free units go to the holds there in the order of the queue. */
+  #freeOnHold({ request, poolLine }: Waiter): readonly Node[] | null {
+    const { need, count } = poolLine.ask as Ask;
+    const nodes = placesOf(this.pool, request.progress.hold);
+    const isFree = (node: Node) => isReady(node) && this.#fitsOnHold(node, need);
+    return nodes.length === count && nodes.every(isFree) ? nodes : null;
+  }
+
+  /** Whether a part of a hold fits on a node of it, with what is free there less what holds before it take. */
+  #fitsOnHold(node: Node, need: readonly number[], coming?: readonly number[]): boolean {
+    const passed = this.#passedOn.get(node);
+    for (let i = 0; i < need.length; i++) {
+      const amount = need[i] as number;
+      const left = (node.free[i] as number) + (coming?.[i] ?? 0) - (passed?.[i] ?? 0);
+      if (amount > 0 && amount > left) return false;
+    }
+    return true;
+  }
+
   /**
    * What is lacking per key even when all comes free that is stopping and that it may count on; not positive:
    * nothing (V1). What cannot be placed is short of all that it asks for (N2).
    */
-  shortage({ request, poolLine }: Waiter): number[] {
-    const { ask } = poolLine;
-    if (ask !== null) {
-      const isCovered = this.roomsFor(request).soon.hasRoomFor(ask);
+  shortage(waiter: Waiter): number[] {
+    const { request, poolLine, hold } = waiter;
+    if (poolLine.ask !== null) {
+      const isCovered =
+        hold === "here" ? this.#isHoldCovered(waiter) : this.roomSoon(request).hasRoomFor(poolLine.ask);
       return poolLine.need.map((amount) => (isCovered ? 0 : amount));
     }
     const claims = this.#claimsBefore(request);
@@ -145,6 +182,14 @@ export class QueueWalk {
     return poolLine.need.map((amount, i) =>
       amount === 0 ? 0 : amount - freeOf(this.pool, i) - (stopping[i] as number) + (claims[i] as number),
     );
+  }
+
+  /** A hold is for its nodes: free units there and those that are stopping, less what holds before it take (V5). */
+  #isHoldCovered({ request, poolLine }: Waiter): boolean {
+    const { need, count } = poolLine.ask as Ask;
+    const nodes = placesOf(this.pool, request.progress.hold);
+    const isEnough = (node: Node) => this.#fitsOnHold(node, need, node.stopping);
+    return nodes.length === count && nodes.every(isEnough);
   }
 
   /** Whether free units and units that are coming free cover it (V1). */
@@ -155,7 +200,7 @@ export class QueueWalk {
   /** Whether some of what it lacks now is coming free and not promised to those before it (G5). */
   isHelped(waiter: Waiter): boolean {
     const { ask } = waiter.poolLine;
-    if (ask !== null) return this.#isHelpedOnNodes(waiter.request, ask);
+    if (ask !== null) return this.#isHelpedOnNodes(waiter, ask);
     const claims = this.#claimsBefore(waiter.request);
     const { need } = waiter.poolLine;
     return need.some((amount, i) => {
@@ -164,8 +209,8 @@ export class QueueWalk {
     });
   }
 
-  #isHelpedOnNodes(request: Request, ask: Ask): boolean {
-    const { now, soon } = this.roomsFor(request);
+  #isHelpedOnNodes(waiter: Waiter, ask: Ask): boolean {
+    const [now, soon] = [this.roomNow(waiter), this.roomSoon(waiter.request)];
     return [...this.pool.places.withStopping].some((node) => {
       const [before, after] = [now.leftOn(node), soon.leftOn(node)];
       const isHelp = (amount: number, i: number) =>
@@ -175,11 +220,11 @@ export class QueueWalk {
   }
 
   /** The keys on which free units do not cover it, with the amounts; for explanations. */
-  shortOf({
-    request,
-    poolLine,
-  }: Waiter): { key: string; asked: number; free: number; promised: number; comingFree: number }[] {
-    if (poolLine.ask !== null) return this.#shortOnNodes(request, poolLine, poolLine.ask);
+  shortOf(
+    waiter: Waiter,
+  ): { key: string; asked: number; free: number; promised: number; comingFree: number }[] {
+    const { request, poolLine } = waiter;
+    if (poolLine.ask !== null) return this.#shortOnNodes(waiter, poolLine.ask);
     const claims = this.#claimsBefore(request);
     const { keys, stopping } = this.pool;
     return poolLine.need.flatMap((asked, i) => {
@@ -191,9 +236,10 @@ export class QueueWalk {
   }
 
   /** What cannot be placed is short of everything; the numbers are those of all nodes that may serve it together. */
-  #shortOnNodes(request: Request, { need }: PoolLine, ask: Ask): ReturnType<QueueWalk["shortOf"]> {
-    const { now } = this.roomsFor(request);
-    if (now.hasRoomFor(ask)) return [];
+  #shortOnNodes(waiter: Waiter, ask: Ask): ReturnType<QueueWalk["shortOf"]> {
+    const { need } = waiter.poolLine;
+    if (this.#placeNow(waiter) !== null) return [];
+    const now = this.roomNow(waiter);
     const nodes = [...this.pool.nodes.values()].filter((node) => mayServe(node, ask));
     const sum = (amountsOf: (node: Node) => readonly number[], i: number) =>
       nodes.reduce((total, node) => total + Math.max(0, amountsOf(node)[i] as number), 0);
@@ -255,24 +301,43 @@ export class QueueWalk {
     return claimed;
   }
 
-  /** The nodes as a request sees them: less what was promised to others before it (V5). */
-  roomsFor({ progress }: Request): Rooms {
-    this.#rooms ??= new Rooms(this.pool);
-    for (; this.#roomsKnow < this.#passed.length; this.#roomsKnow++) {
-      promiseTo(this.#rooms, this.#passed[this.#roomsKnow] as Waiter);
+  /** What is free on the nodes and promised to nobody else (V5). */
+  roomNow({ request, poolLine, hold }: Waiter): Room {
+    const room = new Room(this.pool);
+    if (hold !== "here") return room;
+    for (const node of placesOf(this.pool, request.progress.hold))
+      room.add(node, (poolLine.ask as Ask).need, 1);
+    return room;
+  }
+
+  /** What will be free when all has ended that is stopping, less what was promised to others before it (V5). */
+  roomSoon({ progress }: Request): Room {
+    this.#soon ??= Room.soonUnpromised(this.pool);
+    for (; this.#soonKnows < this.#passed.length; this.#soonKnows++) {
+      promiseIn(this.#soon, this.#passed[this.#soonKnows] as Waiter);
     }
     const preemptedFor = progress.hold?.pool === this.pool.record.name ? null : progress.preemptedFor;
     const isOwner = ({ hold, request }: Waiter) => hold === "here" && request.spec.id === preemptedFor;
     const owner =
       preemptedFor === null ? undefined : this.#waiters.slice(this.#position).find((each) => isOwner(each));
-    if (owner === undefined) return this.#rooms;
-    const rooms = this.#rooms.copy();
-    promiseTo(rooms, owner);
-    return rooms;
+    if (owner === undefined) return this.#soon;
+    const room = this.#soon.copy();
+    promiseIn(room, owner);
+    return room;
   }
 
   #promise(holder: Waiter): void {
     this.#passed.push(holder);
+    const { ask } = holder.poolLine;
+    if (ask !== null) {
+      for (const node of placesOf(this.pool, holder.request.progress.hold)) {
+        const passed = this.#passedOn.get(node);
+        this.#passedOn.set(
+          node,
+          ask.need.map((amount, key) => amount + (passed?.[key] ?? 0)),
+        );
+      }
+    }
     this.#promises.add(holder.poolLine);
     this.#reorderRest(holder.poolLine.policy);
   }
@@ -297,7 +362,9 @@ export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): 
   return new QueueWalk(rules, pool, nowMs, () => []);
 }
 
-/** A holder's places are promised to it before anyone behind it is served. */
-export function promiseTo(rooms: Rooms, { request, poolLine }: Waiter): void {
-  rooms.promise(poolLine.ask as Ask, request.progress.hold?.placement ?? []);
+/** Takes what a hold promises from its nodes. */
+function promiseIn(room: Room, { request, poolLine }: Waiter): void {
+  for (const node of placesOf(room.pool, request.progress.hold)) {
+    if (isReady(node)) room.add(node, (poolLine.ask as Ask).need, -1);
+  }
 }
