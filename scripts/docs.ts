@@ -1,13 +1,14 @@
 // Writes docs/reference from the code: commands, settings, error codes, and the schema of the files of `berth apply`.
-// `npm run docs` writes the files; a test compares them with what this would write.
+// The index of docs/rules.md comes from that page itself. `npm run docs` writes the files; a test compares them with what this would write.
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { commandNames, createProgram, main } from "../src/cli/index.ts";
 import { SERVER_SETTINGS } from "../src/cli/serving/settings.ts";
 import { DEFAULT_POOL_SETTINGS } from "../src/engine/index.ts";
 import { ERRORS, type ErrorInfo, EXIT, type WirePoolSettings } from "../src/protocol/index.ts";
 import { presentPoolSettings } from "../src/translation/index.ts";
+import { withIndex } from "./rules.ts";
 
 const directory = fileURLToPath(new URL("../docs/reference/", import.meta.url));
 
@@ -69,8 +70,8 @@ ${sections.join("\n")}`;
 }
 
 const CLIENT_VARIABLES: readonly (readonly [string, string])[] = [
-  ["BERTH_URL", "server, or several separated by commas; comes before the context"],
-  ["BERTH_API_TOKEN", "token; comes before the one of the context"],
+  ["BERTH_URL", "server, or several separated by commas; used instead of the context"],
+  ["BERTH_API_TOKEN", "token; used instead of the one of the context"],
   ["BERTH_CONTEXT", "saved context to use"],
   ["BERTH_COMPONENT", "who asks, unless `--component` says so"],
   ["BERTH_OUTPUT", "form of output, as with `-o`"],
@@ -85,19 +86,20 @@ const POOL_SETTINGS: Record<keyof WirePoolSettings, string> = {
     "what may start before its turn: `easy`, only what cannot delay the first in line; `opportunistic`, also what can be stopped again; `none`",
   priority_preempts:
     "what a higher priority may stop: `borrowed`, only what borrows; `any`, also what is within its share",
-  min_runtime_seconds: "an attempt is left alone for so long",
+  min_runtime_seconds: "how long an attempt runs before it can be stopped for others",
   max_preemptions:
-    "so often in 24 hours may a request be stopped for others; null: 5, and no bound in discipline `fair_share`",
+    "a request is stopped for others at most this many times in 24 hours; null: 5, and no bound in discipline `fair_share`",
   checkpoint_timeout_seconds: "time to save after a notice; half as much again if there is progress",
-  max_deferral_seconds: "so much more time may be asked for in all",
+  max_deferral_seconds: "how much more time a checkpoint may ask for in total",
   grace_seconds: "between SIGTERM and SIGKILL",
-  max_victims: "so many may be stopped for one waiter; null: no bound, and 3 in discipline `class`",
-  near_completion_seconds: "discipline `class`: so close to the end of its walltime work is left alone",
+  max_victims:
+    "at most this many runs are stopped for one request; null: no bound, and 3 in discipline `class`",
+  near_completion_seconds: "discipline `class`: work this close to the end of its walltime is not stopped",
   share_keys: "discipline `fair_share`: the keys that count; null: gpu, mcpu, memory_mb",
   main_key: "the key by which shares are judged; null: gpu, else mcpu",
-  fair_share_starvation_timeout: "so long below its fair share, and an operation starves",
-  fair_share_aggressive_starvation_timeout: "so long, and it starves aggressively",
-  fair_share_starvation_tolerance: "below this part of its fair share counts as below",
+  fair_share_starvation_timeout: "how long an operation is below its fair share before it starves",
+  fair_share_aggressive_starvation_timeout: "how long before it starves aggressively",
+  fair_share_starvation_tolerance: "usage below this part of the fair share counts as below",
   preemption_satisfaction_threshold: "what lies above this part of a fair share may be taken by the starving",
   aggressive_preemption_satisfaction_threshold: "and above this part by the aggressively starving",
   non_preemptible_resource_usage_threshold: "up to this usage nothing is taken from an operation",
@@ -108,9 +110,9 @@ const POOL_SETTINGS: Record<keyof WirePoolSettings, string> = {
   class_bands: "compare classes by bands: 0, 1–3, 4–6, 7–9, 10",
   score_weights:
     "discipline `class`: weights of class, wait, share and checkpoint; null: by the kind of the policy",
-  lease_seconds: "so long may a holder be silent",
-  renewal_seconds: "so often it should renew",
-  heartbeat_seconds: "so often a node should report",
+  lease_seconds: "how long a holder may be silent",
+  renewal_seconds: "how often a holder should renew",
+  heartbeat_seconds: "how often a node should report",
   visibility: "`own` hides the names of others' work from those who merely use or read the pool",
 };
 
@@ -152,14 +154,14 @@ ${Object.entries(POOL_SETTINGS)
 }
 
 const EXIT_MEANINGS: Record<keyof typeof EXIT, string> = {
-  ok: "all is well",
+  ok: "success",
   scenarioFailed: "a scenario did not come out as it says",
   usage: "the command line, a file or a value cannot be used",
   notFound: "not found, or ambiguous",
   notAllowed: "not allowed",
-  conflict: "in conflict with what there is",
+  conflict: "conflict with the present state",
   rejected: "rejected: can never be granted",
-  cancelled: "cancelled, or you said no",
+  cancelled: "cancelled, or a question was answered with no",
   walltime: "the walltime is over",
   holderLost: "the grant was lost",
   preempted: "preempted, and not queued again",
@@ -192,6 +194,8 @@ ${Object.entries(EXIT)
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const rules = fileURLToPath(new URL("../docs/rules.md", import.meta.url));
+  writeFileSync(rules, withIndex(readFileSync(rules, "utf8")));
   mkdirSync(directory, { recursive: true });
   for (const [name, text] of Object.entries(await referenceFiles())) writeFileSync(directory + name, text);
 }

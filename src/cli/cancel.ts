@@ -72,7 +72,7 @@ export async function cancel(texts: readonly string[], options: Options, context
 function whatGoes(request: WireRequest, abandoned: boolean): string {
   if (request.pool === null) return `${titleOf(request)} leaves the queue`;
   if (abandoned) return `${titleOf(request)} ends, and its units come free, whatever still runs`;
-  return `${titleOf(request)} is told to stop; ${amountsText(request.resources)} of pool ${request.pool} come free when it has`;
+  return `${titleOf(request)} is stopped; ${amountsText(request.resources)} of pool ${request.pool} come free when it has ended`;
 }
 
 function withoutSelf(plan: WirePlan, { id }: WireRequest): WirePlan {
@@ -82,7 +82,5 @@ function withoutSelf(plan: WirePlan, { id }: WireRequest): WirePlan {
 }
 
 function sentenceAbout(request: WireRequest): string {
-  return request.status === "cancelled"
-    ? `${titleOf(request)} is cancelled.`
-    : `${titleOf(request)} is told to stop.`;
+  return request.status === "cancelled" ? `Canceled ${titleOf(request)}.` : `Stopping ${titleOf(request)}.`;
 }

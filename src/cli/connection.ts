@@ -48,7 +48,7 @@ export function resolveConnection(flags: ConnectionFlags = {}, env: Environment 
   if (url === undefined) {
     throw new CliError(
       "usage",
-      "No server is known.",
+      "No server is configured.",
       "Start one with `berth up`, save one with `berth login URL`, or set BERTH_URL and BERTH_API_TOKEN.",
     );
   }

@@ -48,7 +48,7 @@ export function define(command: Command, context: CliContext): void {
       const file = readContexts();
       if (!Object.hasOwn(file.contexts, name)) throw noContext(name, file);
       writeContexts({ ...file, current: name });
-      context.write(`Context ${name} is in use.\n`);
+      context.write(`Using context ${name}.\n`);
     });
 
   const show = command.command("show").description("the context in use, or another one");
@@ -80,7 +80,7 @@ export function define(command: Command, context: CliContext): void {
       const { [name]: _, ...contexts } = file.contexts;
       const { current } = file;
       writeContexts(current === undefined || current === name ? { contexts } : { current, contexts });
-      context.write(`Context ${name} is forgotten.\n`);
+      context.write(`Context ${name} deleted.\n`);
     });
 }
 

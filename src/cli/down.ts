@@ -31,7 +31,7 @@ async function down(directory: string, context: CliContext): Promise<void> {
     if (waitedMs > PATIENCE_MS) {
       throw new CliError(
         "timeout",
-        `Process ${running.pid} is still there.`,
+        `Process ${running.pid} is still running.`,
         "Look at what it says, or try again.",
       );
     }

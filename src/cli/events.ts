@@ -43,7 +43,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--request <request>", "only what concerns this request")
     .option("--component <component>", "only what concerns this component")
     .option("--after <seq>", "begin after this event")
-    .option("--limit <count>", "end after so many")
+    .option("--limit <count>", "end after this many")
     .option("-w, --watch", "as always")
     .addHelpText("after", HELP)
     .action((options: EventsOptions) => events(options, context));

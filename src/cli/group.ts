@@ -138,7 +138,7 @@ async function createGroup(poolText: string, name: string, options: GroupOptions
   }
   const key = given({ idempotencyKey: options.idempotencyKey });
   const made = await client.groups.create(pool, group, { force, ...key });
-  await printDone(`Group ${name} is there in pool ${pool}.`, made, GROUP, options, context);
+  await printDone(`Group ${name} created in pool ${pool}.`, made, GROUP, options, context);
 }
 
 async function updateGroup(poolText: string, text: string, options: GroupOptions, context: CliContext) {
@@ -151,7 +151,7 @@ async function updateGroup(poolText: string, text: string, options: GroupOptions
   if (options.dryRun === true) return printPlan(`Group ${name} would be changed.`, plan, options, context);
   if (isHarmful(plan)) await confirm(`Change group ${name}?`, planLines(plan), options, context);
   const changed = await client.groups.update(pool, name, fields, { force });
-  await printDone(`Group ${name} is changed.`, changed, GROUP, options, context);
+  await printDone(`Group ${name} updated.`, changed, GROUP, options, context);
 }
 
 async function deleteGroup(poolText: string, text: string, options: GroupOptions, context: CliContext) {
@@ -163,5 +163,5 @@ async function deleteGroup(poolText: string, text: string, options: GroupOptions
   if (options.dryRun === true) return printPlan(`Group ${name} would be deleted.`, plan, options, context);
   await confirm(`Delete group ${name} of pool ${pool}?`, planLines(plan), options, context);
   await client.groups.delete(pool, name, { force });
-  context.tell(`${printable(`Group ${name} is deleted.`)}\n`);
+  context.tell(`${printable(`Group ${name} deleted.`)}\n`);
 }

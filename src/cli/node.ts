@@ -66,7 +66,7 @@ export function define(command: Command, context: CliContext): void {
       ...given({ labels: options.label && parseLabels(options.label), topology: options.topology }),
     };
     const made = await client.nodes.create(node, given({ idempotencyKey: options.idempotencyKey }));
-    await printDone(`Node ${name} is there in pool ${pool}.`, made, NODE, options, context);
+    await printDone(`Node ${name} added to pool ${pool}.`, made, NODE, options, context);
   });
 
   const list = command.command("list").alias("ls").description("all nodes, or those of one pool");
@@ -111,7 +111,7 @@ export function define(command: Command, context: CliContext): void {
     );
   });
 
-  const remove = withName(command.command("remove").alias("delete").alias("rm").description("forget a node"));
+  const remove = withName(command.command("remove").alias("delete").alias("rm").description("remove a node"));
   withPlan(withOutput(withConnection(remove))).addHelpText("after", "\nExamples:\n  berth node remove n1\n");
   remove.action((text: string, options: Options) => removeNode(text, options, context));
 }
@@ -145,8 +145,8 @@ async function removeNode(text: string, options: Options, context: CliContext) {
   const { name } = await findNode(client, text);
   const { force = false } = options;
   const plan = await client.nodes.remove(name, { dryRun: true, force });
-  if (options.dryRun === true) return printPlan(`Node ${name} would be forgotten.`, plan, options, context);
-  await confirm(`Forget node ${name}?`, planLines(plan), options, context);
+  if (options.dryRun === true) return printPlan(`Node ${name} would be removed.`, plan, options, context);
+  await confirm(`Remove node ${name}?`, planLines(plan), options, context);
   await client.nodes.remove(name, { force });
-  context.tell(`${printable(`Node ${name} is forgotten.`)}\n`);
+  context.tell(`${printable(`Node ${name} removed.`)}\n`);
 }

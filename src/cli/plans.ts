@@ -1,4 +1,4 @@
-// Before something is taken from somebody: what will happen, and whether that is wanted.
+// Before a change that costs somebody something: what will happen, and whether to go on.
 
 import type { WirePlan } from "../protocol/index.ts";
 import { type CliContext, CliError } from "./context.ts";
@@ -58,7 +58,7 @@ function about<Item extends Affected>(
 }
 
 function titleOfAffected({ number, name, component }: Affected): string {
-  if (number === undefined) return "somebody's";
+  if (number === undefined) return "another team's";
   const title = name ? `#${number} ${printable(name)}` : `#${number}`;
   return component === undefined ? title : `${title} of ${printable(component)}`;
 }

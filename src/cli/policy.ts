@@ -177,7 +177,7 @@ async function updatePolicy(
   if (isHarmful(plan)) await confirm(`Change the ${what}?`, planLines(plan), options, context);
   const changed = await client.policies.update(pool, component, fields, { force });
   tellWarnings(changed, context);
-  await printDone(`The ${what} is changed.`, changed, POLICY, options, context);
+  await printDone(`Updated the ${what}.`, changed, POLICY, options, context);
 }
 
 export async function detachPolicy(

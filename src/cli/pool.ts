@@ -182,7 +182,7 @@ export async function createPool(name: string, options: PoolOptions, context: Cl
   }
   const made = await client.pools.create(pool, given({ idempotencyKey: options.idempotencyKey }));
   tellWarnings(made, context);
-  await printDone(`Pool ${name} is there.`, made, POOL, options, context);
+  await printDone(`Pool ${name} created.`, made, POOL, options, context);
 }
 
 export async function updatePool(text: string, options: PoolOptions, context: CliContext): Promise<void> {
@@ -195,7 +195,7 @@ export async function updatePool(text: string, options: PoolOptions, context: Cl
   if (isHarmful(plan)) await confirm(`Change pool ${name}?`, planLines(plan), options, context);
   const changed = await client.pools.update(name, fields, { force });
   tellWarnings(changed, context);
-  await printDone(`Pool ${name} is changed.`, changed, POOL, options, context);
+  await printDone(`Pool ${name} updated.`, changed, POOL, options, context);
 }
 
 export async function deletePool(text: string, options: Options, context: CliContext): Promise<void> {
@@ -206,5 +206,5 @@ export async function deletePool(text: string, options: Options, context: CliCon
   if (options.dryRun === true) return printPlan(`Pool ${name} would be deleted.`, plan, options, context);
   await confirm(`Delete pool ${name} with its policies and groups?`, planLines(plan), options, context);
   await client.pools.delete(name, { force });
-  context.tell(`${printable(`Pool ${name} is deleted.`)}\n`);
+  context.tell(`${printable(`Pool ${name} deleted.`)}\n`);
 }

@@ -45,7 +45,7 @@ export function withFilters(command: Command): Command {
     .option("--status <status>", "only these, separated by commas")
     .option("--operation <name>", "only those that belong to it")
     .option("--label <key=value>", "only those with this label")
-    .option("--limit <count>", `at most so many, the newest first; default ${LIMIT_DEFAULT}`);
+    .option("--limit <count>", `at most this many, the newest first; default ${LIMIT_DEFAULT}`);
 }
 
 type Query = Omit<PsOptions, "status"> & { readonly status?: string | undefined };

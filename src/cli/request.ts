@@ -1,7 +1,8 @@
 // berth request submit|list|show|why|cancel|delete
 
 import type { Command } from "commander";
-import { isBerthError } from "../sdk/index.ts";
+import type { WireRequest } from "../protocol/index.ts";
+import { type Client, isBerthError } from "../sdk/index.ts";
 import { define as defineCancel } from "./cancel.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, type PlanOptions, withConnection, withOutput } from "./options.ts";
@@ -70,11 +71,17 @@ export async function deleteRequests(
   );
   for (const request of requests) {
     await client.requests.delete(request.id, { force });
-    const isGone = await client.requests.get(request.id).then(
-      () => false,
-      (error: unknown) => isBerthError(error, "not_found"),
-    );
-    const done = isGone ? "is deleted" : "is being stopped; its record goes with its end";
-    context.tell(`${titleOf(request)} ${done}.\n`);
+    context.tell(`${await deletionText(client, request)}\n`);
   }
+}
+
+/** What runs is stopped first, and its record is deleted when it has ended. */
+export async function deletionText(client: Client, request: WireRequest): Promise<string> {
+  const isGone = await client.requests.get(request.id).then(
+    () => false,
+    (error: unknown) => isBerthError(error, "not_found"),
+  );
+  return isGone
+    ? `Deleted ${titleOf(request)}.`
+    : `Stopping ${titleOf(request)}. Its record is deleted when it has ended.`;
 }

@@ -6,9 +6,9 @@ import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import { oneOf, withConnection } from "./options.ts";
 import { type OutputOptions, printOne } from "./output/print.ts";
-import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
-import { connect, findRequest, gather, titleOf } from "./session.ts";
+import { deletionText } from "./request.ts";
+import { connect, findRequest, gather } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
 import { filterRows, type ListFilters, withListFilters, withZenOutput, ZEN_REQUEST } from "./zenml.ts";
 
@@ -73,14 +73,7 @@ export function define(command: Command, context: CliContext): void {
     const { client } = connect(options);
     const request = await findRequest(client, text);
     await client.requests.delete(request.id, { force: true });
-    const left = await client.requests.get(request.id).catch(() => undefined);
-    context.tell(
-      printable(
-        left === undefined
-          ? `Deleted ${titleOf(request)}.`
-          : `Stopping ${titleOf(request)}. Its record stays until it is deleted again after the end.`,
-      ) + "\n",
-    );
+    context.tell(`${await deletionText(client, request)}\n`);
   });
 }
 

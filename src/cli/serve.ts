@@ -84,7 +84,7 @@ function keepToken(
   context: CliContext,
 ): string {
   if (tokenFile === undefined && context.screen !== undefined)
-    return `${secret}   (administrator; shown only now)`;
+    return `${secret}   (administrator; not shown again)`;
   const file = tokenFile ?? join(dataDir, "admin-token");
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   writePrivateFile(file, `${secret}\n`);

@@ -119,8 +119,8 @@ function keysOf({ name, settings }: WirePoolAnswer, known: readonly string[], wa
   if (wanted !== undefined && !keys.includes(wanted) && keys.length > 0) {
     throw new CliError(
       "usage",
-      `Nobody has a share of ${wanted} in pool ${name}.`,
-      `There is ${listed(keys)}.`,
+      `Pool ${name} has no shares of ${wanted}.`,
+      `It has shares of ${listed(keys)}.`,
     );
   }
   const main = [wanted, settings.main_key, "gpu", "mcpu"].find((key) => key && keys.includes(key));

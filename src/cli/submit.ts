@@ -57,7 +57,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--retry-delay <duration>", "pause before another attempt after a failure")
     .option("--requeue <when>", "never, on_preemption or on_failure")
     .option("--gang", "all of its operation or nothing, in discipline fair_share")
-    .option("--nodes <count>", "on so many nodes at once; resources are per node")
+    .option("--nodes <count>", "number of nodes, all granted at once; resources are per node")
     .option("--constraint <key=value>", "a label that its nodes must have; may be repeated", collect)
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--note <text>", "a note for those who look")

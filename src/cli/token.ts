@@ -98,10 +98,10 @@ Examples:
   revoke.action(async (name: string, options: ConnectionOptions & PlanOptions) => {
     const { client } = connect(options);
     const token = await client.tokens.get(name);
-    const lines = [`Whoever uses it is turned away from then on; its open streams end`];
+    const lines = [`Programs that use it are refused at once, and their open streams end`];
     await confirm(`Revoke the token ${printable(token.name)} (${token.role})?`, lines, options, context);
     await client.tokens.revoke(token.id);
-    context.tell(`${printable(`The token ${token.name} is revoked.`)}\n`);
+    context.tell(`${printable(`Token ${token.name} revoked.`)}\n`);
   });
 
   const whoami = command.command("whoami").description("who your token says you are");
@@ -156,7 +156,8 @@ async function createToken(name: string, options: TokenOptions, context: CliCont
     return printOne(token, TOKEN, options, context);
   if (options.out === undefined) context.write(`${token.secret}\n`);
   else writeFileSync(options.out, `${token.secret}\n`, { mode: 0o600, flag: "wx" });
-  const where = options.out === undefined ? "It is shown only now." : `Saved in ${options.out} (mode 0600).`;
+  const where =
+    options.out === undefined ? "The secret is not shown again." : `Saved in ${options.out} (mode 0600).`;
   const ends = token.expires_at === null ? "and never ends" : `until ${token.expires_at}`;
   context.tell(`${printable(`Token ${name} (${role}) ${ends}. ${where}`)}\n`);
 }

@@ -36,11 +36,14 @@ async function why(
   const { client } = connect(options);
   for (const text of texts) {
     const request = await findRequest(client, text);
+    if (format === "table" || format === "wide") {
+      for (const told of await tell(client, request)) context.write(textOf(told, context));
+      continue;
+    }
     const explanation = await client.requests.explain(request.id);
     if (format === "json") context.write(`${toJson(explanation, 2)}\n`);
     else if (format === "jsonl") context.write(`${toJson(explanation)}\n`);
-    else if (format === "yaml") context.write(await toYaml(explanation));
-    else for (const told of await tell(client, request)) context.write(textOf(told, context));
+    else context.write(await toYaml(explanation));
   }
 }
 
@@ -63,7 +66,7 @@ export async function tell(client: Client, request: WireRequest): Promise<Told[]
 async function around(
   client: Client,
   { pool: name, blocked_by: blocker }: WirePoolExplanation,
-): Promise<Pick<Situation, "pool" | "head" | "stopping" | "priorityOf">> {
+): Promise<Pick<Situation, "pool" | "head" | "stopping" | "policyOf">> {
   const headId = "head" in blocker ? blocker.head : null;
   const stoppingIds = blocker.rule === "holds" ? blocker.waits_for.filter((id) => id !== null) : [];
   const [pool, policies, head, ...stopping] = await Promise.all([
@@ -72,16 +75,17 @@ async function around(
     headId === null ? undefined : orUndefined(client.requests.get(headId)),
     ...stoppingIds.slice(0, LOOKED_UP_MAX).map((id) => orUndefined(client.requests.get(id))),
   ]);
-  const priorities = new Map(policies.map(({ component, priority }) => [component, priority]));
+  const byComponent = new Map(policies.map((policy) => [policy.component, policy]));
   return {
     pool,
     head,
     stopping: stopping.filter((run) => run !== undefined),
-    priorityOf: (component) => priorities.get(component) ?? 0,
+    policyOf: (component) => byComponent.get(component) ?? NO_POLICY,
   };
 }
 
 const LOOKED_UP_MAX = 5;
+const NO_POLICY = { priority: 0, reserved: {} };
 
 /** What has gone in the meantime, or may not be seen, is left out. */
 function orUndefined<T>(asked: Promise<T>): Promise<T | undefined> {

@@ -283,7 +283,7 @@ function reportEnd(
   if (outcome === "stopped" && request.progress.allocation?.stop === null) {
     refuse(
       "invalid_request",
-      `Nobody asked request "${requestId}" to stop.`,
+      `Request "${requestId}" was not asked to stop.`,
       "Report succeeded or failed, or cancel it.",
     );
   }

@@ -132,7 +132,7 @@ function createMeters(registry: Registry) {
     nodes: newGauge("berth_nodes", "Registered nodes.", ["pool", "state"]),
     expiryPaused: newGauge(
       "berth_expiry_paused",
-      "1 where too many holders fell silent at once, so that nobody is taken for lost.",
+      "1 while the expiry of leases is paused, because many holders fell silent at once.",
       ["pool"],
     ),
     leader: newGauge("berth_leader", "1 while this server leads."),

@@ -197,7 +197,7 @@ describe("plans", () => {
     expect((await berth("pool", "update", "lab", "--capacity", "gpu=1")).stderr).toMatch(/rejected: #2 eval/);
     expect(await berth("pool", "update", "lab", "--description", "Room 4")).toMatchObject({
       exitCode: 0,
-      stdout: "Pool lab is changed.\n",
+      stdout: "Pool lab updated.\n",
     });
   });
 

@@ -151,7 +151,7 @@ test("berth why says whose share comes first, and when starvation begins", async
     [
       "starves    since AGE: it may take what others have beyond theirs",
       "too large  it asks for more than this request is owed: within its fair share it can never start",
-      "preempts   nobody: 4 runs of hog (priority 0, class 5): within its fair share; 1 run of vision (priority 0, class 5): within its fair share",
+      "preempts   nobody can be stopped for it: 4 runs of hog (priority 0, class 5): within its fair share; 1 run of vision (priority 0, class 5): within its fair share",
     ].join("\n  "),
   );
 });

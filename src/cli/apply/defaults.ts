@@ -6,7 +6,7 @@ export const POOL_SETTING_DEFAULTS: { readonly [Name in keyof Required<WirePoolS
   backfill: "easy",
   priority_preempts: "borrowed",
   min_runtime_seconds: 0,
-  max_preemptions: 5,
+  max_preemptions: null,
   checkpoint_timeout_seconds: 600,
   max_deferral_seconds: 300,
   grace_seconds: 30,

@@ -198,7 +198,7 @@ function sentenceAbout(event: WireEvent, hasSaved: boolean): string | undefined 
     case "request.preempting":
       return `${who} is asked to ${phase === "checkpoint" ? "save and make room" : "make room"}: ${reasonText(String(reason))}`;
     case "request.stopping":
-      return `${who} is told to stop`;
+      return `${who} is asked to stop`;
     case "request.checkpointed":
       return `${who} has saved its state`;
     case "request.released":

@@ -116,7 +116,7 @@ async function tellCosts(client: Stage["client"], say: Stage["say"]): Promise<vo
   if (decision === undefined) return;
   const minutes = (hundredths = 0) => (hundredths / 100).toFixed(1);
   const victims = (decision.victims ?? []).map(({ requestId, cost }) => {
-    const name = items.find(({ id }) => id === requestId)?.name ?? "somebody";
+    const name = items.find(({ id }) => id === requestId)?.name ?? "another run";
     return `${name} costs ${minutes(cost)} minutes`;
   });
   say(`The decision, in its own numbers: ${victims.join(", ")}; hotfix is worth ${minutes(decision.value)}.`);

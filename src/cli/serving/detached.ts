@@ -27,7 +27,7 @@ export async function startDetached(context: CliContext): Promise<void> {
     throw new CliError(
       "unavailable",
       `The server has not started. ${said}`,
-      `All it said: ${shownPath(logFile)}`,
+      `Its log: ${shownPath(logFile)}`,
     );
   }
   child.disconnect();

@@ -25,7 +25,7 @@ export function asCliError(hosting: Hosting, error: unknown): unknown {
     ? new CliError(
         "unavailable",
         known.message,
-        "Choose another port with --port, or stop who uses this one.",
+        "Choose another port with --port, or stop the program that uses this one.",
       )
     : new CliError("unavailable", known.message, known.hint);
 }

@@ -3,6 +3,7 @@
 
 import type {
   WireExplanation,
+  WirePolicyAnswer,
   WirePoolAnswer,
   WirePoolExplanation,
   WireRequest,
@@ -30,7 +31,8 @@ export interface Situation {
   readonly head: WireRequest | undefined;
   /** Those that stop for it. */
   readonly stopping: readonly WireRequest[];
-  readonly priorityOf: (component: string) => number;
+  /** What the policy of a component in this pool says, as far as it may be seen. */
+  readonly policyOf: (component: string) => Pick<WirePolicyAnswer, "priority" | "reserved">;
 }
 
 type Blocker = WirePoolExplanation["blocked_by"];
@@ -55,7 +57,7 @@ export function tellWaiting(situation: Situation): Told {
     case "reserved": {
       const quota = blocker.rule === "reserved" ? "reserve" : "limit";
       return {
-        sentence: `${title} waits ${where} for its own ${quota}; nobody waits behind it for that.`,
+        sentence: `${title} waits ${where} for its own ${quota}, and does not hold up others.`,
         lines: [
           [quota, quotaText(request, blocker)],
           ["starts", `when less of that is in use${orNow(situation)}`],
@@ -141,7 +143,9 @@ function nodeLines({ nodes }: WirePoolExplanation): Line[] {
 
 function holderText(holder: Holder, { request }: Situation): string {
   const title =
-    holder.number === null ? "somebody" : titleOf({ number: holder.number, name: holder.name ?? "" });
+    holder.number === null
+      ? "another team's run"
+      : titleOf({ number: holder.number, name: holder.name ?? "" });
   const whose =
     holder.component === null || holder.component === request.component ? "" : `${holder.component}, `;
   const how = holder.stopping ? "stopping" : holder.preemptible ? "preemptible" : "not preemptible";
@@ -157,7 +161,7 @@ function secondsText(since: string): string {
 function turnText({ share }: WirePoolExplanation): string {
   return share === null
     ? "after that one, or before it if that cannot delay it (say --walltime)"
-    : "after whoever starves before it";
+    : "after those that starve before it";
 }
 
 function turnLines(situation: Situation): Line[] {
@@ -171,14 +175,14 @@ function turnLines(situation: Situation): Line[] {
 /** Who is first, and the rule that puts them before this one. */
 function firstText(situation: Situation): string {
   const { head, pool } = situation;
-  if (head === undefined) return "somebody else";
+  if (head === undefined) return "another team's request";
   return `${titleOf(head)} of ${head.component}: ${orderRule(situation, head)} (discipline ${pool.discipline})`;
 }
 
-function orderRule({ pool, request, priorityOf }: Situation, head: WireRequest): string {
+function orderRule({ pool, request, policyOf }: Situation, head: WireRequest): string {
   const within = "it fits what is reserved for it";
   if (pool.discipline === "priority") {
-    const [theirs, ours] = [priorityOf(head.component), priorityOf(request.component)];
+    const [theirs, ours] = [policyOf(head.component).priority, policyOf(request.component).priority];
     if (theirs !== ours) return theirs > ours ? `priority ${theirs} before ${ours}` : within;
   } else if (head.sensitive && !request.sensitive) return "sensitive work comes first";
   const [theirs, ours] = [head.preemption_class, request.preemption_class];
@@ -187,18 +191,19 @@ function orderRule({ pool, request, priorityOf }: Situation, head: WireRequest):
 }
 
 /** Only the first in line may preempt; why it does not, by kinds of running work. */
-function preemptionLines({ facts, pool }: Situation): Line[] {
+function preemptionLines(situation: Situation): Line[] {
+  const { facts, pool } = situation;
   if (pool.discipline !== "fair_share" && facts.preemption_needs === null) {
-    return [["preempts", "nobody: only the first in line may"]];
+    return [["preempts", "nobody yet: only the first in line can preempt"]];
   }
   if (facts.considered.length === 0) return [];
-  const shown = facts.considered.slice(0, NAMED_MAX).map(consideredText);
+  const shown = facts.considered.slice(0, NAMED_MAX).map((kind) => consideredText(kind, situation));
   if (facts.considered.length > NAMED_MAX)
     shown.push(counted(facts.considered.length - NAMED_MAX, "further kind"));
   const permitted = facts.considered.some((kind) => kind.permitted > 0);
   const needs = facts.preemption_needs === null ? "" : ` (${needsText(facts, pool)})`;
   const when = facts.share?.may_preempt === "no" ? "nobody before it starves" : `nobody yet${needs}`;
-  return [["preempts", `${permitted ? when : "nobody"}: ${shown.join("; ")}`]];
+  return [["preempts", `${permitted ? when : "nobody can be stopped for it"}: ${shown.join("; ")}`]];
 }
 
 /** By class, what is taken must cost less than it is worth, and be few (10.5). */
@@ -213,15 +218,14 @@ function minutesText(minutes: number): string {
 }
 
 const FORBIDDEN_BY: Readonly<Record<string, string>> = {
-  V2: "not to be stopped, stopping already, or too young",
-  V6: "stopped so often, or so lately, that it is left in peace",
-  "8.1": "within its own share",
-  "8.2": "not of lower priority, and nothing reserved is to be taken back",
+  V2: "cannot be stopped: not preemptible, stopping already, or started too recently",
+  V6: "shielded: stopped too often lately",
+  "8.1": "uses only what is reserved for it",
   "9.5": "within its fair share",
   "9.8": "of the same operation, or starving itself",
   "10.1": "not of a lower class",
-  "10.2": "within its own share",
-  "10.3": "left in peace by its class, its kind, or its walltime",
+  "10.2": "uses only what is reserved for it",
+  "10.3": "protected by its class, its kind or its walltime",
 };
 
 const PERMITTED_BY: Readonly<Record<string, string>> = {
@@ -232,21 +236,37 @@ const PERMITTED_BY: Readonly<Record<string, string>> = {
   "10.2": "by class",
 };
 
-function consideredText({
-  component,
-  priority,
-  preemption_class,
-  count,
-  permitted,
-  rule,
-  cost_minutes: cost,
-}: Considered): string {
+function consideredText(kind: Considered, situation: Situation): string {
+  const { component, priority, preemption_class, count, permitted, rule, cost_minutes: cost } = kind;
+  if (permitted === 0 && rule === "8.2") return notByPriority(kind, situation);
   const about =
     cost === null ? `priority ${priority}, class ${preemption_class}` : costText(preemption_class, cost);
   const who = `${counted(count, "run")} of ${component ?? "others"} (${about})`;
   if (permitted > 0)
     return `${permitted} of ${who} could be taken ${PERMITTED_BY[rule] ?? `by rule ${rule}`}`;
   return `${who}: ${FORBIDDEN_BY[rule] ?? `rule ${rule}`}`;
+}
+
+/** Neither 8.1 nor 8.2 permits it: how the priorities compare, and what is reserved for the one that waits. */
+function notByPriority({ component, priority, count }: Considered, situation: Situation): string {
+  const { facts, request, policyOf, pool } = situation;
+  const own = policyOf(request.component);
+  const only = count === 1 && facts.holder_count === 1 ? facts.holders[0] : undefined;
+  const who =
+    only === undefined || only.number === null
+      ? `${counted(count, "run")} of ${component ?? "another team"}`
+      : titleOf({ number: only.number, name: only.name ?? "" });
+  const has = count === 1 ? "has" : "have";
+  const compared =
+    priority === own.priority
+      ? `${has} the same priority`
+      : `${has} priority ${priority}, which is not below ${own.priority}`;
+  const short = Object.keys(facts.preemption_needs ?? {}).filter((key) => pool.capacity[key] !== undefined);
+  const hasReserve = short.some((key) => (own.reserved[key] ?? 0) > 0);
+  const reserve = hasReserve
+    ? `what ${request.component} asks for is more than its unused reserve`
+    : `${request.component} has nothing reserved`;
+  return `${who} ${compared}, and ${reserve}`;
 }
 
 function costText(preemptionClass: number, cost: number): string {

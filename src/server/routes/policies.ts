@@ -104,7 +104,7 @@ function warningsAbout({ state }: View, { pool, component }: WirePolicy): string
   return keys.map((key) =>
     policies.some(({ reserved }) => amountOf(reserved, key) > 0)
       ? `The sensitive policy of "${component}" reserves no ${key}, which others do: what asks for it will be rejected.`
-      : `The sensitive policy of "${component}" reserves no ${key}, and nobody does: its work may take all of it.`,
+      : `The sensitive policy of "${component}" reserves no ${key}, and no other policy does: its work may take all of it.`,
   );
 }
 
