@@ -81,6 +81,9 @@ export const REQUEST: Shape<WireRequest> = {
     },
     { name: "preemptible", value: ({ preemptible }) => String(preemptible), isWide: true },
     { name: "operation", value: ({ operation }) => operation ?? "-", isWide: true },
+    { name: "end", value: lastEndText, isWide: true },
+    { name: "host", value: ({ origin }) => origin?.host ?? "-", isWide: true },
+    { name: "command", value: ({ origin }) => origin?.command ?? "-", isWide: true },
     { name: "submitted_by", value: ({ submitted_by }) => submitted_by, isWide: true },
     { name: "id", value: ({ id }) => id, isWide: true },
     { name: "age", value: ({ submitted_at }) => ageOf(submitted_at), isHidden: true },
@@ -137,6 +140,11 @@ export function endText({ outcome, exit_code, signal, cause }: WireRequest["atte
   return exit_code === null || exit_code === 0 ? outcome : `${outcome} with exit code ${exit_code}`;
 }
 
+function lastEndText({ attempts }: WireRequest): string {
+  const last = attempts.at(-1);
+  return last === undefined ? "-" : endText(last);
+}
+
 function requestLines(request: WireRequest): Line[] {
   const { pool, hold, stop, reasons, attempts, placement } = request;
   const lines: Line[] = [
@@ -157,6 +165,10 @@ function requestLines(request: WireRequest): Line[] {
   if (Object.keys(request.labels).length > 0) lines.push(["labels", labelsText(request.labels)]);
   if (request.note !== "") lines.push(["note", request.note]);
   lines.push(["submitted", `${request.submitted_at} by ${request.submitted_by}`]);
+  if (request.origin !== null) {
+    lines.push(["command", request.origin.command]);
+    lines.push(["from", `${request.origin.user} on ${request.origin.host}`]);
+  }
   if (request.started_at !== null) lines.push(["started", request.started_at]);
   if (request.ended_at !== null) lines.push(["ended", request.ended_at]);
   lines.push(["attempt", `${request.attempt}${request.resume ? ", resumes from a checkpoint" : ""}`]);

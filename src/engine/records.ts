@@ -102,6 +102,14 @@ export interface RequestSpec {
   readonly labels: Labels;
   readonly note: string;
   readonly submittedBy: string;
+  /** Where it was started, by whom and how, for people to see; absent in older records. */
+  readonly origin?: RequestOrigin | null;
+}
+
+export interface RequestOrigin {
+  readonly host: string;
+  readonly user: string;
+  readonly command: string;
 }
 
 /** Has a place for everything, so that what is made from it by spreading has one shape in memory, which is fast. */
@@ -128,6 +136,7 @@ const BLANK_REQUEST: RequestSpec = {
   labels: {},
   note: "",
   submittedBy: "",
+  origin: null,
 };
 
 /** What a request is that says nothing but who asks, and for what (Q1, Q3). */

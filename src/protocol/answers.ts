@@ -11,6 +11,7 @@ import {
   allocationGroup,
   preemptionReason,
   rejectionCode,
+  requestOrigin,
   requestStatus,
   requestSubmission,
   starvationStatus,
@@ -86,6 +87,8 @@ export const requestAnswer = z
     labels,
     note: z.string(),
     submitted_by: z.string(),
+    /** Where it was started, by whom, and with which command; null also for those who may not see it. */
+    origin: requestOrigin.nullable(),
     submitted_at: timestamp,
     queued_at: timestamp,
     started_at: timestamp.nullable(),

@@ -18,6 +18,8 @@ export const resourceSettings = z.strictObject({
   max_concurrency: z.unknown().optional(),
 });
 
+export const requestOrigin = z.strictObject({ host: name, user: name, command: note });
+
 export const requestSubmission = z.strictObject({
   component: name,
   /** Units per key; or else `settings`. */
@@ -41,6 +43,8 @@ export const requestSubmission = z.strictObject({
   name: name.optional(),
   labels: labels.optional(),
   note: note.optional(),
+  /** Where it was started, by whom, and with which command; for its submitter and operators only. */
+  origin: requestOrigin.optional(),
 });
 
 export const requestStatus = z.enum([

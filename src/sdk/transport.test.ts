@@ -177,3 +177,15 @@ test("an address must be one", () => {
   expect(() => createTransport({})).toThrow("needs the url of a server");
   expect(() => createTransport({ url: "ftp://a" })).toThrow("not an http or https address");
 });
+
+test("a server that does not lead passes the call on to the next one, with the same key", async () => {
+  for (const code of ["not_leader", "no_leader"]) {
+    const { transport, asked } = connect(
+      ({ origin }) => (origin === "http://a" ? problem(409, code) : json({ id: "x" })),
+      { urls: ["http://a", "http://b"] },
+    );
+    await settled(transport.send("submitRequest", { body: {} }));
+    expect(asked.map(({ origin }) => origin)).toEqual(["http://a", "http://b"]);
+    expect(asked[0]?.headers["idempotency-key"]).toBe(asked[1]?.headers["idempotency-key"]);
+  }
+});

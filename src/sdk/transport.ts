@@ -89,6 +89,8 @@ const RETRY_FOR_MS = 30_000;
 const TIMEOUT_MS = 10_000;
 const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 5_000;
+/** Another server of the list may lead, or will soon. */
+const leaderless: ReadonlySet<string> = new Set(["not_leader", "no_leader"]);
 /** Answers after which the same call may succeed. */
 const passingStatuses: ReadonlySet<number> = new Set([0, 408, 425, 429, 502, 503, 504, 507]);
 
@@ -213,7 +215,7 @@ function locate(route: RouteName, { params = {}, query = {} }: CallInput): { met
 /** A token made twice would leave one that nobody knows, so that call is not repeated unless it was turned away. */
 function isPassing(error: BerthError, route: RouteName): boolean {
   if (route === "createToken") return error.status === 429;
-  return passingStatuses.has(error.status);
+  return passingStatuses.has(error.status) || leaderless.has(error.code);
 }
 
 function noAnswer(url: string, cause: unknown): BerthError {

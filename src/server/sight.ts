@@ -97,6 +97,7 @@ export class Sight {
     if (!isWhole) {
       shown.labels = {};
       shown.note = "";
+      shown.origin = null;
       delete shown.token;
     }
     if (!this.seesPool(shown.pool)) shown.pool = null;

@@ -86,6 +86,7 @@ function tell(event: Event): Told[] {
           event: `request.${event.status}` as EventName,
           request_id: event.requestId,
           outcome: event.outcome,
+          ...toldEnd(event),
           ...(event.queuedAtMs !== null && { queued_at: toTimestamp(event.queuedAtMs) }),
         },
       ];
@@ -132,6 +133,17 @@ function tell(event: Event): Told[] {
     default:
       return []; // Housekeeping of the engine.
   }
+}
+
+/** What everyone who sees the request may know of its end; messages are for its submitter. */
+function toldEnd({ end, atMs }: Extract<Event, { kind: "attemptEnded" }>) {
+  const { exitCode, signal, cause, atMs: endedAtMs = atMs } = end ?? {};
+  return {
+    ended_at: toTimestamp(endedAtMs),
+    ...(exitCode !== undefined && { exit_code: exitCode }),
+    ...(signal !== undefined && { signal }),
+    ...(cause !== undefined && { cause }),
+  };
 }
 
 function tellDecision(event: Extract<Event, { kind: "preemptionDecided" }>): Told[] {

@@ -49,6 +49,7 @@ export function toRequestSpec(
       labels: wire.labels ?? NO_LABELS,
       note: wire.note ?? "",
       submittedBy,
+      origin: wire.origin ?? null,
     },
   };
 }
@@ -137,6 +138,7 @@ export function presentRequest(spec: RequestSpec, progress: Readonly<RequestProg
     labels: spec.labels,
     note: spec.note,
     submitted_by: spec.submittedBy,
+    origin: spec.origin ?? null,
     submitted_at: toTimestamp(progress.submittedAtMs),
     queued_at: toTimestamp(progress.queuedAtMs),
     started_at: allocation === null ? null : toTimestamp(allocation.startedAtMs),

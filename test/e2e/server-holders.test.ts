@@ -142,3 +142,14 @@ test("an end is recorded with what its holder says, at the time at which it happ
   const { body: clamped } = await server.admin("POST", at(early.id, "/release"), report);
   expect(clamped.attempts[0].ended_at).toBe(early.started_at);
 });
+
+test("where and how it was started is for its submitter and for operators", async () => {
+  const user = await server.token("user", { components: ["lab"] });
+  const colleague = await server.token("user", { components: ["lab"] });
+  const origin = { host: "box", user: "ann", command: "python train.py" };
+  const run = await submit("lab", { origin }, user.call);
+  expect(run.origin).toEqual(origin);
+  expect((await get(run.id)).origin).toEqual(origin);
+  expect((await colleague.call("GET", at(run.id))).body.origin).toBeNull();
+  await user.call("POST", at(run.id, "/release"), { token: run.token, outcome: "succeeded" });
+});

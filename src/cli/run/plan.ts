@@ -1,11 +1,12 @@
 // What `berth run` was asked for: its options, checked before anything happens.
 
-import { constants } from "node:os";
+import { constants, hostname, userInfo } from "node:os";
 import type { WireRequestSubmission } from "../../protocol/index.ts";
 import { CHOICES } from "../choices.ts";
 import { CliError } from "../context.ts";
 import { oneOf } from "../options.ts";
 import { type SubmissionOptions, submissionOf } from "../submission.ts";
+import { printable } from "./talk.ts";
 
 export interface RunOptions extends SubmissionOptions {
   readonly url?: string;
@@ -47,7 +48,7 @@ export async function planRun(
   }
   return {
     command,
-    submission: await toSubmission(options, component),
+    submission: await toSubmission(command, options, component),
     idempotencyKey: options.idempotencyKey,
     onLost: oneOf("--on-lost", options.onLost, CHOICES.onLost),
     checkpointSignal:
@@ -59,10 +60,33 @@ export async function planRun(
   };
 }
 
-async function toSubmission(options: RunOptions, component: string): Promise<WireRequestSubmission> {
+async function toSubmission(
+  command: readonly string[],
+  options: RunOptions,
+  component: string,
+): Promise<WireRequestSubmission> {
   const asksToCheckpoint = options.checkpointSignal !== undefined || options.checkpointCmd !== undefined;
   const checkpoint = options.checkpoint ?? (asksToCheckpoint ? "auto" : "none");
-  return { ...(await submissionOf({ ...options, checkpoint }, component)), attended: true };
+  return {
+    ...(await submissionOf({ ...options, checkpoint }, component)),
+    attended: true,
+    origin: { host: hostname(), user: userName(), command: commandText(command) },
+  };
+}
+
+const COMMAND_CHARS_MAX = 1_000;
+
+/** As somebody would read it; not to be typed again. */
+function commandText(command: readonly string[]): string {
+  return [...printable(command.join(" "))].slice(0, COMMAND_CHARS_MAX).join("");
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.() ?? "unknown"); // Without an entry in the list of users.
+  }
 }
 
 function signalNamed(text: string): NodeJS.Signals {
