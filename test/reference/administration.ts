@@ -1,7 +1,7 @@
 // Changes of pools, groups and policies (3): what is refused, and what a change does.
 
 import type { GroupSpec, NodeSpec, PolicySpec, PoolSpec } from "./scenario.ts";
-import { endAttempt, newEvent, tellToStop, terminate } from "./stopping.ts";
+import { endAttempt, newEvent, poolsOf, tellToStop, terminate } from "./stopping.ts";
 import {
   admittingPools,
   isStopping,
@@ -29,7 +29,7 @@ export function createPool(world: World, spec: PoolSpec, nodes?: NodeSpec[]): vo
   const capacity = spec.capacity ?? {};
   if (Object.keys(capacity).length === 0 && nodes === undefined) refuse("empty_capacity");
   if (Object.values(capacity).some((amount) => !isAmount(amount) || amount === 0)) refuse("invalid_amount");
-  change(world, spec.force, () => {
+  change(world, spec.name, spec.force, () => {
     world.pools.push({
       name: spec.name,
       capacity: { ...capacity },
@@ -60,7 +60,7 @@ export function nodeUp(world: World, spec: NodeSpec): void {
   if (pool.nodes === undefined) return refuse("invalid_request");
   pool.nodes = [...pool.nodes.filter((node) => node.name !== spec.name), { ...spec, state: "ready" }];
   sumNodes(pool);
-  newEvent(world);
+  newEvent(world, [pool.name]);
 }
 
 /** What ran there is lost at once; a draining node only takes nothing new (N4). */
@@ -70,7 +70,7 @@ export function nodeAway(world: World, name: string, state: "down" | "draining")
   if (pool === undefined || node === undefined) return refuse("not_found");
   node.state = state;
   sumNodes(pool);
-  newEvent(world);
+  newEvent(world, [pool.name]);
   if (state === "draining") return;
   for (const request of runsIn(world, pool)) {
     if (request.run!.placed!.includes(name)) endAttempt(world, request, "lost");
@@ -80,7 +80,7 @@ export function nodeAway(world: World, name: string, state: "down" | "draining")
 export function updatePool(world: World, spec: PoolSpec): void {
   const pool = poolNamed(world, spec.name);
   if (!Object.values(spec.capacity ?? {}).every(isAmount)) refuse("invalid_amount");
-  change(world, spec.force, () => {
+  change(world, spec.name, spec.force, () => {
     Object.assign(pool.capacity, spec.capacity);
     for (const [key, amount] of Object.entries(pool.capacity)) {
       // (P2) What the nodes of a pool have together may be nothing for a while.
@@ -101,7 +101,7 @@ export function updateGroup(world: World, spec: GroupSpec & { pool: string; forc
   const groups = poolNamed(world, name).groups;
   const group = groups.find((other) => other.name === spec.name) ?? refuse("not_found");
   checkAmounts(spec);
-  change(world, force, () => {
+  change(world, name, force, () => {
     changeGroup(group, fields);
   });
 }
@@ -118,7 +118,7 @@ export function attachPolicy(world: World, spec: PolicySpec): void {
   checkGroup(pool, spec);
   const { force, ...fields } = spec;
   const policy: Policy = { priority: 0, reserved: {}, limit: {}, kind: "batch", ...fields };
-  change(world, force, () => {
+  change(world, pool.name, force, () => {
     world.policies.push(policy);
   });
 }
@@ -129,7 +129,7 @@ export function updatePolicy(world: World, spec: PolicySpec): void {
   checkAmounts(spec);
   checkGroup(pool, spec);
   const { force, ...fields } = spec;
-  change(world, force, () => {
+  change(world, pool.name, force, () => {
     Object.assign(policy, fields);
   });
 }
@@ -142,7 +142,7 @@ export function detachPolicy(world: World, spec: { pool: string; component: stri
   const runs = runsIn(world, pool).filter(isOurs);
   if (queued.length + runs.length > 0 && !spec.force) refuse("in_use");
   clear(world, pool, queued, runs);
-  change(world, true, () => {
+  change(world, pool.name, true, () => {
     world.policies.splice(world.policies.indexOf(policy), 1);
   });
 }
@@ -153,7 +153,7 @@ export function deletePool(world: World, spec: { name: string; force?: boolean }
   const runs = runsIn(world, pool);
   if (queued.length + runs.length > 0 && !spec.force) refuse("in_use");
   clear(world, pool, queued, runs);
-  change(world, true, () => {
+  change(world, pool.name, true, () => {
     pool.closing = true;
     world.policies = world.policies.filter((policy) => policy.pool !== pool.name);
   });
@@ -162,7 +162,9 @@ export function deletePool(world: World, spec: { name: string; force?: boolean }
 /** Cancels what waits here and nowhere else, and stops what runs (P8). */
 function clear(world: World, pool: Pool, queued: Request[], runs: Request[]): void {
   for (const request of queued) {
-    if (admittingPools(world, request).length === 1) request.status = "cancelled";
+    if (admittingPools(world, request).length > 1) continue;
+    newEvent(world, [pool.name]);
+    request.status = "cancelled";
   }
   for (const request of runs) {
     if (!isStopping(request)) tellToStop(world, pool, request, "administration");
@@ -176,7 +178,7 @@ function waitingIn(world: World, pool: Pool): Request[] {
 }
 
 export function cancel(world: World, request: Request): void {
-  newEvent(world);
+  newEvent(world, poolsOf(world, request));
   if (request.run === undefined) {
     request.status = "cancelled";
     return;
@@ -186,7 +188,7 @@ export function cancel(world: World, request: Request): void {
 }
 
 /** Makes the change, and takes it back if it breaks a rule more than it was broken before (P7). */
-function change(world: World, force: boolean | undefined, make: () => void): void {
+function change(world: World, pool: string, force: boolean | undefined, make: () => void): void {
   const before = breaches(world);
   const saved = structuredClone({ pools: world.pools, policies: world.policies });
   const restore = () => {
@@ -202,7 +204,7 @@ function change(world: World, force: boolean | undefined, make: () => void): voi
     restore();
     throw error;
   }
-  newEvent(world);
+  newEvent(world, [pool]);
 }
 
 /** (9.1) */

@@ -12,7 +12,9 @@ import {
   compare,
   demandOf,
   groupsAbove,
+  hasDisplaced,
   isBlockedByQuota,
+  isShielded,
   isStopping,
   isWaiting,
   type Policy,
@@ -566,10 +568,7 @@ function preemptive(look: Look): boolean {
 
 function takeAway({ world, pool }: Look, victims: Request[], reason: string, waiter?: Request): void {
   for (const victim of victims) {
-    if (waiter !== undefined) world.displaced.push({ by: waiter.id, of: victim.id });
-    victim.preemptedAt.push(world.now);
-    const recent = victim.preemptedAt.filter((time) => time > world.now - 86_400);
-    if (recent.length >= settingsOf(pool).max_preemptions) victim.isProtected = true;
+    if (waiter !== undefined) world.displaced.push({ pool: pool.name, by: waiter.id, of: victim.id });
     tellToStop(world, pool, victim, reason);
   }
 }
@@ -631,13 +630,6 @@ function candidatesIn(look: Look): Candidate[] {
     );
 }
 
-/** Keeps starvation off, not limits and overcommitted nodes (V6). */
-function isShielded({ world, pool }: Look, { isProtected, preemptedAt }: Request): boolean {
-  const recent = preemptedAt.filter((at) => at > world.now - 86_400);
-  return isProtected || recent.length >= settingsOf(pool).max_preemptions;
-}
-
-/** (9.8) */
 function victimsFor(
   look: Look,
   waiter: Element,
@@ -659,12 +651,12 @@ function victimsFor(
     const { operation, group } = candidate;
     const victim = candidate.request;
     if (group === "non_preemptible" || operation === waiter || isStarving(look, operation)) continue;
-    if (isShielded(look, victim)) continue;
+    if (isShielded(look.world, look.pool, victim)) continue;
     if (group === "aggressively_preemptible" && stage === "preemptive") continue;
     if (group === "aggressively_preemptible" && !operation.settings.allow_aggressive_preemption) continue;
     if (world.now - victim.run!.startedAt < settingsOf(pool).min_runtime_seconds) continue;
     if (!short.some((key) => heldIn(look, room, victim, key) > 0)) continue;
-    if (hasDisplaced(world, victim.id, request.id)) continue;
+    if (hasDisplaced(world, pool, victim.id, request.id)) continue;
     const taken = chosen.filter((other) => other.operation === operation).map((other) => other.request);
     if (isLeftTooPoor(look, operation, [...taken, victim], waiter)) continue;
     chosen.push(candidate);
@@ -701,15 +693,6 @@ function isLeftTooPoor(look: Look, operation: Element, victims: Request[], waite
     if (!isAskedFor || sum(look.pool, victims, key) === 0) return false;
     return !isHigher(part(operation, victims, key), part(waiter, [], key));
   });
-}
-
-/** Whether one, or something it displaced, displaced the other since the last new event (V6). */
-function hasDisplaced(world: World, by: string, of: string): boolean {
-  const reached = new Set([by]);
-  for (const one of reached) {
-    for (const pair of world.displaced) if (pair.by === one) reached.add(pair.of);
-  }
-  return by !== of && reached.has(of);
 }
 
 // --- other reasons (9.9) -----------------------------------------------------------------------------------

@@ -42,12 +42,12 @@ function standings(world: World, pool: Pool): Standing[] {
   const queue = queueOf(world, pool);
   return queue.map((request, index) => {
     const preceding = queue.slice(0, index).filter((other) => other.hold === pool.name);
-    // Holds of those before it, and of the one it was preempted for, come before its claim (V5).
+    // Holds of those before it come before its claim, and until it holds itself the one it was preempted for (V5).
     const claims = queue.filter(
       (other) =>
         other !== request &&
         other.hold === pool.name &&
-        (preceding.includes(other) || request.preemptedFor === other.id),
+        (preceding.includes(other) || (request.preemptedFor === other.id && request.hold !== pool.name)),
     );
     const stopping = runsIn(world, pool).filter(isStopping);
     const roomAfter = (ended: Request[]) => roomIn(world, pool, [...stopping, ...ended], claims);
@@ -99,7 +99,7 @@ function endHolds(world: World, displacer?: Request): void {
       if (lost === undefined) break;
       delete lost.request.hold;
       if (displacer !== undefined && !lost.isBlocked) {
-        world.displaced.push({ by: displacer.id, of: lost.request.id });
+        world.displaced.push({ pool: pool.name, by: displacer.id, of: lost.request.id });
       }
     }
   }
@@ -160,10 +160,10 @@ function grantWhatIsFree(world: World): boolean {
   return true;
 }
 
-/** Before the head, or promised its units wherever it stands (V5). */
+/** Before the head, or promised its units wherever it stands, unless the head can be promised its own first (V5). */
 function isInTurn({ request, pool }: Standing, head: Standing | undefined, all: Standing[]): boolean {
   const ids = all.map((standing) => standing.request.id);
-  if (head === undefined || request.hold === pool.name) return true;
+  if (head === undefined || (request.hold === pool.name && !head.isCovered)) return true;
   return ids.indexOf(request.id) < ids.indexOf(head.request.id);
 }
 
@@ -203,11 +203,8 @@ function preempt(world: World): boolean {
   if (standing === undefined) return false;
   const { pool, request } = standing;
   for (const victim of decisions.get(pool)!) {
-    world.displaced.push({ by: request.id, of: victim.request.id });
+    world.displaced.push({ pool: pool.name, by: request.id, of: victim.request.id });
     victim.request.preemptedFor = request.id;
-    victim.request.preemptedAt.push(world.now);
-    const recent = victim.request.preemptedAt.filter((time) => time > world.now - 86_400);
-    if (recent.length >= settingsOf(pool).max_preemptions) victim.request.isProtected = true;
     tellToStop(world, pool, victim.request, victim.reason);
   }
   request.hold = pool.name;

@@ -36,6 +36,7 @@ import {
   momentsOf,
   newEvent,
   passTimers,
+  poolsOf,
 } from "./stopping.ts";
 import {
   borrowed,
@@ -189,13 +190,12 @@ function submit(world: World, spec: SubmitSpec): void {
     attempt: 1,
     preemptedCount: 0,
     preemptedAt: [],
-    isProtected: false,
     resume: false,
     queuedAt: world.now,
     isDelayed: false,
   };
   world.requests.push(request);
-  newEvent(world);
+  newEvent(world, poolsOf(world, request));
   admit(world, request);
 }
 
@@ -244,7 +244,7 @@ function running(world: World, id: string): Request {
 
 function end(world: World, request: Request, how: "finished" | "failed" | "stopped"): void {
   if (request.run === undefined) refuse("invalid_request");
-  if (!isStopping(request)) newEvent(world); // (V6) The end of what was asked to stop is nothing new.
+  if (!isStopping(request)) newEvent(world, poolsOf(world, request)); // (V6) The end of what was asked to stop is nothing new.
   endAttempt(world, request, how);
 }
 
@@ -289,8 +289,10 @@ function settle(world: World): void {
         request.queuedAt + request.waitTimeout <= world.now,
     );
     if (late.length === 0) break;
-    for (const request of late) request.status = "expired";
-    newEvent(world);
+    for (const request of late) {
+      newEvent(world, poolsOf(world, request));
+      request.status = "expired";
+    }
   }
   world.pools = world.pools.filter((pool) => !pool.closing || runsIn(world, pool).length > 0);
 }

@@ -9,6 +9,7 @@ import {
   type Run,
   refusal,
   settingsOf,
+  shieldMoments,
   type World,
 } from "./world.ts";
 
@@ -74,6 +75,7 @@ export function momentsOf(world: World, request: Request): number[] {
   }
   const pool = poolOf(world, request);
   const moments: (number | undefined)[] = [
+    ...shieldMoments(request),
     run.deadline,
     run.lostAt === undefined ? run.killAt : run.lostAt + 1.5 * LEASE_SECONDS,
     request.walltime === undefined ? undefined : run.startedAt + request.walltime,
@@ -93,7 +95,7 @@ function passTimer(world: World, request: Request): boolean {
   const run = request.run!;
   const isDue = (moment: number | undefined) => moment !== undefined && moment <= world.now;
   if (run.lostAt !== undefined && isDue(run.lostAt + 1.5 * LEASE_SECONDS)) {
-    if (!isStopping(request)) newEvent(world);
+    if (!isStopping(request)) newEvent(world, [run.pool]);
     endAttempt(world, request, "lost");
     return true;
   }
@@ -116,9 +118,16 @@ function passTimer(world: World, request: Request): boolean {
   return false;
 }
 
-/** Something new from outside: whoever displaced whom before may be displaced again (V6). */
-export function newEvent(world: World): void {
-  world.displaced = [];
+/** Something new in these pools: whoever displaced whom there before may be displaced again (V6). */
+export function newEvent(world: World, pools: (string | undefined)[]): void {
+  world.displaced = world.displaced.filter((entry) => !pools.includes(entry.pool));
+}
+
+/** The pools in which a request runs, or waits. */
+export function poolsOf(world: World, request: Request): (string | undefined)[] {
+  return request.run === undefined
+    ? admittingPools(world, request).map(({ name }) => name)
+    : [request.run.pool];
 }
 
 /** What an end means depends on how it ended and on what had been asked of it (Q2, Q3, 11.4). */
@@ -135,7 +144,10 @@ export function endAttempt(
   else if (how === "failed" || !run.victim)
     again(world, request, "on_failure", "failed", request.retriesDelay);
   else {
-    if (request.reason !== "administration") request.preemptedCount += 1;
+    if (request.reason !== "administration") {
+      request.preemptedCount += 1;
+      request.preemptedAt.push(world.now);
+    }
     again(world, request, "on_preemption", "preempted", 0);
   }
 }

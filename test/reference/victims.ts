@@ -20,9 +20,11 @@ import {
   borrowed,
   classOf,
   compare,
+  hasDisplaced,
   headroom,
   isBound,
   isSensitive,
+  isShielded,
   isStopping,
   type Pool,
   policyOf,
@@ -31,6 +33,7 @@ import {
   runsIn,
   settingsOf,
   someoneReserves,
+  UNMETERED,
   type World,
 } from "./world.ts";
 
@@ -78,23 +81,7 @@ function mayBeVictim(world: World, pool: Pool, run: Request, waiter: Request, sh
     !isSensitive(world, pool, run) &&
     world.now - run.run!.startedAt >= settingsOf(pool).min_runtime_seconds &&
     short.some((key) => amountOf(pool, run, key) > 0) &&
-    (pool.discipline === "class" || !isProtected(world, pool, run)) &&
-    !hasDisplaced(world, run.id, waiter.id)
-  );
-}
-
-/** Preempted often enough (V6): for good where a decision once reached the number of its pool. */
-function isProtected(world: World, pool: Pool, run: Request): boolean {
-  const recent = run.preemptedAt.filter((time) => time > world.now - 86_400);
-  return run.isProtected || recent.length >= settingsOf(pool).max_preemptions;
-}
-
-/** Whether one, or something it displaced, has displaced the other since the last new event (V6). */
-export function hasDisplaced(world: World, by: string, of: string, seen: string[] = []): boolean {
-  return world.displaced.some(
-    (entry) =>
-      entry.by === by &&
-      (entry.of === of || (!seen.includes(entry.of) && hasDisplaced(world, entry.of, of, [...seen, by]))),
+    !hasDisplaced(world, pool, run.id, waiter.id)
   );
 }
 
@@ -108,7 +95,9 @@ function permit(
   if (pool.discipline === "class") return permitByClass(world, pool, run, place, short);
   const rule = permitByPriority(world, pool, run, place, short);
   if (rule !== undefined) return { request: run, ...rule };
-  return run.run!.opportunistic ? { request: run, reason: "backfill", isUnbounded: true } : undefined;
+  return run.run!.opportunistic && !isShielded(world, pool, run)
+    ? { request: run, reason: "backfill", isUnbounded: true }
+    : undefined;
 }
 
 function permitByPriority(world: World, pool: Pool, run: Request, place: Place, short: string[]) {
@@ -116,20 +105,22 @@ function permitByPriority(world: World, pool: Pool, run: Request, place: Place, 
   const any = settingsOf(pool).priority_preempts === "any";
   const difference = priorityOf(world, pool, place.request) - priorityOf(world, pool, run);
   const borrowsAll = held.every((key) => borrowed(world, pool, run, key) > 0);
-  if (difference > 0 && (any || borrowsAll)) return { reason: "priority", isUnbounded: true }; // (8.1)
+  if (difference > 0 && (any || borrowsAll) && !isShielded(world, pool, run))
+    return { reason: "priority", isUnbounded: true }; // (8.1)
   if (any && difference < 0) return undefined;
   return mayReclaim(world, pool, run, place, short) ? { reason: "reclaim", isUnbounded: true } : undefined;
 }
 
+/** What no policy reserves of mcpu, memory_mb and step_run counts for neither (8.2). */
 function mayReclaim(world: World, pool: Pool, run: Request, place: Place, short: string[]): boolean {
   const { request, holders } = place;
-  const fits = short.every(
+  const counting = short.filter((key) => !UNMETERED.has(key) || someoneReserves(world, pool, key));
+  const fits = counting.every(
     (key) => amountOf(pool, request, key) <= headroom(world, pool, request, key, holders),
   );
   const isOwn = run.component === request.component;
-  const mayTakeOwn = short.some((key) => isBound(world, pool, request, key));
   return (
-    fits && (!isOwn || mayTakeOwn) && short.some((key) => borrowed(world, pool, run, key) > 0) // (8.2)
+    fits && (!isOwn || !request.preemptible) && counting.some((key) => borrowed(world, pool, run, key) > 0)
   );
 }
 
@@ -192,7 +183,7 @@ function permitByClass(
 
   if (isSensitive(world, pool, request)) return { request: run, reason: "sensitive", isUnbounded: true };
   const isHard = run.checkpoint === "none" && classOf(world, pool, run) >= 7;
-  const shielded = isProtected(world, pool, run);
+  const shielded = isShielded(world, pool, run);
   const byClass =
     rank(run) < rank(request) && (inShareAgainstIt || borrows(reserved)) && !isHard && !shielded;
   const isBoundHere = reserved.some((key) => isBound(world, pool, request, key));

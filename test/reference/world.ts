@@ -74,8 +74,8 @@ export interface Request {
   status: string;
   attempt: number;
   preemptedCount: number;
+  /** When its attempts ended by preemption. */
   preemptedAt: number[];
-  isProtected: boolean;
   resume: boolean;
   reason?: string;
   rejected?: Record<string, string> | string;
@@ -102,12 +102,36 @@ export interface World {
   requests: Request[];
   /** Counts submissions and grants, so that equal times never make a tie. */
   position: number;
-  /** Who displaced whom since the last new event (V6). */
-  displaced: { by: string; of: string }[];
+  /** Who displaced whom since the last new event of a pool (V6). */
+  displaced: { pool: string; by: string; of: string }[];
   /** Who entered `preempting` in this step. */
   preempted: string[];
   /** Of fair-share pools, by name. */
   clocks?: Map<string, Clocks>;
+}
+
+const DAY_SECONDS = 86_400;
+
+/** Preempted as often within a day as the pool where it runs allows (V6). */
+export function isShielded(world: World, pool: Pool, run: Request): boolean {
+  const recent = run.preemptedAt.filter((time) => time > world.now - DAY_SECONDS);
+  return recent.length >= settingsOf(pool).max_preemptions;
+}
+
+/** When one more of its preemptions is a day old. */
+export function shieldMoments(request: Request): number[] {
+  return request.preemptedAt.map((time) => time + DAY_SECONDS);
+}
+
+/** Whether one, or something it displaced, has displaced the other since the last new event of the pool (V6). */
+export function hasDisplaced(world: World, pool: Pool, by: string, of: string): boolean {
+  const reached = new Set([by]);
+  for (const one of reached) {
+    for (const entry of world.displaced) {
+      if (entry.pool === pool.name && entry.by === one) reached.add(entry.of);
+    }
+  }
+  return by !== of && reached.has(of);
 }
 
 export const UNMETERED = new Set(["mcpu", "memory_mb", "step_run"]);
@@ -117,7 +141,7 @@ export function settingsOf(pool: Pool) {
     backfill: "easy",
     priority_preempts: "borrowed",
     min_runtime_seconds: 0,
-    max_preemptions: 5,
+    max_preemptions: pool.discipline === "fair_share" ? Number.POSITIVE_INFINITY : 5,
     checkpoint_timeout_seconds: 600,
     max_deferral_seconds: 300,
     grace_seconds: 30,
