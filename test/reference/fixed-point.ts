@@ -34,6 +34,10 @@ interface Standing extends Place {
   pool: Pool;
   /** Where it would go now, if there is room for it. */
   placement: string[] | undefined;
+  /** Its hold is for certain nodes, and it has all its units there (V5). */
+  isFirm: boolean;
+  hasHeld: boolean;
+  placementAfter: (ended: Request[]) => string[] | undefined;
   isCovered: boolean;
   isBlocked: boolean;
 }
@@ -51,9 +55,20 @@ function standings(world: World, pool: Pool): Standing[] {
     );
     const stopping = runsIn(world, pool).filter(isStopping);
     const roomAfter = (ended: Request[]) => roomIn(world, pool, [...stopping, ...ended], claims);
-    const isCoveredBy = (ended: Request[]) => placementOf(pool, roomAfter(ended), request) !== undefined;
-    const isCovered = isCoveredBy([]);
-    const placement = placementOf(pool, roomIn(world, pool, [], claims), request);
+    const placementAfter = (ended: Request[]) => placementOf(pool, roomAfter(ended), request);
+    const isCoveredBy = (ended: Request[]) => placementAfter(ended) !== undefined;
+    const onHold = (rooms: Room[]) =>
+      placementOf(
+        pool,
+        rooms.filter(({ node }) => request.heldNodes!.includes(node)),
+        request,
+      );
+    const isFirm = pool.nodes !== undefined && request.hold === pool.name;
+    const isCovered = isFirm ? onHold(roomAfter([])) !== undefined : isCoveredBy([]);
+    const others = queue.filter((other) => other !== request && other.hold === pool.name);
+    const free = roomIn(world, pool, [], pool.nodes === undefined ? claims : others);
+    const heldPlacement = isFirm ? onHold(roomIn(world, pool, [], claims)) : undefined;
+    const placement = heldPlacement ?? placementOf(pool, free, request);
     const rooms = roomAfter([]);
     const short = isCovered ? [] : shortKeys(pool, request, rooms);
     return {
@@ -66,8 +81,11 @@ function standings(world: World, pool: Pool): Standing[] {
         short.map((key) => [key, amountOf(pool, request, key) - (rooms[0]?.left[key] ?? 0)]),
       ),
       rooms,
+      isFirm,
+      hasHeld: heldPlacement !== undefined,
       isCovered,
       isCoveredBy,
+      placementAfter,
       isBlocked: isBlockedByQuota(world, pool, request, preceding, placement === undefined),
     };
   });
@@ -89,7 +107,7 @@ function endHolds(world: World, displacer?: Request): void {
   for (const request of world.requests) {
     if (request.hold === undefined) continue;
     const stands = admittingPools(world, request).some((pool) => pool.name === request.hold);
-    if (request.status !== "queued" || !stands) delete request.hold;
+    if (request.status !== "queued" || !stands) letGo(request);
   }
   for (const pool of openPools(world)) {
     for (;;) {
@@ -97,12 +115,17 @@ function endHolds(world: World, displacer?: Request): void {
         (standing) => standing.request.hold === pool.name && (standing.isBlocked || !standing.isCovered),
       );
       if (lost === undefined) break;
-      delete lost.request.hold;
+      letGo(lost.request);
       if (displacer !== undefined && !lost.isBlocked) {
         world.displaced.push({ pool: pool.name, by: displacer.id, of: lost.request.id });
       }
     }
   }
+}
+
+function letGo(request: Request): void {
+  delete request.hold;
+  delete request.heldNodes;
 }
 
 function openPools(world: World): Pool[] {
@@ -146,7 +169,7 @@ function grantWhatIsFree(world: World): boolean {
     if (inTurn !== undefined || head === undefined) return inTurn;
     const isStuck = !head.isCovered && chooseVictims(world, pool, head) === undefined;
     return isStuck
-      ? all.find((one) => fits(one) && !one.isBlocked && mayPass(world, one, head, all))
+      ? all.find((one) => fits(one) && !one.isBlocked && !one.isFirm && mayPass(world, one, head, all))
       : undefined;
   });
   if (standing === undefined) return false;
@@ -161,9 +184,11 @@ function grantWhatIsFree(world: World): boolean {
 }
 
 /** Before the head, or promised its units wherever it stands, unless the head can be promised its own first (V5). */
-function isInTurn({ request, pool }: Standing, head: Standing | undefined, all: Standing[]): boolean {
-  const ids = all.map((standing) => standing.request.id);
-  if (head === undefined || (request.hold === pool.name && !head.isCovered)) return true;
+function isInTurn(standing: Standing, head: Standing | undefined, all: Standing[]): boolean {
+  const { request, pool, isFirm, hasHeld } = standing;
+  const ids = all.map((one) => one.request.id);
+  if (head === undefined) return true;
+  if (request.hold === pool.name && !head.isCovered && (!isFirm || hasHeld)) return true;
   return ids.indexOf(request.id) < ids.indexOf(head.request.id);
 }
 
@@ -183,7 +208,7 @@ function holdWhatIsComing(world: World): boolean {
     return head?.isCovered ? head : undefined;
   });
   if (standing === undefined) return false;
-  standing.request.hold = standing.pool.name;
+  hold(standing, []);
   endHolds(world, standing.request);
   return true;
 }
@@ -207,9 +232,18 @@ function preempt(world: World): boolean {
     victim.request.preemptedFor = request.id;
     tellToStop(world, pool, victim.request, victim.reason);
   }
-  request.hold = pool.name;
+  hold(
+    standing,
+    decisions.get(pool)!.map((victim) => victim.request),
+  );
   endHolds(world, request);
   return true;
+}
+
+/** On nodes for those that the decision chooses (V5). */
+function hold({ request, pool, placementAfter }: Standing, victims: Request[]): void {
+  request.hold = pool.name;
+  if (pool.nodes !== undefined) request.heldNodes = placementAfter(victims)!;
 }
 
 /** Whether some of what it lacks here is coming free already (G5). */
@@ -228,7 +262,7 @@ function leavesEnough(world: World, one: Standing, head: Standing, all: Standing
   const holders = all
     .map((standing) => standing.request)
     .filter((other) => other !== request && other.hold === pool.name);
-  const room = roomIn(world, pool, [], [...holders, request]);
+  const room = roomIn(world, pool, [], [...holders, { ...request, heldNodes: one.placement! }]);
   const shared = Object.entries(head.request.resources).filter(([key]) => key in request.resources);
   const wanted = { ...head.request, resources: Object.fromEntries(shared) };
   return placementOf(pool, room, wanted) !== undefined;

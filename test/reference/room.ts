@@ -1,16 +1,7 @@
 // What is left, node by node, and where a request would go (12). A pool without nodes is one big node.
 
 import type { Amounts } from "./scenario.ts";
-import {
-  compare,
-  demandOf,
-  isStopping,
-  mainKey,
-  type Pool,
-  type Request,
-  runsIn,
-  type World,
-} from "./world.ts";
+import { compare, demandOf, mainKey, type Pool, type Request, runsIn, type World } from "./world.ts";
 
 /** What is left on one node. Below nothing where more is promised or used than there is. */
 export interface Room {
@@ -19,30 +10,12 @@ export interface Room {
   left: Amounts;
 }
 
-/** The room in a pool, if `ended` had ended and the `claims` of others were served first (V5). */
+/** The room in a pool, if `ended` had ended and the `claims` of others were served first: a hold is for its nodes (V5). */
 export function roomIn(world: World, pool: Pool, ended: Request[], claims: Request[]): Room[] {
-  // A promise lies where it fits now, or else where it will fit when everything that stops has gone;
-  // there it takes what is free already.
-  const stopping = runsIn(world, pool).filter(isStopping);
-  let later = bareRoom(world, pool, [...ended, ...stopping]);
   return claims.reduce(
-    (room, claim) => {
-      const nodes = placementOf(pool, room, claim) ?? placementLater(pool, room, later, claim);
-      later = without(pool, later, claim, nodes);
-      return without(pool, room, claim, nodes);
-    },
+    (room, claim) => without(pool, room, claim, claim.heldNodes ?? []),
     bareRoom(world, pool, ended),
   );
-}
-
-/** Free units first (V5): of the nodes that will do, those on which most is free now. */
-function placementLater(pool: Pool, now: Room[], later: Room[], request: Request): string[] {
-  const free = (node: string) => now.find((room) => room.node === node)?.left[mainKey(pool)] ?? 0;
-  return later
-    .filter((room) => placementOf(pool, [room], { ...request, nodes: 1 }) !== undefined)
-    .map((room) => room.node)
-    .sort((a, b) => free(b) - free(a) || compare(a, b))
-    .slice(0, request.nodes);
 }
 
 function bareRoom(world: World, pool: Pool, ended: Request[]): Room[] {

@@ -216,6 +216,7 @@ export function start(
   opportunistic: boolean,
 ): void {
   delete request.hold;
+  delete request.heldNodes;
   delete request.preemptedFor;
   request.status = "allocated";
   world.position += 1;

@@ -87,7 +87,7 @@ export interface Request {
   gang?: boolean;
   /** The pool in which it holds (V5). */
   hold?: string;
-  /** Where it holds in a fair-share pool with nodes, and the position of the decision (9.7). */
+  /** Where it holds in a pool with nodes, and in a fair-share pool the position of the decision (V5, 9.7). */
   heldNodes?: string[];
   heldAt?: number;
   /** For whom its last attempt was stopped. */
