@@ -101,6 +101,7 @@ const SAMPLES: Record<RouteName, Sample> = {
   renewRequest: { kind: "request", body: ofRequest },
   releaseRequest: { kind: "request", body: (things) => ({ ...ofRequest(things), outcome: "succeeded" }) },
   checkpointRequest: { kind: "request", body: (things) => ({ ...ofRequest(things), report: "progress" }) },
+  updateRequest: { kind: "ending", body: () => ({ note: "changed" }) },
   cancelRequest: { kind: "ending" },
   deleteRequest: { kind: "ending", query: "?force=true" },
   explainRequest: { kind: "request" },

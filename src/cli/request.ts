@@ -1,4 +1,4 @@
-// berth request submit|list|show|why|cancel|delete
+// berth request submit|list|show|why|update|cancel|delete
 
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
@@ -12,6 +12,7 @@ import { listRequests, type PsOptions, withFilters } from "./ps.ts";
 import { connect, findRequest, titleOf } from "./session.ts";
 import { define as defineShow } from "./show.ts";
 import { define as defineSubmit } from "./submit.ts";
+import { define as defineUpdate } from "./update.ts";
 import { define as defineWhy } from "./why.ts";
 
 const HELP = `
@@ -19,6 +20,7 @@ Examples:
   berth request submit --gpu 1 --name train
   berth request list --status rejected
   berth request show 42
+  berth request update 42 --walltime 2h
   berth request delete 42
 `;
 
@@ -35,6 +37,10 @@ export function define(command: Command, context: CliContext): void {
 
   defineShow(command.command("show").alias("describe").description("one request at length"), context);
   defineWhy(command.command("why").description("why it waits, was stopped or was rejected"), context);
+  defineUpdate(
+    command.command("update").description("change a request that waits, or a little of one that runs"),
+    context,
+  );
   defineCancel(command.command("cancel").description("cancel requests"), context);
 
   const remove = command

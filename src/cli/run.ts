@@ -77,6 +77,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--retry-delay <duration>", "pause before another attempt after a failure")
     .option("--requeue <when>", "never, on_preemption or on_failure")
     .option("--on-lost <how>", "after a lease without any server: suspend, run-on or kill", "suspend")
+    .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--note <text>", "a note for those who look")
     .option("--report <file>", "write how it ended, as JSON")

@@ -18,6 +18,7 @@ export interface SubmissionOptions extends ResourceOptions {
   readonly retries?: string;
   readonly retryDelay?: string;
   readonly requeue?: string;
+  readonly pool?: readonly string[];
   readonly label?: readonly string[];
   readonly note?: string;
 }
@@ -51,6 +52,7 @@ export async function submissionOf(
       retries: Object.keys(attempts).length === 0 ? undefined : attempts,
       requeue:
         requeue === undefined ? undefined : oneOf("--requeue", requeue.replaceAll("-", "_"), CHOICES.requeue),
+      pools: options.pool && [...options.pool],
       labels: label && parseLabels(label),
     }),
   };

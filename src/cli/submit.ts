@@ -59,6 +59,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--gang", "all of its operation or nothing, in discipline fair_share")
     .option("--nodes <count>", "number of nodes, all granted at once; resources are per node")
     .option("--constraint <key=value>", "a label that its nodes must have; may be repeated", collect)
+    .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--note <text>", "a note for those who look")
     .option("--wait", "wait until it is granted or refused");

@@ -17,7 +17,8 @@ export function judge(poolLine: PoolLine): RejectionReason | null {
     allowed,
   });
 
-  if (pool.record.closing || policy.record.closing) {
+  const isNamed = line.shape.pools?.includes(pool.record.name) ?? true;
+  if (!isNamed || pool.record.closing || policy.record.closing) {
     return { pool: pool.record.name, code: "no_policy", key: null, asked: 0, allowed: 0 };
   }
   for (const key of Object.keys(asked)) {

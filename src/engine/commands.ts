@@ -63,6 +63,27 @@ export type CheckpointReport =
   | { readonly report: "progress" }
   | { readonly report: "defer"; readonly deferMs: number };
 
+/** What of a request can be changed while it waits (Q9). */
+export type RequestChange = Partial<
+  Pick<
+    RequestSpec,
+    | "resources"
+    | "nodes"
+    | "pools"
+    | "preemptionClass"
+    | "walltimeMs"
+    | "waitTimeoutMs"
+    | "preemptible"
+    | "checkpoint"
+    | "checkpointMs"
+    | "requeue"
+    | "retriesMax"
+    | "retryDelayMs"
+    | "labels"
+    | "note"
+  >
+>;
+
 export type Command =
   | {
       readonly kind: "createPool";
@@ -124,6 +145,7 @@ export type Command =
   | { readonly kind: "removeNode"; readonly name: NodeName; readonly force?: boolean }
   | { readonly kind: "changeServerSettings"; readonly unmanaged: "reject" | "allow" }
   | { readonly kind: "submitRequest"; readonly spec: RequestSpec }
+  | { readonly kind: "updateRequest"; readonly requestId: RequestId; readonly change: RequestChange }
   | { readonly kind: "cancelRequest"; readonly requestId: RequestId; readonly noHolder?: NoHolder }
   | {
       readonly kind: "deleteRequest";

@@ -7,15 +7,18 @@ import { createGroup, deleteGroup, updateGroup } from "./administration/groups.t
 import { decideNode, fireDrainDeadlines } from "./administration/nodes.ts";
 import { attachPolicy, detachPolicy, updatePolicy } from "./administration/policies.ts";
 import { createPool, deletePool, updatePool } from "./administration/pools.ts";
+import { isFirmOn } from "./admission.ts";
 import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
-import type { Command, CommandOf, NoHolder } from "./commands.ts";
+import type { Command, CommandOf, NoHolder, RequestChange } from "./commands.ts";
 import type { Event } from "./events.ts";
 import { rewake } from "./indexes/timers.ts";
+import { shapeKeyOf } from "./lines.ts";
 import { type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
+import { amountOf } from "./resources.ts";
 import { schedule } from "./scheduling/schedule.ts";
-import type { EngineState, Request } from "./state.ts";
+import type { EngineState, Request, Run } from "./state.ts";
 import { cancelRun, deferStop, fireRunTimer, reportCheckpointDone, reportProgress } from "./stopping.ts";
 import { EvolveError, Transaction } from "./transaction.ts";
 
@@ -111,6 +114,8 @@ function carryOut(transaction: Transaction, command: Command): void {
       return transaction.emit({ kind: "serverSettingsChanged", unmanaged: command.unmanaged });
     case "submitRequest":
       return submit(transaction, command.spec);
+    case "updateRequest":
+      return updateRequest(transaction, command);
     case "cancelRequest":
       return cancel(transaction, command.requestId, command.noHolder);
     case "deleteRequest":
@@ -161,6 +166,77 @@ function submit(transaction: Transaction, spec: RequestSpec): void {
   }
   rejectUnadmitted(transaction, line);
   schedule(transaction);
+}
+
+const CHANGEABLE_ALWAYS: ReadonlySet<string> = new Set<keyof RequestChange>(["labels", "note"]);
+const CHANGEABLE_WHILE_RUNNING: ReadonlySet<string> = new Set<keyof RequestChange>([
+  ...(["labels", "note", "walltimeMs", "preemptionClass"] as const),
+  ...(["requeue", "retriesMax", "retryDelayMs"] as const),
+]);
+
+/** Judged again like a new one; a change that no pool would admit is refused, and nothing happens (Q9). */
+function updateRequest(transaction: Transaction, { requestId, change }: CommandOf<"updateRequest">): void {
+  const { state, nowMs } = transaction;
+  const request = requestNamed(state, requestId);
+  const { spec, progress } = request;
+  const isWaiting = progress.status === "queued";
+  const changeable = progress.allocation === null ? CHANGEABLE_ALWAYS : CHANGEABLE_WHILE_RUNNING;
+  const fixed = isWaiting ? undefined : Object.keys(change).find((field) => !changeable.has(field));
+  if (fixed !== undefined) {
+    refuse(
+      "invalid_request",
+      `Request "${requestId}" is ${progress.status}, so its ${wireNameOf(fixed)} cannot be changed.`,
+      `What can be: ${[...changeable].map(wireNameOf).join(", ")}.`,
+    );
+  }
+  const next: RequestSpec = { ...spec, ...change };
+  checkSpec(state, next);
+  if (progress.hold !== null && shapeKeyOf(next) !== shapeKeyOf(spec)) {
+    transaction.emit({ kind: "holdEnded", requestId, why: "request_changed", by: null, atMs: nowMs });
+  }
+  const asksForMore = isWaiting && isMore(next, spec);
+  transaction.emit({ kind: "requestChanged", requestId, spec: next, asksForMore, atMs: nowMs });
+  if (isWaiting) checkAdmitted(request);
+  else if (request.run !== null) checkStays(request.run);
+  schedule(transaction);
+}
+
+/** More of any key, or more nodes. */
+function isMore(next: RequestSpec, { resources, nodes }: RequestSpec): boolean {
+  const isMoreOf = (key: string) => amountOf(next.resources, key) > amountOf(resources, key);
+  return next.nodes > nodes || Object.keys(next.resources).some(isMoreOf);
+}
+
+function checkAdmitted({ spec, line }: Request): void {
+  const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
+  if (verdicts.some((verdict) => verdict === null)) return;
+  const named = verdicts.find((verdict) => verdict !== null && verdict.code !== "no_policy");
+  const reason = named
+    ? `pool "${named.pool}" allows ${named.allowed} ${named.key}, and it would ask for ${named.asked} (${named.code})`
+    : "its component has no policy in them (no_policy)";
+  refuse(
+    "invalid_request",
+    `No pool would admit request "${spec.id}": ${reason}.`,
+    "Ask for something else.",
+  );
+}
+
+/** What runs stays admitted where it is, and what may use reserved capacity only stays inside it (A2, G2). */
+function checkStays({ poolLine, request }: Run): void {
+  const { policy, verdict, pool } = poolLine;
+  const isOver = (i: number) =>
+    isFirmOn(poolLine, i) && (policy.firmUsage[i] as number) > (policy.reserved[i] as number);
+  if (verdict === null && !pool.keys.some((_, i) => isOver(i))) return;
+  refuse(
+    "invalid_request",
+    `Pool "${pool.record.name}" would not admit request "${request.spec.id}" any more.`,
+    "Cancel it and ask again, or change its policy.",
+  );
+}
+
+/** As people write it. */
+function wireNameOf(field: string): string {
+  return field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`).replace(/_ms$/, "_seconds");
 }
 
 /** Takes the place of the one who waits: those behind it must not be served before it. */

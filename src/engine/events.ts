@@ -51,7 +51,8 @@ export type HoldEnd =
   | "blocked_by_limit"
   | "taken_over"
   | "not_covered"
-  | "node_lost";
+  | "node_lost"
+  | "request_changed";
 
 /** A kind of allocation that a preemption decision looked at, with its numbers (V7). */
 export interface ConsideredKind {
@@ -93,6 +94,14 @@ export type Event =
   | { readonly kind: "nodeRemoved"; readonly name: NodeName }
   | { readonly kind: "serverSettingsChanged"; readonly unmanaged: "reject" | "allow" }
   | { readonly kind: "requestSubmitted"; readonly spec: RequestSpec; readonly atMs: number }
+  /** It says something else now. Who asks for more stands where it would if it had asked just now (Q9). */
+  | {
+      readonly kind: "requestChanged";
+      readonly requestId: RequestId;
+      readonly spec: RequestSpec;
+      readonly asksForMore: boolean;
+      readonly atMs: number;
+    }
   /** Refused at submission, or no longer admitted by any pool (A3, P9). */
   | {
       readonly kind: "requestRejected";

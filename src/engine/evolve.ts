@@ -24,7 +24,7 @@ import {
   touchShares,
 } from "./indexes/shares.ts";
 import { isPreemption, withPreemption } from "./indexes/shields.ts";
-import { keepOrderUntil, rewake } from "./indexes/timers.ts";
+import { keepOrderUntil, rewake, unwake } from "./indexes/timers.ts";
 import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
 import { NodeIndex } from "./placement/node-index.ts";
 import type { HoldRecord, PoolName, RequestId, RequestProgress, RequestStatus, Stop } from "./records.ts";
@@ -71,6 +71,8 @@ export function evolve(state: EngineState, event: Event): void {
       return;
     case "serverSettingsChanged":
       return state.undo.set(state, "unmanaged", event.unmanaged);
+    case "requestChanged":
+      return evolveChanged(state, event);
     case "requestSubmitted":
       return evolveSubmitted(state, event);
     case "requestRejected":
@@ -244,6 +246,29 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
   forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
   enqueue(state, request);
+  rewake(state, request);
+}
+
+/** All that is derived from what a request says is made anew. */
+function evolveChanged(state: EngineState, event: EventOf<"requestChanged">): void {
+  const { requestId, spec, asksForMore, atMs } = event;
+  const request = requireRequest(state, requestId);
+  const { progress, run, line } = request;
+  if (TERMINAL_STATUSES.has(progress.status)) return state.undo.set(request, "spec", spec);
+  if (progress.status === "queued") dequeue(state, request);
+  if (run !== null) endRun(state, request);
+  unwake(state, request);
+  forgetOperation(state, request);
+  state.undo.set(request, "spec", spec);
+  state.undo.set(request, "line", joinLine(state, line.component, spec));
+  leaveLine(state, line);
+  if (asksForMore) {
+    state.undo.set(progress, "seq", state.seq);
+    state.undo.set(progress, "submittedAtMs", atMs);
+  }
+  rememberOperation(state, request);
+  if (progress.status === "queued") enqueue(state, request);
+  if (run !== null) startRun(state, request);
   rewake(state, request);
 }
 

@@ -10,6 +10,7 @@ export type {
   NoHolder,
   Outcome,
   PolicyChange,
+  RequestChange,
 } from "./commands.ts";
 export { type AskInstead, type Decision, decide, preview, resume } from "./decide.ts";
 export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";

@@ -91,6 +91,8 @@ export interface RequestSpec {
   readonly nodes: number;
   /** Labels that every node of the placement must have (N2). */
   readonly constraints: Labels;
+  /** Only these may admit it; null: all in which its component has a policy (A1). Absent in older records. */
+  readonly pools: readonly PoolName[] | null;
   /** Further attempts of all kinds together; `null`: no bound (Q3). */
   readonly retriesMax: number | null;
   readonly retryDelayMs: number;
@@ -127,6 +129,7 @@ const BLANK_REQUEST: RequestSpec = {
   gang: false,
   nodes: 1,
   constraints: {},
+  pools: null,
   retriesMax: null,
   retryDelayMs: 0,
   requeue: "on_preemption",
@@ -232,9 +235,9 @@ export interface HoldRecord {
 /** The changing part of a request. */
 export interface RequestProgress {
   status: RequestStatus;
-  /** Journal position of the submission: the place in every order, kept over all attempts (Q3). */
-  readonly seq: number;
-  readonly submittedAtMs: number;
+  /** Journal position of the submission: the place in every order, kept over all attempts (Q3) unless it asks for more (Q9). */
+  seq: number;
+  submittedAtMs: number;
   attempt: number;
   preemptedCount: number;
   /** The waiter that it last had to stop for; until it runs again it cannot take that one's hold (V5). */

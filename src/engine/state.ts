@@ -217,7 +217,7 @@ export interface Run {
 }
 
 export interface Request {
-  readonly spec: RequestSpec;
+  spec: RequestSpec;
   readonly progress: RequestProgress;
   line: Line;
   run: Run | null;

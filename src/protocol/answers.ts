@@ -80,6 +80,8 @@ export const requestAnswer = z
     gang: z.boolean(),
     nodes: z.number(),
     constraints: labels,
+    /** Only these pools may admit it; null: all in which its component has a policy. */
+    pools: z.array(z.string()).nullable(),
     retries: z.object({ max: z.number().nullable(), delay: z.number() }),
     requeue: z.enum(["never", "on_preemption", "on_failure"]),
     wait_timeout_seconds: z.number().nullable(),

@@ -6,6 +6,7 @@ export const eventName = z.enum([
   "stream.opened",
   "stream.reset",
   "request.queued",
+  "request.changed",
   "request.rejected",
   "request.allocated",
   "request.held",

@@ -36,6 +36,8 @@ export const requestSubmission = z.strictObject({
   nodes: z.number().optional(),
   /** Labels that every node of the placement must have (N2). */
   constraints: labels.optional(),
+  /** Only these pools may admit it; left out: all in which the component has a policy (A1). */
+  pools: z.array(name).min(1).optional(),
   retries: z.strictObject({ max: z.int().min(0).optional(), delay: seconds.optional() }).optional(),
   requeue: z.enum(["never", "on_preemption", "on_failure"]).optional(),
   wait_timeout_seconds: seconds.optional(),
@@ -45,6 +47,25 @@ export const requestSubmission = z.strictObject({
   note: note.optional(),
   /** Where it was started, by whom, and with which command; for its submitter and operators only. */
   origin: requestOrigin.optional(),
+});
+
+/** Only what is given changes; null takes a time, a bound or the choice of pools away (Q9). */
+export const requestChange = z.strictObject({
+  resources: amounts.optional(),
+  nodes: z.number().optional(),
+  pools: z.array(name).min(1).nullable().optional(),
+  preemption_class: z.number().optional(),
+  walltime_seconds: seconds.nullable().optional(),
+  wait_timeout_seconds: seconds.nullable().optional(),
+  preemptible: z.boolean().optional(),
+  checkpoint: z.enum(["none", "auto", "manual"]).optional(),
+  checkpoint_seconds: seconds.nullable().optional(),
+  requeue: z.enum(["never", "on_preemption", "on_failure"]).optional(),
+  retries: z
+    .strictObject({ max: z.int().min(0).nullable().optional(), delay: seconds.optional() })
+    .optional(),
+  labels: labels.optional(),
+  note: note.optional(),
 });
 
 export const requestStatus = z.enum([
@@ -86,3 +107,4 @@ export const allocationGroup = z.enum(["non_preemptible", "aggressively_preempti
 
 export type WireResourceSettings = z.infer<typeof resourceSettings>;
 export type WireRequestSubmission = z.infer<typeof requestSubmission>;
+export type WireRequestChange = z.infer<typeof requestChange>;

@@ -9,7 +9,7 @@ import { LABEL_LENGTH_MAX, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX } from "./limits.ts"
 import { node } from "./nodes.ts";
 import { policy } from "./policies.ts";
 import { group, pool } from "./pools.ts";
-import { requestStatus, requestSubmission } from "./requests.ts";
+import { requestChange, requestStatus, requestSubmission } from "./requests.ts";
 
 export interface Route {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -173,6 +173,19 @@ export const ROUTES = {
     isIdempotent: true,
     status: 200,
     answer: answers.requestAnswer,
+  },
+  updateRequest: {
+    ...requests,
+    method: "PATCH",
+    path: oneRequest,
+    summary:
+      "Change a request. While it waits it keeps its place unless it asks for more; while it runs walltime, class, requeue and retries can be changed; labels and note always.",
+    permission: "requests.cancel", // By the same people: its submitter, or an operator of its component.
+    body: requestChange,
+    query: z.strictObject(dryRun),
+    isIdempotent: true,
+    status: 200,
+    answer: z.union([answers.requestAnswer, answers.plan]),
   },
   cancelRequest: {
     ...requests,

@@ -10,6 +10,7 @@ import {
   allocationGroup,
   preemptionReason,
   rejectionCode,
+  requestChange,
   requestStatus,
   requestSubmission,
   starvationStatus,
@@ -20,6 +21,7 @@ const force = { force: z.boolean().optional() };
 /** Each action with the schema of its argument. A step has exactly one of them. */
 export const scenarioActions = {
   submit: requestSubmission.extend({ id: name }),
+  update_request: requestChange.extend({ id: name }),
   finish: name,
   fail: name,
   cancel: name,

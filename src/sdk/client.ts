@@ -100,6 +100,9 @@ function clientOf(transport: Transport) {
       call("releaseRequests", { body: { items } }, options),
     checkpoint: (id: string, body: BodyOf<"checkpointRequest">, options?: CallOptions) =>
       call("checkpointRequest", { params: { id }, body }, options),
+    /** What waits keeps its place unless it asks for more; what runs can change its walltime, class and retries. */
+    update: <Options extends ChangeOptions>(id: string, body: BodyOf<"updateRequest">, options?: Options) =>
+      change<Options, WireRequest>("updateRequest", { params: { id }, body }, options),
     cancel: <Options extends ChangeOptions & { readonly abandoned?: boolean }>(
       id: string,
       options?: Options,

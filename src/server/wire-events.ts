@@ -49,6 +49,8 @@ function tell(event: Event): Told[] {
   switch (event.kind) {
     case "requestSubmitted":
       return [{ event: "request.queued", request_id: event.spec.id, attempt: 1 }];
+    case "requestChanged":
+      return [{ event: "request.changed", request_id: event.requestId, asks_for_more: event.asksForMore }];
     case "requestEntered":
       return [{ event: "request.queued", request_id: event.requestId }];
     case "requestRejected":

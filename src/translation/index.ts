@@ -15,6 +15,6 @@ export {
 } from "./administration.ts";
 export { toComponentName, toGroupName, toNodeName, toPoolName, toRequestId } from "./names.ts";
 export { presentRefusal } from "./refusals.ts";
-export { presentRequest, type SpecResult, toRequestSpec } from "./requests.ts";
+export { presentRequest, type SpecResult, toRequestChange, toRequestSpec } from "./requests.ts";
 export { presentGroupSettings, presentPoolSettings, toGroupSettings, toPoolSettings } from "./settings.ts";
 export { given, toMs, toSeconds, toTimestamp } from "./units.ts";

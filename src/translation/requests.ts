@@ -3,12 +3,13 @@
 import {
   PLAIN_REQUEST,
   type Refusal,
+  type RequestChange,
   type RequestProgress,
   type RequestSpec,
   type Resources,
 } from "../engine/index.ts";
-import { parseSettings, type WireRequestSubmission } from "../protocol/index.ts";
-import { toComponentName, toRequestId } from "./names.ts";
+import { parseSettings, type WireRequestChange, type WireRequestSubmission } from "../protocol/index.ts";
+import { toComponentName, toPoolName, toRequestId } from "./names.ts";
 import { toMs, toMsOrNull, toSeconds, toSecondsOrNull, toTimestamp } from "./units.ts";
 
 /** One for all requests that have none, because many of them wait. */
@@ -40,6 +41,7 @@ export function toRequestSpec(
       gang: wire.gang ?? false,
       nodes: wire.nodes ?? 1,
       constraints: wire.constraints ?? NO_LABELS,
+      pools: wire.pools?.map(toPoolName) ?? null,
       retriesMax: wire.retries?.max ?? null,
       retryDelayMs: toMs(wire.retries?.delay ?? 0),
       requeue: wire.requeue ?? (wire.retries?.max === undefined ? "on_preemption" : "on_failure"),
@@ -52,6 +54,30 @@ export function toRequestSpec(
       origin: wire.origin ?? null,
     },
   };
+}
+
+/** Only what is said changes (Q9). */
+export function toRequestChange(wire: WireRequestChange): RequestChange {
+  const { resources, retries, preemption_class: preemptionClass } = wire;
+  const time = (seconds: number | null | undefined) =>
+    typeof seconds === "number" ? toMs(seconds) : seconds;
+  const change = {
+    resources: resources && withStepRun(resources),
+    nodes: wire.nodes,
+    pools: wire.pools === null ? null : wire.pools?.map(toPoolName),
+    preemptionClass,
+    walltimeMs: time(wire.walltime_seconds),
+    waitTimeoutMs: time(wire.wait_timeout_seconds),
+    preemptible: wire.preemptible,
+    checkpoint: wire.checkpoint,
+    checkpointMs: time(wire.checkpoint_seconds),
+    requeue: wire.requeue,
+    retriesMax: retries?.max,
+    retryDelayMs: retries?.delay === undefined ? undefined : toMs(retries.delay),
+    labels: wire.labels,
+    note: wire.note,
+  };
+  return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined));
 }
 
 /**
@@ -131,6 +157,7 @@ export function presentRequest(spec: RequestSpec, progress: Readonly<RequestProg
     gang: spec.gang,
     nodes: spec.nodes,
     constraints: spec.constraints,
+    pools: spec.pools ?? null,
     retries: { max: spec.retriesMax, delay: toSeconds(spec.retryDelayMs) },
     requeue: spec.requeue,
     wait_timeout_seconds: toSecondsOrNull(spec.waitTimeoutMs),

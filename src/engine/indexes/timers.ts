@@ -13,6 +13,13 @@ export function rewake(state: EngineState, request: Request): void {
   if (wakeAtMs < Number.POSITIVE_INFINITY) state.undo.insert(state.timers, request);
 }
 
+/** Takes the request's timer away: it is about to stand elsewhere in the order, which tells timers apart. */
+export function unwake(state: EngineState, request: Request): void {
+  if (request.wakeAtMs === Number.POSITIVE_INFINITY) return;
+  state.undo.remove(state.timers, request);
+  state.undo.set(request, "wakeAtMs", Number.POSITIVE_INFINITY);
+}
+
 function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
   const never = Number.POSITIVE_INFINITY;
   if (progress.status === "queued") {

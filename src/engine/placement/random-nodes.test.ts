@@ -148,6 +148,7 @@ function someRequest(int: Int, step: number): RequestSpec {
     gang: false,
     nodes: pick(int, [1, 1, 1, 2, 3]),
     constraints: chance(int, 20) ? { zone: pick(int, ["a", "b"]) } : {},
+    pools: null,
     retriesMax: null,
     retryDelayMs: chance(int, 20) ? 60_000 : 0,
     requeue: pick(int, ["on_preemption", "never"] as const),

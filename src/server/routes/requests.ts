@@ -15,13 +15,15 @@ import {
   type WireRequestSubmission,
 } from "../../protocol/index.ts";
 import type { RequestQuery } from "../../store/index.ts";
-import { toMs, toRequestId, toRequestSpec, toTimestamp } from "../../translation/index.ts";
+import { toMs, toRequestChange, toRequestId, toRequestSpec, toTimestamp } from "../../translation/index.ts";
 import {
   auditDenial,
   type Call,
   type CallOf,
   type Change,
   contextOf,
+  type Denial,
+  denial,
   type Handler,
   idempotencyFor,
   ok,
@@ -83,18 +85,21 @@ function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
       "Ask for a component of yours; GET /v1/whoami lists them.",
     );
   }
-  if ((wanted.preemption_class ?? 0) >= 10 && !mayUse(identity, "class10")) {
-    throw forbidden(
-      "Class 10 needs the permission class10.",
-      "Use a class up to 9, or ask for the permission.",
-    );
-  }
+  checkClass(identity, wanted.preemption_class);
   if (wanted.sensitive === true && !mayUse(identity, "sensitive")) {
     throw forbidden(
       "Sensitive work needs the permission sensitive.",
       "Leave it out, or ask for the permission.",
     );
   }
+}
+
+function checkClass(identity: Identity, preemptionClass = 0): void {
+  if (preemptionClass < 10 || mayUse(identity, "class10")) return;
+  throw forbidden(
+    "Class 10 needs the permission class10.",
+    "Use a class up to 9, or ask for the permission.",
+  );
 }
 
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
@@ -486,6 +491,31 @@ export const checkpointRequest: Handler<"checkpointRequest"> = async (call, serv
 
 // --- Ending
 
+/** Q9. What a running request asks for is its operator's to change; a label or a note is its submitter's, too. */
+export const updateRequest: Handler<"updateRequest"> = async (call, services) => {
+  const located = await locateOwn(call, services);
+  const { id, owned } = located;
+  const { identity, body } = call;
+  checkMayEnd(call, located);
+  checkClass(identity, body.preemption_class);
+  const command: Command = { kind: "updateRequest", requestId: id, change: toRequestChange(body) };
+  if (call.query.dry_run === "true") return ok(await planOf(call, services, command));
+  const { record } = located;
+  const isPlain = Object.keys(body).every((field) => field === "labels" || field === "note");
+  const answer = await perform(call, services, {
+    command,
+    target: id,
+    detail: { component: owned.component, change: body },
+    guard: (view) => {
+      if (record !== undefined) return alreadyEnded(id, record.status);
+      const isRunning = (requestOf(view.state, id)?.progress.allocation ?? null) !== null;
+      return isRunning && !isPlain && !isOperator(identity) ? operatorsOnly(id) : undefined;
+    },
+    present: (view) => presentLive(view, id, { identity, grants: services.grants }),
+  });
+  return ok(answer.body);
+};
+
 export const cancelRequest: Handler<"cancelRequest"> = async (call, services) => {
   const located = await locateOwn(call, services);
   const { id, owned } = located;
@@ -542,10 +572,18 @@ function checkMayEnd(call: Call, { id, owned }: Located): void {
   );
 }
 
+function operatorsOnly(id: string): Denial {
+  return denial(
+    "forbidden",
+    `The request "${id}" is running: an operator may change it, its submitter only its labels and its note.`,
+    "Ask an operator of its component, or cancel it and ask again.",
+  );
+}
+
 function alreadyEnded(id: string, status: string): LeaderRefusal {
   return {
     code: "invalid_request",
     message: `Request "${id}" has ended as ${status}.`,
-    hint: "There is nothing left to cancel.",
+    hint: "There is nothing left to cancel or to change.",
   };
 }

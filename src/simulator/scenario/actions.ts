@@ -14,6 +14,7 @@ import {
   toNodeName,
   toPolicyChange,
   toPoolName,
+  toRequestChange,
   toRequestId,
   toRequestSpec,
   toUpdatePool,
@@ -65,6 +66,10 @@ function toCommand({ name, argument }: OtherAction, nowMs: number): Command {
       return { kind: "reportEnd", requestId: toRequestId(argument), outcome: "failed" };
     case "stopped":
       return { kind: "reportEnd", requestId: toRequestId(argument), outcome: "stopped" };
+    case "update_request": {
+      const { id, ...change } = argument;
+      return { kind: "updateRequest", requestId: toRequestId(id), change: toRequestChange(change) };
+    }
     case "cancel":
       return { kind: "cancelRequest", requestId: toRequestId(argument) };
     case "checkpointed":

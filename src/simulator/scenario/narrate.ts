@@ -28,6 +28,8 @@ export function narrate(event: Event): string {
       return `requests without a policy: ${event.unmanaged}`;
     case "requestSubmitted":
       return `${event.spec.id} was submitted by ${event.spec.component} for ${amounts(event.spec.resources)}`;
+    case "requestChanged":
+      return `${event.requestId} was changed${event.asksForMore ? " and asks for more, so its place is a new one" : ""}`;
     case "requestRejected":
       return `${event.requestId} was rejected: ${event.reasons.map(rejection).join("; ")}`;
     case "requestEntered":

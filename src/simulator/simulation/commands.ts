@@ -240,6 +240,7 @@ function someRequest(random: Random, id: RequestId): RequestSpec {
     gang: random.chance(5),
     nodes: random.chance(12) ? 2 : 1,
     constraints: random.chance(8) ? { disk: "fast" } : {},
+    pools: null,
     retriesMax,
     retryDelayMs: random.chance(20) ? seconds([17, 60, 90]) : 0,
     requeue:
