@@ -92,6 +92,10 @@ const SAMPLES: Record<RouteName, Sample> = {
     kind: "nothing",
     body: ({ component }) => ({ items: [{ component, resources: { gpu: 1 } }] }),
   },
+  renewRequests: {
+    kind: "nothing",
+    body: (things) => ({ items: [{ id: things.request.id, ...ofRequest(things) }] }),
+  },
   releaseRequests: {
     kind: "nothing",
     body: (things) => ({ items: [{ id: things.request.id, ...ofRequest(things), outcome: "succeeded" }] }),

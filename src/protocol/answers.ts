@@ -178,6 +178,20 @@ export const renewalAnswer = z
   .meta({ id: "RenewalAnswer" });
 export type WireRenewalAnswer = z.infer<typeof renewalAnswer>;
 
+export const bulkRenewalItem = renewal.extend({ id: name });
+
+export const bulkRenewal = z.strictObject({
+  items: z.array(bulkRenewalItem).min(1).max(BATCH_ITEMS_MAX),
+});
+
+export const bulkRenewalAnswer = z
+  .object({
+    /** In the order of the items: what to do, or why the item was refused. */
+    results: z.array(z.union([renewalAnswer, z.object({ problem })])),
+  })
+  .meta({ id: "BulkRenewalAnswer" });
+export type WireBulkRenewalAnswer = z.infer<typeof bulkRenewalAnswer>;
+
 export const release = z.strictObject({
   token: grantToken,
   outcome: z.enum(["succeeded", "failed", "stopped"]),

@@ -84,6 +84,18 @@ export const ROUTES = {
     status: 200,
     answer: answers.bulkAnswer,
   },
+  renewRequests: {
+    ...requests,
+    method: "POST",
+    path: "/v1/resource-requests/bulk-renew",
+    summary: "Keep many allocations alive at once; each item stands for itself.",
+    permission: "requests.hold",
+    body: answers.bulkRenewal,
+    envelope: answers.bulkEnvelope,
+    isBatch: true,
+    status: 200,
+    answer: answers.bulkRenewalAnswer,
+  },
   releaseRequests: {
     ...requests,
     method: "POST",

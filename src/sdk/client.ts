@@ -94,6 +94,8 @@ function clientOf(transport: Transport) {
       all<WireRequest>((cursor) => call("listRequests", { query: { ...query, ...(cursor && { cursor }) } })),
     renew: (id: string, body: WireRenewal, options?: CallOptions) =>
       call("renewRequest", { params: { id }, body }, options),
+    renewMany: (items: BodyOf<"renewRequests">["items"], options?: CallOptions) =>
+      call("renewRequests", { body: { items } }, options),
     release: (id: string, body: WireRelease, options?: CallOptions) =>
       call("releaseRequest", { params: { id }, body }, options),
     releaseMany: (items: BodyOf<"releaseRequests">["items"], options?: CallOptions) =>

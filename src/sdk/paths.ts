@@ -8,6 +8,7 @@ type Table = typeof ROUTES;
 export const PATHS = {
   submitRequest: "POST /v1/resource-requests",
   submitRequests: "POST /v1/resource-requests/bulk",
+  renewRequests: "POST /v1/resource-requests/bulk-renew",
   releaseRequests: "POST /v1/resource-requests/bulk-release",
   listRequests: "GET /v1/resource-requests",
   getRequest: "GET /v1/resource-requests/{id}",

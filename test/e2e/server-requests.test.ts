@@ -257,6 +257,22 @@ for (const kind of ["memory", "sqlite"] as const) {
         { status: "allocated" },
       ]);
       const granted = [body.results[0], body.results[4]];
+      const renewed = await server.admin("POST", "/v1/resource-requests/bulk-renew", {
+        items: [
+          { id: granted[0].id, token: granted[0].token },
+          { id: String(granted[1].number), token: granted[1].token, progress: "half" },
+          { id: granted[0].id, token: granted[1].token },
+          { id: "999999", token: granted[1].token },
+          { token: granted[0].token },
+        ],
+      });
+      expect(renewed.body.results).toMatchObject([
+        { status: "allocated", instruction: { do: "carry_on" } },
+        { status: "allocated", instruction: { do: "carry_on" } },
+        { problem: { code: "stale_token" } },
+        { problem: { code: "not_found" } },
+        { problem: { code: "invalid_request" } },
+      ]);
       const released = await server.admin("POST", "/v1/resource-requests/bulk-release", {
         items: [
           { id: granted[0].id, token: granted[0].token, outcome: "succeeded" },

@@ -38,8 +38,6 @@ class ClientTest(unittest.TestCase):
             for method, operation in methods.items()
         }
         for name, route in ROUTES.items():
-            if name == "renew_requests":
-                continue  # Newer servers have it.
             self.assertIn(route, known, name)
             headers = {parameter["name"].lower() for parameter in known[route].get("parameters", [])}
             self.assertEqual(name in IDEMPOTENT, "idempotency-key" in headers, name)
@@ -65,7 +63,11 @@ class ClientTest(unittest.TestCase):
         items = [self.client.submission(gpu=1, name=f"bulk-{n}") for n in range(2)]
         results = self.client.requests.submit_many([*items, {"component": "research", "resources": {"gpu": -1}}])
         self.assertIn("problem", results[2])
-        releases = [{"id": one["id"], "token": one["token"], "outcome": "succeeded"} for one in results[:2]]
+        held = [{"id": one["id"], "token": one["token"]} for one in results[:2]]
+        renewals = self.client.requests.renew_many([*held, {"id": held[0]["id"], "token": held[1]["token"]}])
+        self.assertEqual([one["instruction"]["do"] for one in renewals[:2]], ["carry_on"] * 2)
+        self.assertEqual(renewals[2]["problem"]["code"], "stale_token")
+        releases = [{**one, "outcome": "succeeded"} for one in held]
         self.assertEqual([one["status"] for one in self.client.requests.release_many(releases)], ["released"] * 2)
 
     def test_waiting_is_explained_and_can_be_withdrawn(self) -> None:

@@ -5,9 +5,11 @@ import { type Command, type RequestId, requestOf, TERMINAL_STATUSES } from "../.
 import type { Answer, DecisionBody, LeaderRefusal, RequestBody } from "../../leader/index.ts";
 import {
   bulkReleaseItem,
+  bulkRenewalItem,
   bulkSubmissionItem,
   PAGE_ITEMS_DEFAULT,
   type WireBulkAnswer,
+  type WireBulkRenewalAnswer,
   type WireRelease,
   type WireRenewal,
   type WireRenewalAnswer,
@@ -335,42 +337,68 @@ export const listDecisions: Handler<"listDecisions"> = async (call, services) =>
 
 // --- Holding
 
-export const renewRequest: Handler<"renewRequest"> = async (call, services) => {
+export const renewRequest: Handler<"renewRequest"> = async (call, services) =>
+  ok(await renew(call, services, await idOf(call, services), call.body));
+
+export const renewRequests: Handler<"renewRequests"> = async (call, services) => {
+  const results: WireBulkRenewalAnswer["results"] = [];
+  for (const item of call.body.items) {
+    const answer = await orProblem(renewItem(call, services, item));
+    results.push(answer instanceof ProblemError ? { problem: answer.problem } : answer);
+  }
+  return ok({ results });
+};
+
+async function renewItem(call: Call, services: Services, item: unknown): Promise<WireRenewalAnswer> {
+  const { id, ...renewal } = parseItem(bulkRenewalItem, item);
+  return renew(call, services, await idOf(call, services, id), renewal);
+}
+
+async function renew(
+  call: Call,
+  services: Services,
+  id: RequestId,
+  body: WireRenewal,
+): Promise<WireRenewalAnswer> {
   const { leader } = services;
-  const { token } = call.body;
-  const id = await idOf(call, services);
   if (!reachesAll(call.identity)) {
     const denied = await leader.read(reachGuard(call.identity, id));
     if (denied !== undefined) throw refused(denied);
   }
-  const engineToken = token === undefined ? null : await verified(call, services, id, token);
+  const engineToken = body.token === undefined ? null : await verified(call, services, id, body.token);
 
   const renewal = await leader.renew(id, engineToken, clientOf(call));
   switch (renewal.standing) {
     case "holding":
-      if (call.body.phase === "stuck") await alertStuck(services, id, call);
-      return ok({
-        status: renewal.status,
-        instruction: presentInstruction(renewal.instruction),
-        lease_expires_at: toTimestamp(renewal.expiresAtMs),
-        lease_seconds: renewal.leaseMs / 1000,
-        renew_after_seconds: renewal.renewAfterMs / 1000,
-      } satisfies WireRenewalAnswer);
+      if (body.phase === "stuck") await alertStuck(services, id, { identity: call.identity, body });
+      return presentRenewal(renewal, presentInstruction(renewal.instruction));
     case "waiting":
-      return ok({
-        status: renewal.status,
-        instruction: { do: "carry_on" },
-        lease_expires_at: toTimestamp(renewal.expiresAtMs),
-        lease_seconds: renewal.leaseMs / 1000,
-        renew_after_seconds: renewal.renewAfterMs / 1000,
-      } satisfies WireRenewalAnswer);
+      return presentRenewal(renewal, { do: "carry_on" });
     case "stale":
       throw staleToken(id);
     case "unknown":
       await locate(call, services, id); // Says so if there is no such request.
       throw staleToken(id);
   }
-};
+}
+
+function presentRenewal(
+  renewal: {
+    status: WireRenewalAnswer["status"];
+    expiresAtMs: number;
+    leaseMs: number;
+    renewAfterMs: number;
+  },
+  instruction: WireRenewalAnswer["instruction"],
+): WireRenewalAnswer {
+  return {
+    status: renewal.status,
+    instruction,
+    lease_expires_at: toTimestamp(renewal.expiresAtMs),
+    lease_seconds: renewal.leaseMs / 1000,
+    renew_after_seconds: renewal.renewAfterMs / 1000,
+  };
+}
 
 /** Somebody must look: no rule gives these units back. */
 async function alertStuck(
