@@ -1,6 +1,6 @@
 // Every route, called by everybody, on what is theirs, what is others', and what is not there: each answer must be
 // the one that the table below says. Then tokens that nobody gave out. A server with a hole must be found out.
-// Usage: npm run prove:authz
+// Usage: npm run prove:authz [-- --canaries]
 
 import {
   type Permission,
@@ -10,6 +10,7 @@ import {
   type RouteName,
 } from "../src/protocol/index.ts";
 import { type OpenedServer, openServer } from "../src/server/index.ts";
+import { proveSight, SIGHT_CANARIES } from "./proving/sight.ts";
 
 /** Written by hand, not read from the server: which roles have which permission. */
 const MAY: Record<Permission, readonly Role[]> = {
@@ -185,10 +186,27 @@ console.log(
   `canary: a server whose viewers may change pools is ${holed.unexpected.length > 0 ? `found out ${holed.unexpected.length} times` : "NOT FOUND OUT"}`,
 );
 
-if (sound.unexpected.length + sound.accepted.length > 0 || holed.unexpected.length === 0)
-  process.exitCode = 1;
+const sight = await onServer((server, admin) => proveSight(server, admin));
+console.log(`${sight.answers} answers and streams on shared pools: ${sight.leaks.length} leaks`);
+for (const line of sight.leaks.slice(0, 40)) console.log(`  ${line}`);
 
-async function prove(): Promise<{ unexpected: string[]; forged: number; accepted: string[] }> {
+let missed = 0;
+if (process.argv.includes("--canaries")) {
+  for (const [what, plant] of Object.entries(SIGHT_CANARIES)) {
+    const mend = plant();
+    const { leaks } = await onServer((server, admin) => proveSight(server, admin)).finally(mend);
+    if (leaks.length === 0) missed++;
+    console.log(`canary: ${what}: ${leaks.length > 0 ? `found out ${leaks.length} times` : "NOT FOUND OUT"}`);
+  }
+}
+
+const faults = sound.unexpected.length + sound.accepted.length + sight.leaks.length + missed;
+if (faults > 0 || holed.unexpected.length === 0) process.exitCode = 1;
+
+/** On a server of its own, with no limits but those that are proved. */
+async function onServer<Result>(
+  work: (server: OpenedServer, admin: string) => Promise<Result>,
+): Promise<Result> {
   const unlimited = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
   const server = await openServer({
     data: "memory",
@@ -204,7 +222,14 @@ async function prove(): Promise<{ unexpected: string[]; forged: number; accepted
     },
   });
   try {
-    const admin = server.firstToken?.secret as string;
+    return await work(server, server.firstToken?.secret as string);
+  } finally {
+    await server.close();
+  }
+}
+
+function prove(): Promise<{ unexpected: string[]; forged: number; accepted: string[] }> {
+  return onServer(async (server, admin) => {
     await buildWorld(server, admin);
     const principals = await makePrincipals(server, admin);
     const unexpected: string[] = [];
@@ -218,9 +243,7 @@ async function prove(): Promise<{ unexpected: string[]; forged: number; accepted
     }
     const { forged, accepted } = await tryForged(server, admin);
     return { unexpected, forged, accepted };
-  } finally {
-    await server.close();
-  }
+  });
 }
 
 async function buildWorld(server: OpenedServer, admin: string): Promise<void> {

@@ -28,7 +28,7 @@ import { type Call, type Denial, denial, ok, perform, type Reply, refused, type 
 import { reachesPool } from "./identity.ts";
 import { planOf } from "./plans.ts";
 import { hidden, notFound, ProblemError, problemError } from "./problems.ts";
-import { reachesMembers, type Sight } from "./sight.ts";
+import { type Sight, sightOf } from "./sight.ts";
 
 /** A thing as it is shown, and its version: a hash of what people set, not of what happens by itself. */
 export interface Shown {
@@ -136,8 +136,13 @@ export async function alter(call: Call, services: Services, change: Alteration):
 }
 
 /** A change of a pool, its groups, policies or nodes can end the work of everybody there. */
-function memberDenial(view: View, { identity }: Call, { pools }: Alteration): Denial | undefined {
-  const pool = pools.find((one) => !reachesMembers(identity, view, one));
+export function memberDenial(
+  view: View,
+  { identity }: Call,
+  { pools }: Pick<Alteration, "pools">,
+): Denial | undefined {
+  const sight = sightOf(identity, view);
+  const pool = pools.find((one) => !sight.reachesMembers(one));
   if (pool === undefined) return undefined;
   return denial(
     "forbidden",

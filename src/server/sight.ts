@@ -5,7 +5,7 @@
 // work of components that it does not reach is only counted. Labels, notes and grant tokens are for those who answer for
 // the work: its submitter, the operators of its component, administrators.
 
-import { type PoolName, policiesOf, queuesOf, type RequestId, requestOf } from "../engine/index.ts";
+import { type PoolName, queuesOf, type RequestId, requestOf } from "../engine/index.ts";
 import type { RequestBody, View } from "../leader/index.ts";
 import type { WireEvent, WireRequest } from "../protocol/index.ts";
 import type { RequestRecord } from "../store/index.ts";
@@ -24,6 +24,8 @@ export interface Owned {
 /** What a filter has to know about the world. */
 export interface World {
   poolsOf(component: string): Iterable<string>;
+  /** The components with a policy there. */
+  membersOf(pool: string): Iterable<string>;
   /** The pool has `visibility: own`. */
   hidesOthers(pool: string): boolean;
   /** Whether any pool does. */
@@ -89,6 +91,12 @@ export class Sight {
     if (pools === null && (components === null || !this.#world.hidesAny)) return id;
     const request = this.#world.request(id);
     return request !== undefined && this.sees(request) ? id : null;
+  }
+
+  /** Whether it reaches everybody whom a change of the pool concerns. */
+  reachesMembers(pool: string): boolean {
+    const { components } = this.#identity;
+    return components === null || [...this.#world.membersOf(pool)].every((member) => components.has(member));
   }
 
   /** Takes out of a request what is not for the caller. */
@@ -183,6 +191,7 @@ function worldOf(view: View): World {
     *poolsOf(component) {
       for (const [name, { policies }] of pools) if (policies.has(component as never)) yield name;
     },
+    membersOf: (pool) => pools.get(pool as PoolName)?.policies.keys() ?? [],
     hidesOthers: (pool) => pools.get(pool as PoolName)?.record.settings.visibility === "own",
     get hidesAny() {
       for (const { record } of pools.values()) if (record.settings.visibility === "own") return true;
@@ -208,11 +217,4 @@ export function ownedOf(view: View, id: RequestId): Owned | undefined {
 export function ownedOfRecord({ component, pool, body }: RequestRecord): Owned {
   const { submittedBy } = (body as RequestBody).spec;
   return { component, pool, submittedBy, queues: [] };
-}
-
-/** Whether a token reaches everybody whom a change of the pool concerns. */
-export function reachesMembers({ components }: Identity, view: View, pool: string): boolean {
-  if (components === null) return true;
-  const known = view.state.pools.has(pool as PoolName) ? policiesOf(view.state, pool as PoolName) : [];
-  return known.every(({ component }) => components.has(component));
 }

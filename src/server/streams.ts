@@ -269,6 +269,7 @@ function createFacts(leader: Leader, store: Store): Facts {
       ),
       world: {
         poolsOf: (component) => pools.get(component) ?? [],
+        membersOf: (pool) => [...pools].flatMap(([component, of]) => (of.has(pool) ? component : [])),
         hidesOthers: (pool) => hiding.has(pool),
         hidesAny: hiding.size > 0,
         request: (id) => known.get(id),

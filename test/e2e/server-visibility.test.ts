@@ -288,6 +288,7 @@ describe("an operator that is bound to a component", () => {
         expect([method, path + dryRun, answer.body.code]).toEqual([method, path + dryRun, "forbidden"]);
       }
     }
+    expect((await call("POST", "/v1/pools/open/resume-expiry")).status).toBe(403);
   });
 
   test("changes a pool whose components it reaches all", async () => {

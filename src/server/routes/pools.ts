@@ -1,6 +1,7 @@
 // Pools, their queues and shares, and the settings of the server.
 
 import { likelyMeantKey, queueLengthOf, queuePageOf } from "../../engine/index.ts";
+import type { View } from "../../leader/index.ts";
 import type { WirePool, WirePoolUpdate, WireQueueItem } from "../../protocol/index.ts";
 import { toComponentName, toCreatePool, toPoolName, toUpdatePool } from "../../translation/index.ts";
 import {
@@ -8,6 +9,7 @@ import {
   alter,
   createOrChange,
   hasPool,
+  memberDenial,
   pageOf,
   poolNames,
   reachedPool,
@@ -41,7 +43,8 @@ export const getPool: Handler<"getPool"> = async (call, services) => {
 export const resumeExpiry: Handler<"resumeExpiry"> = async (call, services) => {
   const name = await reachedPool(call, services);
   const command = { kind: "resumeExpiry", name: toPoolName(name) } as const;
-  await perform(call, services, { command, target: `pool ${name}` });
+  const guard = (view: View) => memberDenial(view, call, { pools: [name] });
+  await perform(call, services, { command, target: `pool ${name}`, guard });
   return { status: 204 };
 };
 
