@@ -30,6 +30,8 @@ export interface Route {
   readonly isIdempotent?: boolean;
   /** Takes `If-Match`, and answers with an `ETag`. */
   readonly hasEtag?: boolean;
+  /** How many calls it counts as where calls are counted; left out: one. */
+  readonly rateCost?: number;
   readonly status: number;
   /** Absent: no content, or not JSON. */
   readonly answer?: z.ZodType;
@@ -227,6 +229,7 @@ export const ROUTES = {
     path: `${oneRequest}/explanation`,
     summary: "Why it waits, was stopped or was rejected.",
     permission: "requests.read",
+    rateCost: 5,
     status: 200,
     answer: answers.explanation,
   },
@@ -322,6 +325,7 @@ export const ROUTES = {
     path: `${onePool}/queue`,
     summary: "What waits in a pool, in order.",
     permission: "pools.read",
+    rateCost: 2,
     query: z.strictObject(page),
     status: 200,
     answer: answers.queuePage,
@@ -332,6 +336,7 @@ export const ROUTES = {
     path: `${onePool}/shares`,
     summary: "Fair shares of a pool, in numbers.",
     permission: "pools.read",
+    rateCost: 5,
     status: 200,
     answer: answers.sharesAnswer,
   },
@@ -665,6 +670,7 @@ export const ROUTES = {
     path: "/metrics",
     summary: "Metrics for Prometheus.",
     permission: "metrics.read",
+    rateCost: 5,
     status: 200,
     contentType: "text/plain",
   },

@@ -72,7 +72,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
         if (await replicated.isServedElsewhere(context.env, { address, method: context.req.method, name }))
           return RESPONSE_ALREADY_SENT;
       }
-      identity = await identify(pipeline, route.permission, {
+      identity = await identify(pipeline, route, {
         authorization: incoming.headers.authorization,
         address,
       });
@@ -124,7 +124,7 @@ const ANYBODY: Identity = {
 
 async function identify(
   { services }: Pipeline,
-  permission: Permission | "public",
+  { permission, rateCost = 1 }: Route,
   { authorization, address }: { authorization: string | undefined; address: string },
 ): Promise<Identity> {
   const { rates } = services;
@@ -142,7 +142,7 @@ async function identify(
     if (secret !== undefined) await rates.countGuess(address);
     throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
   }
-  await rates.checkToken(identity.tokenId);
+  await rates.checkToken(identity.tokenId, rateCost);
   return identity;
 }
 

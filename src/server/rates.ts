@@ -7,7 +7,7 @@ import { problemError } from "./problems.ts";
 
 export interface RateLimits {
   /** Throws `rate_limited` when it is too much. */
-  checkToken(tokenId: string): Promise<void>;
+  checkToken(tokenId: string, cost: number): Promise<void>;
   /** New requests of one component, whoever asks for it. */
   checkComponent(component: string): Promise<void>;
   checkStranger(address: string): Promise<void>;
@@ -31,7 +31,7 @@ export function createRateLimits(rates: Rates): RateLimits {
     blockDuration: 60,
   });
   return {
-    checkToken: (tokenId) => consume(tokens, tokenId),
+    checkToken: (tokenId, cost) => consume(tokens, tokenId, cost),
     checkComponent: (component) => consume(components, component),
     checkStranger: (address) => consume(strangers, addressGroup(address)),
     checkStrangers: () => consume(everyStranger, "all"),
@@ -61,10 +61,10 @@ function bucket(keyPrefix: string, { perSecond, burst }: Rate): Limiter {
   return new BurstyRateLimiter(steady, extra) as unknown as Limiter;
 }
 
-async function consume(limiter: Limiter, key: string): Promise<void> {
+async function consume(limiter: Limiter, key: string, cost = 1): Promise<void> {
   if (limiter === undefined) return;
   try {
-    await limiter.consume(key);
+    await limiter.consume(key, cost);
   } catch (error) {
     throw error instanceof RateLimiterRes ? tooMany(error.msBeforeNext) : error;
   }
