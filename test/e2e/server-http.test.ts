@@ -216,7 +216,7 @@ test("the metrics of section 16 are there", async () => {
 test("preemptions by reason, how their checkpoints went, and nodes by state are counted", async () => {
   const { admin } = server;
   await admin("POST", "/v1/pools", { name: "ward", capacity: { gpu: 2 }, discipline: "class" });
-  await admin("POST", "/v1/pools/ward/policies", { component: "ward", reserved: { gpu: 1 } });
+  await admin("POST", "/v1/pools/ward/policies", { component: "ward" });
   await admin("POST", "/v1/pools", { name: "rack" });
   await admin("POST", "/v1/nodes", { name: "r1", pool: "rack", capacity: { gpu: 1 } });
   await admin("POST", "/v1/nodes", { name: "r2", pool: "rack", capacity: { gpu: 1 } });
