@@ -62,9 +62,8 @@ function tellLeftOut<Row extends object>(
     screenColumns: context.screen?.columns(),
   });
   if (missing.length === 0) return;
-  context.tell(
-    `${counted(missing.length, "column")} left out, the terminal is too narrow: ${missing.join(", ")}. Choose with --columns.\n`,
-  );
+  const note = `${counted(missing.length, "column")} left out, the terminal is too narrow: ${missing.join(", ")}. Choose with --columns.`;
+  context.tell(`${wrapped(note, context.screen?.columns() ?? Number.POSITIVE_INFINITY).join("\n")}\n`);
 }
 
 /** One thing: at length for people, and otherwise exactly what the API says. */
