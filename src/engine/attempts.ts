@@ -18,7 +18,7 @@ export function finishAttempt(
   endAttempt(transaction, request, outcome, end);
   if (run !== null) {
     endDraining(transaction, run.nodes);
-    removeWhatClosed(transaction, run.poolLine.pool);
+    removeWhatClosed(transaction, run.poolLine.policy);
   }
   if (progress.status === "queued") rejectUnadmitted(transaction, request.line);
   if (progress.deletionPlanned === true && TERMINAL_STATUSES.has(progress.status))

@@ -111,13 +111,11 @@ export function rejectUnadmitted(transaction: Transaction, line: Line): void {
 }
 
 /** A pool or policy that was removed by force goes with its last run (P8). */
-export function removeWhatClosed(transaction: Transaction, pool: Pool): void {
+export function removeWhatClosed(transaction: Transaction, { pool, record, runs }: Policy): void {
   if (pool.record.closing) {
     if (pool.runCount === 0) transaction.emit({ kind: "poolDeleted", name: pool.record.name });
     return;
   }
-  for (const { record, runs } of [...pool.policies.values()]) {
-    if (!record.closing || runs.size > 0) continue;
-    transaction.emit({ kind: "policyDetached", pool: record.pool, component: record.component });
-  }
+  if (!record.closing || runs.size > 0) return;
+  transaction.emit({ kind: "policyDetached", pool: record.pool, component: record.component });
 }

@@ -1,6 +1,7 @@
 // Who waits where: lines in the queues of their pools, and waiters that hold units.
 
 import { setAside } from "../placement/occupancy.ts";
+import { Room } from "../placement/room.ts";
 import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
 import { touchLine } from "./shares.ts";
 
@@ -32,8 +33,10 @@ export function enqueue(state: EngineState, request: Request): void {
 function unsettleBehind(state: EngineState, { line, spec }: Request): void {
   for (const { pool, need, ask, verdict } of line.pools.values()) {
     const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
-    if (verdict === null && mayPass && (ask !== null || need.every((amount, i) => amount <= freeOf(pool, i))))
-      state.undo.addTo(state.unsettled, pool);
+    if (verdict !== null || !mayPass) continue;
+    const fits =
+      ask === null ? need.every((amount, i) => amount <= freeOf(pool, i)) : new Room(pool).hasRoomFor(ask);
+    if (fits) state.undo.addTo(state.unsettled, pool);
   }
 }
 

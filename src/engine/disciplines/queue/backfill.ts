@@ -37,9 +37,11 @@ export function findBackfill(
   const isShort = ({ spec }: Request) => spec.walltimeMs !== null && spec.walltimeMs <= walltimeMsMax();
   const mayFillGap = (poolLine: PoolLine) => backfill === "opportunistic" && poolLine.line.shape.preemptible;
 
+  const room = new Room(pool);
   const walk = new QueueWalk(rules, pool, nowMs, (poolLine) => {
     const { need, ask, line } = poolLine;
     const first = line.members.first() as Request;
+    if (ask !== null && !room.hasRoomFor(ask)) return []; // Most lines of a full pool.
     if (ask === null) {
       if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return [];
       const waiter: Waiter = { request: first, poolLine, hold: null, borrows: false, score: Number.NaN };
