@@ -19,6 +19,7 @@ import { endRun, sortRunAnew, startRun, stopRun } from "./indexes/running.ts";
 import {
   forgetOperation,
   forgetShares,
+  forgetSharesWhenTakenBack,
   recheckWhenTakenBack,
   rememberOperation,
   touchShares,
@@ -332,7 +333,9 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
   state.undo.set(progress, "resume", true);
   state.undo.set(progress, "lastCheckpointAtMs", event.atMs);
   state.undo.set(progress, "lastCheckpointSeq", state.seq);
-  if (run !== null) sortRunAnew(state, run);
+  if (run === null) return;
+  sortRunAnew(state, run);
+  touchShares(state, run.poolLine); // It is fresher than before (9.5).
 }
 
 function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">): void {
@@ -487,6 +490,7 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
 function evolveOvercommit(state: EngineState, event: EventOf<"overcommitChanged">): void {
   const pool = requirePool(state, event.pool);
   keepOrderUntil(state, pool, 0);
+  forgetSharesWhenTakenBack(state, pool);
   for (const { node, sinceMs } of event.changes) {
     if (sinceMs === null) state.undo.drop(pool.overcommittedSinceMs, node);
     else state.undo.put(pool.overcommittedSinceMs, node, sinceMs);

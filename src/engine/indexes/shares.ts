@@ -1,7 +1,7 @@
 // What of a fair-share pool has to be looked at again (9).
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
-import { lookAgain } from "../disciplines/fair_share/operations.ts";
+import { forgetFindings, lookAgain } from "../disciplines/fair_share/operations.ts";
 import { operationKey } from "../lines.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
@@ -21,7 +21,7 @@ export function touchShares(state: EngineState, poolLine: PoolLine): void {
   const touch = () => pool.staleLines.add(poolLine);
   const touchAgain = () => {
     touch();
-    if (pool.shareTree !== null) pool.shareTree.hasNewRoom = true; // As far as the next look knows.
+    if (pool.shareTree !== null) forgetFindings(pool.shareTree);
   };
   state.undo.run(touch, touchAgain);
 }
@@ -41,9 +41,18 @@ export function forgetShares(state: EngineState, pool: Pool): void {
 /** The tree knows what the last look found; when that is taken back, those elements are looked at again (9.4). */
 export function recheckWhenTakenBack(state: EngineState, pool: Pool, elements: readonly string[]): void {
   const recheck = () => {
-    for (const key of elements) if (pool.shareTree !== null) lookAgain(pool.shareTree, key);
+    const tree = pool.shareTree;
+    if (tree !== null && !elements.every((key) => lookAgain(tree, key))) pool.shareTree = null;
   };
   state.undo.run(() => {}, recheck);
+}
+
+/** What only the first look at a new tree finds. */
+export function forgetSharesWhenTakenBack(state: EngineState, pool: Pool): void {
+  const forget = () => {
+    pool.shareTree = null;
+  };
+  state.undo.run(() => {}, forget);
 }
 
 /** An operation is as old as its first request, also when that has ended (9.11). */

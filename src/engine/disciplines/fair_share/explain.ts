@@ -8,8 +8,9 @@ import { type Cover, earliestEnd, NodeCover, Sum } from "../../scheduling/cover.
 import { mustBorrow, Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
 import { blockedByQuota, describeHolders, stoppingFor } from "../../scheduling/reasons.ts";
 import { type EngineState, freeOf, type Pool, type PoolLine, type Request } from "../../state.ts";
+import { holdsOf, lineIn } from "./holds.ts";
 import { inOrder, waitersOf, wayTo } from "./order.ts";
-import { lineIn, NodeSpace, QuotaSpace } from "./space.ts";
+import { NodeSpace, spaceOf } from "./space.ts";
 import { rightFrom } from "./starvation.ts";
 import { type Branch, type Operation, type PoolTree, shareTreeOf } from "./tree.ts";
 import { Field } from "./victims.ts";
@@ -161,7 +162,7 @@ function blockerOf(
 /** What is short for it now, beside what all holds set aside. What cannot be placed is short of all that it asks for (N2). */
 function shortageOf(poolLine: PoolLine): Shortage[] {
   const { pool, need } = poolLine;
-  const space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
+  const space = spaceOf(pool, holdsOf(pool));
   if (space.fitsNow(poolLine)) return [];
   const promises = promisesOf(pool);
   return need.flatMap((asked, i) => {

@@ -35,12 +35,15 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
       order: 0,
       peers: null,
       occupied: [],
+      promisedCount: 0,
+      protection: "",
       right: 0,
       wakeAtMs: Number.POSITIVE_INFINITY,
     };
     tree.operations.set(key, operation);
   }
   operation.lines.add(poolLine);
+  tree.operationOf.set(poolLine, operation);
   return operation;
 }
 
@@ -49,12 +52,16 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   const before = operation.peers;
   const after = describeLines(tree, operation, pool);
   if (operation.occupied.some((units, i) => units > after.occupied[i]!)) tree.hasNewRoom = true;
+  if (operation.promisedCount + after.promisedCount > 0) tree.holds = null;
+  if (before?.runCount !== after.runCount && (before?.runCount ?? 0) + after.runCount > 0) forgetVain(tree);
+  if (operation.occupied.some((units, i) => units !== after.occupied[i])) forgetVain(tree);
   operation.occupied = after.occupied;
+  operation.promisedCount = after.promisedCount;
   const hasGone = operation.lines.size === 0;
   const order = hasGone ? operation.order : orderOf(state, operation);
   const isSame =
     before?.leaf.key === after.leafKey && before.key === after.peersKey && operation.order === order;
-  if (isSame && !hasGone) return;
+  if (isSame && !hasGone) return forgetVain(tree); // A run has saved its work, for example, and is fresher now (9.5).
   addDifference(tree, operation.parent, before, after);
   leavePeers(tree, operation);
   if (hasGone) {
@@ -67,6 +74,11 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   operation.order = order;
   joinPeers(tree, operation, after);
   tree.moved.add(operation);
+}
+
+/** Something changed that a search for victims depends on. */
+export function forgetVain(tree: PoolTree): void {
+  tree.vainUntilMs = Number.NEGATIVE_INFINITY;
 }
 
 function orderOf(state: EngineState, { key, lines }: Operation): number {
@@ -86,6 +98,7 @@ interface Described {
   readonly runCount: number;
   readonly isGang: boolean;
   readonly occupied: number[];
+  readonly promisedCount: number;
   /** The same for operations with the same path, and for those of them that stand alike. */
   readonly leafKey: string;
   readonly peersKey: string;
@@ -96,7 +109,7 @@ function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: 
   const usage = tree.keys.map(() => 0);
   const occupied = pool.keys.map(() => 0);
   let waitingCount = 0;
-  let runCount = 0;
+  let [runCount, promisedCount] = [0, 0];
   let isGang = false;
   let [leafKey, peersKey] = [key, ""];
   let isStraight = true;
@@ -106,10 +119,12 @@ function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: 
     const wanted = waiting + running + returning;
     if (wanted + poolLine.stoppingRuns.size === 0) {
       lines.delete(poolLine);
+      tree.operationOf.delete(poolLine);
       continue;
     }
     waitingCount += waiting;
     runCount += running;
+    promisedCount += promised;
     if (line.shape.gang || line.shape.nodes > 1) isGang = true;
     addTimes(occupied, need, running + promised + poolLine.stoppingRuns.size);
     let keysAskedFor = 0;
@@ -130,7 +145,18 @@ function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: 
     isStraight = isGang;
   }
   const pathUsage = isStraight ? usage.map(() => 0) : usage;
-  return { demand, usage, pathUsage, waitingCount, runCount, isGang, occupied, leafKey, peersKey };
+  return {
+    demand,
+    usage,
+    pathUsage,
+    waitingCount,
+    runCount,
+    promisedCount,
+    isGang,
+    occupied,
+    leafKey,
+    peersKey,
+  };
 }
 
 interface Counts {
@@ -298,8 +324,9 @@ function byAge(a: Operation, b: Operation): number {
 }
 
 /** What an operation may do because it starves itself. */
-export function setRight(operation: Operation, right: Right): void {
+export function setRight(tree: PoolTree, operation: Operation, right: Right): void {
   if (operation.right === right) return;
+  forgetVain(tree);
   countRight(operation, -1);
   operation.right = right;
   countRight(operation, 1);
@@ -311,12 +338,19 @@ function countRight({ peers, right }: Operation, more: 1 | -1): void {
   if (right > 1) peers.aggressiveCount += more;
 }
 
-/** The status of an element may not be what the last look found. */
-export function lookAgain({ branches, operations, touched, moved }: PoolTree, key: string): void {
+/** The status of an element may not be what the last look found. Answers whether there is such an element. */
+export function lookAgain({ branches, operations, touched, moved }: PoolTree, key: string): boolean {
   const branch = branches.get(key);
   if (branch !== undefined) touched.add(branch);
   const operation = operations.get(key);
   if (operation !== undefined) moved.add(operation);
+  return branch !== undefined || operation !== undefined;
+}
+
+/** What the last look found may have been taken back. */
+export function forgetFindings(tree: PoolTree): void {
+  tree.hasNewRoom = true;
+  forgetVain(tree);
 }
 
 /** When time alone changes a status next; infinite: never. */

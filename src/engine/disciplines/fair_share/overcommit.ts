@@ -9,11 +9,15 @@ import type { Transaction } from "../../transaction.ts";
 const OVERCOMMIT_MS_MAX = 15_000;
 
 /** Notes since when nodes have held too much; answers when the next of them must lose something. */
-export function lookForOvercommit(transaction: Transaction, pool: Pool): number {
+export function lookForOvercommit(transaction: Transaction, pool: Pool, isFirstLook: boolean): number {
   const { nowMs } = transaction;
   const { overcommittedSinceMs, nodes, record } = pool;
+  if (!isFirstLook && overcommittedSinceMs.size === 0) return Number.POSITIVE_INFINITY;
   const changes: { node: NodeName; sinceMs: number | null }[] = [];
-  for (const [name, node] of nodes) {
+  // A change of a node brings a new tree; afterwards what runs there can only become less than it has.
+  for (const name of isFirstLook ? nodes.keys() : overcommittedSinceMs.keys()) {
+    const node = nodes.get(name);
+    if (node === undefined) continue;
     const isOver = excessOn(node).some((amount) => amount > 0);
     if (isOver !== overcommittedSinceMs.has(name))
       changes.push({ node: name, sinceMs: isOver ? nowMs : null });

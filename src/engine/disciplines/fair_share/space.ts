@@ -1,27 +1,16 @@
 // Where the units of a fair-share pool are: free, set aside for holds, or stopping for nobody (9.7). A pool without
 // nodes counts as one node.
 
-import { isReady } from "../../placement/node-index.ts";
+import { ANY_NODE, isReady } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
-import { placesOf } from "../../placement/occupancy.ts";
-import { mayServe, Room } from "../../placement/room.ts";
+import { type Ask, mayServe, Room } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
-import { freeOf, type Node, type Pool, type PoolLine, type Request } from "../../state.ts";
+import { freeOf, type Node, type Pool, type PoolLine } from "../../state.ts";
 import type { Allocation } from "./allocations.ts";
+import type { Holds } from "./holds.ts";
 import { type Lack, unitsOn } from "./victims.ts";
 
-/** A hold in its place; units that are free go to the holds in the order of the decisions. */
-export interface Held {
-  readonly request: Request;
-  readonly poolLine: PoolLine;
-  readonly nodes: readonly Node[];
-  /** Whether all its units are there. */
-  readonly isServed: boolean;
-}
-
 export interface Space {
-  /** In the order of the decisions. */
-  readonly holds: readonly Held[];
   /** Whether it fits on free units that no hold sets aside. */
   fitsNow(poolLine: PoolLine): boolean;
   /** Where it would go now, by best fit; null: nowhere. */
@@ -32,30 +21,17 @@ export interface Space {
   lacks(poolLine: PoolLine, victims: readonly Allocation[], taken: readonly Node[]): Iterable<Lack>;
 }
 
-export function lineIn(pool: Pool, request: Request): PoolLine {
-  return request.line.pools.get(pool.record.name) as PoolLine;
+export function spaceOf(pool: Pool, holds: Holds): Space {
+  return pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool, holds);
 }
 
-function holdersOf(pool: Pool): { request: Request; poolLine: PoolLine }[] {
-  return [...pool.promised]
-    .sort((a, b) => (a.progress.hold?.seq ?? 0) - (b.progress.hold?.seq ?? 0))
-    .map((request) => ({ request, poolLine: lineIn(pool, request) }));
-}
-
-export class QuotaSpace implements Space {
-  readonly holds: readonly Held[];
+class QuotaSpace implements Space {
   readonly #free: number[];
   readonly #soon: number[];
 
-  constructor(pool: Pool) {
-    const free = pool.keys.map((_, i) => freeOf(pool, i));
-    this.holds = holdersOf(pool).map(({ request, poolLine }) => {
-      const isServed = covers(free, poolLine.need);
-      poolLine.need.forEach((amount, i) => (free[i]! -= amount));
-      return { request, poolLine, nodes: [], isServed };
-    });
-    this.#free = free;
-    this.#soon = free.map((amount, i) => amount + pool.stopping[i]!);
+  constructor(pool: Pool, { promises }: Holds) {
+    this.#free = pool.keys.map((_, i) => freeOf(pool, i) - promises.claimed[i]!);
+    this.#soon = this.#free.map((amount, i) => amount + pool.stopping[i]!);
   }
 
   fitsNow({ need }: PoolLine): boolean {
@@ -76,28 +52,31 @@ export class QuotaSpace implements Space {
 }
 
 export class NodeSpace implements Space {
-  readonly holds: readonly Held[];
-  /** What is free, and what will be once all that stops for nobody has come free; both less what holds set aside. */
-  readonly now: Room;
-  readonly soon: Room;
+  readonly #pool: Pool;
+  #now: Room | undefined;
+  #soon: Room | undefined;
+  readonly #misfitsNow = new Misfits();
+  readonly #misfitsSoon = new Misfits();
   #ready: readonly Node[] | undefined;
 
   constructor(pool: Pool) {
-    this.now = new Room(pool);
-    this.soon = Room.soon(pool);
-    const free = new Room(pool);
-    for (const node of pool.places.withPromises) free.add(node, node.promised, 1);
-    this.holds = holdersOf(pool).map(({ request, poolLine }) => {
-      const need = poolLine.ask?.need ?? [];
-      const nodes = placesOf(pool, request.progress.hold);
-      const isServed = nodes.every((node) => isReady(node) && covers(free.leftOn(node), need));
-      for (const node of nodes) free.add(node, need, -1);
-      return { request, poolLine, nodes, isServed };
-    });
+    this.#pool = pool;
+  }
+
+  /** What is free, less what holds set aside. */
+  get now(): Room {
+    this.#now ??= new Room(this.#pool);
+    return this.#now;
+  }
+
+  /** What will be free once all that stops for nobody has gone, less what holds set aside. */
+  get soon(): Room {
+    this.#soon ??= Room.soon(this.#pool);
+    return this.#soon;
   }
 
   fitsNow({ ask }: PoolLine): boolean {
-    return ask !== null && this.now.hasRoomFor(ask);
+    return ask !== null && this.#misfitsNow.test(ask, () => this.now.hasRoomFor(ask));
   }
 
   placeNow({ ask }: PoolLine): readonly Node[] | null {
@@ -106,26 +85,52 @@ export class NodeSpace implements Space {
 
   /** One node by name (9.7); several close together (N2). */
   placeSoon({ ask }: PoolLine): readonly Node[] | null {
-    if (ask === null) return null;
+    if (ask === null || !this.#misfitsSoon.test(ask, () => this.soon.hasRoomFor(ask))) return null;
     if (ask.count > 1) return this.soon.place(ask);
-    const node = this.#readyNodes().find((each) => this.soon.canHold(each, ask));
+    const node = this.readyNodes().find((each) => this.soon.canHold(each, ask));
     return node === undefined ? null : [node];
   }
 
   *lacks({ ask }: PoolLine, victims: readonly Allocation[], taken: readonly Node[]): Generator<Lack> {
     if (ask === null) return;
-    for (const node of this.#readyNodes()) {
-      if (taken.includes(node) || !mayServe(node, ask) || !covers(node.capacity, ask.need)) continue;
-      const left = [...this.soon.leftOn(node)];
-      for (const { run } of victims) unitsOn(run, node).forEach((amount, i) => (left[i]! += amount));
-      yield { node, shortage: ask.need.map((amount, i) => (amount === 0 ? 0 : amount - left[i]!)) };
+    const { need } = ask;
+    for (const node of this.readyNodes()) {
+      if (taken.includes(node) || !mayServe(node, ask) || !covers(node.capacity, need)) continue;
+      const left = this.soon.leftOn(node);
+      const shortage = need.map((amount, i) => (amount === 0 ? 0 : amount - left[i]!));
+      for (const { run } of victims) {
+        unitsOn(run, node).forEach((amount, i) => (shortage[i]! -= need[i] === 0 ? 0 : amount));
+      }
+      yield { node, shortage };
     }
   }
 
-  #readyNodes(): readonly Node[] {
-    this.#ready ??= [...this.now.pool.nodes.values()]
+  /** By name. */
+  readyNodes(): readonly Node[] {
+    this.#ready ??= [...this.#pool.nodes.values()]
       .filter(isReady)
       .sort((a, b) => compareIds(a.record.name, b.record.name));
     return this.#ready;
+  }
+}
+
+/** Asks for which there was no room: what asks for as much or more of the same nodes, or of fewer, has none either. */
+export class Misfits {
+  readonly #byNodes = new Map<string, Ask[]>();
+
+  test(ask: Ask, hasRoom: () => boolean): boolean {
+    const { key } = ask.wanted;
+    const isKnown = this.#has(ANY_NODE.key, ask) || (key !== ANY_NODE.key && this.#has(key, ask));
+    if (isKnown) return false;
+    if (hasRoom()) return true;
+    const known = this.#byNodes.get(key);
+    if (known === undefined) this.#byNodes.set(key, [ask]);
+    else known.push(ask);
+    return false;
+  }
+
+  #has(key: string, { need, count }: Ask): boolean {
+    const known = this.#byNodes.get(key);
+    return known?.some((misfit) => count >= misfit.count && covers(need, misfit.need)) ?? false;
   }
 }

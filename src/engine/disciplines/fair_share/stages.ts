@@ -1,15 +1,21 @@
 // The stages of service in a fair-share pool (9.7, 9.9, 9.11): what one look at the pool finds to do.
 
+import { covers } from "../../placement/node-list.ts";
+import { type Ask, mayServe } from "../../placement/room.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { isShielded } from "../../scheduling/victims.ts";
 import type { Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
 import type { Allocation } from "./allocations.ts";
+import { type Holds, holdsOf, isServed } from "./holds.ts";
+import { forgetVain } from "./operations.ts";
 import { inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
-import { lineIn, NodeSpace, QuotaSpace, type Space } from "./space.ts";
+import { isShareAbove } from "./satisfaction.ts";
+import { Misfits, type NodeSpace, type Space, spaceOf } from "./space.ts";
 import { Evaluation, rightFrom } from "./starvation.ts";
-import { SHARE_EPSILON } from "./tolerances.ts";
+import { SHARE_EPSILON, SHOWN_STEPS } from "./tolerances.ts";
 import { type Branch, type Operation, type Peers, type PoolTree, type Right, shareTreeOf } from "./tree.ts";
 import { Field, isBelow, type Lack, type Stage, type Starving } from "./victims.ts";
 
@@ -35,9 +41,11 @@ export interface ShareLook {
 /** Looks at shares and statuses, which is an evaluation, and then at the stages one after another. */
 export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
   const tree = shareTreeOf(transaction.state, pool);
+  const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
+  noteMoved(tree);
+  const moved = new Set(Array.from(tree.moved, ({ peers }) => peers as Peers));
   const evaluation = new Evaluation(transaction, pool, tree);
-  const overcommitUntilMs = lookForOvercommit(transaction, pool);
-  const stages = new Stages(transaction, pool, tree);
+  const stages = new Stages(transaction, pool, tree, moved);
   const grant = stages.findGrant();
   const enforcement = grant === undefined ? stages.findEnforcement() : undefined;
   const isBusy = grant !== undefined || enforcement !== undefined;
@@ -51,14 +59,35 @@ export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
   };
 }
 
+/** Whether the runs of an operation are candidates depends on its fair share, and on where that covers its demand. */
+function noteMoved(tree: PoolTree): void {
+  for (const operation of tree.moved) {
+    const { fairShare, demandShare, runCount } = operation.peers as Peers;
+    const protection =
+      runCount === 0
+        ? ""
+        : fairShare
+            .map(
+              (share, key) => `${Math.round(share * SHOWN_STEPS)} ${isShareAbove(demandShare[key]!, share)}`,
+            )
+            .join();
+    if (protection !== operation.protection) forgetVain(tree);
+    operation.protection = protection;
+  }
+}
+
 class Stages {
   readonly #transaction: Transaction;
   readonly #pool: Pool;
   readonly #tree: PoolTree;
   readonly #field: Field;
-  /** What all holds have set aside. */
-  readonly #promises: Promises;
+  /** What is promised, and what is left beside it. */
+  readonly #holds: Holds;
   readonly #space: Space;
+  /** Those with an operation that stands otherwise than at the last look. */
+  readonly #moved: ReadonlySet<Peers>;
+  /** Whether the last search for victims still tells that only they may have hope. */
+  readonly #isVain: boolean;
   /** Searches for victims that found nobody, by all that a search depends on. */
   readonly #vain = new Set<string>();
   /** Peers for which a stage can do nothing, whichever of them asks. */
@@ -66,17 +95,25 @@ class Stages {
     preemptive: new Set(),
     aggressive: new Set(),
   };
+  readonly #givers = new Map<Stage, readonly Giver[]>();
+  /** Asks that no node could serve, whoever may be taken there. */
+  readonly #tooMuch: Readonly<Record<Stage, Misfits>> = {
+    preemptive: new Misfits(),
+    aggressive: new Misfits(),
+  };
   readonly #inherited = new Map<Branch, Right>();
   readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
-  constructor(transaction: Transaction, pool: Pool, tree: PoolTree) {
+  constructor(transaction: Transaction, pool: Pool, tree: PoolTree, moved: ReadonlySet<Peers>) {
     this.#transaction = transaction;
     this.#pool = pool;
     this.#tree = tree;
     this.#field = new Field(transaction.state, pool, tree, transaction.nowMs);
-    this.#promises = new Promises(pool.keys.length);
-    for (const holder of pool.promised) this.#promises.add(lineIn(pool, holder));
-    this.#space = pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool);
+    tree.holds ??= holdsOf(pool);
+    this.#holds = tree.holds;
+    this.#space = spaceOf(pool, tree.holds);
+    this.#moved = moved;
+    this.#isVain = transaction.nowMs < tree.vainUntilMs && transaction.state.guarded.size === 0;
   }
 
   // --- regular ---------------------------------------------------------------------------------------
@@ -87,22 +124,30 @@ class Stages {
 
   /** Units that are free go to the holds in the order of the decisions. */
   #servedHold(): Waiter | undefined {
-    const before = new Promises(this.#pool.keys.length);
-    for (const { request, poolLine, nodes, isServed } of this.#space.holds) {
-      if (isServed && quotaBlockOf(poolLine, before, () => poolLine.ask !== null) === null) {
-        return { ...waiterOf(request, poolLine, "here"), nodes };
-      }
-      before.add(poolLine);
+    const { list } = this.#holds;
+    for (const [place, held] of list.entries()) {
+      if (!isServed(this.#pool, held)) continue;
+      const { request, poolLine, nodes } = held;
+      const before = new Promises(this.#pool.keys.length);
+      for (const earlier of list.slice(0, place)) before.add(earlier.poolLine);
+      if (quotaBlockOf(poolLine, before, () => poolLine.ask !== null) !== null) continue;
+      return { ...waiterOf(request, poolLine, "here"), nodes };
     }
     return undefined;
   }
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
   #regular(): Waiter | undefined {
+    const { hasNewRoom, waiting } = this.#tree;
+    // As long as no units have come free, nobody fits who did not at the last look.
     const fits = memoised(
-      (peers: Peers) => this.#firstThatFits(peers.operations.first() as Operation) !== undefined,
+      (peers: Peers) =>
+        peers.waitingCount > 0 &&
+        (hasNewRoom || this.#moved.has(peers)) &&
+        this.#firstThatFits(peers.operations.first() as Operation) !== undefined,
     );
-    if (!some(this.#tree.waiting, fits)) return undefined;
+    this.#tree.hasNewRoom = some(hasNewRoom ? waiting : this.#moved, fits);
+    if (!this.#tree.hasNewRoom) return undefined;
     const matters = (peers: Peers) =>
       fits(peers) || this.#mayHope("preemptive", peers) || this.#mayHope("aggressive", peers);
     for (const operation of inOrder(this.#tree, matters)) {
@@ -125,7 +170,7 @@ class Stages {
     };
     for (const poolLine of lines) {
       if (poolLine.verdict !== null || !this.#space.fitsNow(poolLine)) continue;
-      if (quotaBlockOf(poolLine, this.#promises, () => poolLine.ask !== null) !== null) continue;
+      if (quotaBlockOf(poolLine, this.#holds.promises, () => poolLine.ask !== null) !== null) continue;
       consider(poolLine.line.members.first(), poolLine, null);
       for (const passer of this.#pool.passers) {
         if (passer.line === poolLine.line) consider(passer, poolLine, "elsewhere");
@@ -174,6 +219,7 @@ class Stages {
 
   /** The aggressive stage when the preemptive one has nothing to do. */
   findService(): Service | undefined {
+    if (this.#pool.starvation.size === 0) return undefined;
     for (const stage of ["preemptive", "aggressive"] as const) {
       if (!some(this.#tree.waiting, (peers) => this.#mayHope(stage, peers))) continue;
       for (const operation of inOrder(this.#tree, (peers) => this.#mayHope(stage, peers))) {
@@ -181,12 +227,21 @@ class Stages {
         if (service !== undefined) return service;
       }
     }
+    this.#rememberVain();
     return undefined;
+  }
+
+  /** Nobody can be served, until something else changes than what waits, or a back-off ends. */
+  #rememberVain(): void {
+    const { record, runKinds } = this.#pool;
+    if (record.settings.minRuntimeMs > 0 || this.#transaction.state.guarded.size > 0) return;
+    if (some(runKinds, (kind) => isShielded(kind, this.#transaction.nowMs))) return; // A shield ends with time (V6).
+    this.#tree.vainUntilMs = this.backoffEndMs();
   }
 
   /** Whether the stage may be there for some of the peers. */
   #mayHope(stage: Stage, peers: Peers): boolean {
-    if (this.#hopeless[stage].has(peers)) return false;
+    if (this.#hopeless[stage].has(peers) || (this.#isVain && !this.#moved.has(peers))) return false;
     const own = peers.aggressiveCount > 0 ? 2 : peers.starvingCount > 0 ? 1 : 0;
     return Math.max(own, this.#inheritedBy(peers.leaf.parent)) >= RIGHT_FOR[stage];
   }
@@ -219,7 +274,7 @@ class Stages {
   #findServiceOf(operation: Operation, stage: Stage): Service | undefined {
     for (const { request, poolLine } of this.#unserved(operation)) {
       const hasRoom = () => poolLine.ask !== null && this.#space.fitsNow(poolLine);
-      if (quotaBlockOf(poolLine, this.#promises, hasRoom) !== null) continue;
+      if (quotaBlockOf(poolLine, this.#holds.promises, hasRoom) !== null) continue;
       const service = this.#serve(stage, { request, poolLine, operation });
       if (service !== undefined) return service;
     }
@@ -234,7 +289,6 @@ class Stages {
     const waiter = waiterOf(request, poolLine, null);
     const covered = this.#space.placeSoon(poolLine);
     if (covered !== null) return { waiter: { ...waiter, nodes: covered }, shortage: [], choice: null };
-    if (!this.#field.hasCandidates(stage)) return undefined;
     const search = this.#vainKey(stage, operation.peers as Peers, poolLine);
     if (search !== undefined && this.#vain.has(search)) return undefined;
     const found = this.#makeRoom(stage, starving);
@@ -253,10 +307,14 @@ class Stages {
     const nodes: Node[] = [];
     const shortage = this.#pool.keys.map(() => 0);
     for (let missing = ask?.count ?? 1; missing > 0; missing--) {
+      const lacks =
+        ask?.count === 1
+          ? this.#lacksOfOne(stage, ask)
+          : this.#space.lacks(starving.poolLine, victims, nodes);
       let best: { victims: Allocation[]; lack: Lack } | undefined;
-      for (const lack of this.#space.lacks(starving.poolLine, victims, nodes)) {
+      for (const lack of lacks) {
         const isEnough = lack.shortage.every((amount) => amount <= 0);
-        if (!isEnough && this.#backsOff(lack.node)) continue;
+        if (!isEnough && (this.#backsOff(lack.node) || !this.#field.mayCover(stage, lack))) continue;
         const chosen = isEnough ? [] : this.#field.choose(stage, starving, lack, victims);
         if (chosen !== null && (best === undefined || isBetter(chosen, best.victims))) {
           best = { victims: chosen, lack };
@@ -268,6 +326,36 @@ class Stages {
       best.lack.shortage.forEach((amount, i) => (shortage[i]! += Math.max(0, amount)));
     }
     return { victims, nodes, shortage };
+  }
+
+  /** What one node lacks, of those that could give enough. There is none that has enough: it would be held already. */
+  *#lacksOfOne(stage: Stage, ask: Ask): Generator<Lack> {
+    const givers = this.#giversIn(stage);
+    const canGive = ({ node, most }: Giver) => covers(most, ask.need) && mayServe(node, ask);
+    if (!this.#tooMuch[stage].test(ask, () => givers.some(canGive))) return;
+    for (const giver of givers) {
+      if (!canGive(giver)) continue;
+      const { node, left } = giver;
+      yield { node, shortage: ask.need.map((amount, i) => (amount === 0 ? 0 : amount - left[i]!)) };
+    }
+  }
+
+  /** Nodes on which somebody may be taken now, by name. */
+  #giversIn(stage: Stage): readonly Giver[] {
+    let givers = this.#givers.get(stage);
+    if (givers === undefined) {
+      const found: Giver[] = [];
+      const space = this.#space as NodeSpace;
+      for (const node of space.readyNodes()) {
+        const units = this.#backsOff(node) ? null : this.#field.unitsOn(stage, node);
+        if (units === null) continue;
+        const left = space.soon.leftOn(node);
+        found.push({ node, left, most: left.map((amount, i) => amount + units[i]!) });
+      }
+      givers = found;
+      this.#givers.set(stage, givers);
+    }
+    return givers;
   }
 
   /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
@@ -310,8 +398,12 @@ class Stages {
   backoffEndMs(): number {
     const { preemptiveStartAtMs } = this.#pool;
     if (preemptiveStartAtMs.size === 0 || !this.#isAnyStarving()) return Number.POSITIVE_INFINITY;
-    const ends = [...preemptiveStartAtMs.values()].map((startedAtMs) => this.#backoffEndMs(startedAtMs));
-    return Math.min(...ends.filter((endMs) => endMs > this.#transaction.nowMs), Number.POSITIVE_INFINITY);
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const startedAtMs of preemptiveStartAtMs.values()) {
+      const endMs = this.#backoffEndMs(startedAtMs);
+      if (endMs > this.#transaction.nowMs && endMs < nextMs) nextMs = endMs;
+    }
+    return nextMs;
   }
 }
 
@@ -333,6 +425,13 @@ function memoised<Item>(claim: (item: Item) => boolean): (item: Item) => boolean
 }
 
 const RIGHT_FOR: Readonly<Record<Stage, Right>> = { preemptive: 1, aggressive: 2 };
+
+/** A node on which somebody may be taken: what is left there, and what would be without all of them. */
+interface Giver {
+  readonly node: Node;
+  readonly left: readonly number[];
+  readonly most: readonly number[];
+}
 
 /** Where victims make room, and what was lacking there. */
 interface Room {

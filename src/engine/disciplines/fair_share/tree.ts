@@ -6,7 +6,7 @@
 //   - `shareTreeOf` takes marked lines over (`operations.ts`) and computes shares (`shares.ts`);
 //   - a look (`starvation.ts`) clears `touched`, `moved` and `gone`, and keeps rights and wakes.
 //
-// Invariants (checked by `treeViolations`)
+// Invariants (checked by `checks.ts`)
 //   1. Demand, usage and the number of waiting requests of a branch are sums over its operations.
 //   2. The members of a policy are the leaves of its operations; operations of one leaf have the same path to their
 //      demand, those of one set of peers also have the same usage, waiting requests and runs.
@@ -17,7 +17,8 @@ import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Group, Policy, Pool, PoolLine } from "../../state.ts";
 import { reservedInLine } from "./guarantees.ts";
-import { operationOf, refresh, settleClaims } from "./operations.ts";
+import type { Holds } from "./holds.ts";
+import { forgetVain, operationOf, refresh, settleClaims } from "./operations.ts";
 import {
   addMember,
   fixGuarantees,
@@ -127,6 +128,9 @@ export interface Operation extends Starver {
   peers: Peers | null;
   /** Units that its runs hold and that are set aside for it, over the keys of the pool. */
   occupied: readonly number[];
+  promisedCount: number;
+  /** What made its runs candidates, or not, at the last look: its fair share, and where that does not cover the demand. */
+  protection: string;
   /** What its own starvation entitles it to. */
   right: Right;
 }
@@ -147,6 +151,7 @@ export interface PoolTree extends ShareTree {
   readonly branches: ReadonlyMap<string, Branch>;
   readonly policies: ReadonlyMap<Policy, Branch>;
   readonly operations: Map<string, Operation>;
+  readonly operationOf: Map<PoolLine, Operation>;
   /** All peers with something waiting, and all with runs. */
   readonly waiting: Set<Peers>;
   readonly running: Set<Peers>;
@@ -161,8 +166,12 @@ export interface PoolTree extends ShareTree {
   readonly gone: Set<string>;
   /** Those whose status time alone changes, soonest first. */
   readonly wakes: SortedList<Branch | Operation>;
+  /** What is promised to whom; null: to be made anew when asked for. */
+  holds: Holds | null;
   /** Units may have come free since a look found nobody who fits. */
   hasNewRoom: boolean;
+  /** Until when no preemptive stage can serve anyone but operations in `moved`: a look found that, and nothing else changed. */
+  vainUntilMs: number;
   /** Whether somebody has looked at statuses since it was built. */
   isLookedAt: boolean;
   /** Groups that are promised more than there is (9.1). */
@@ -199,18 +208,32 @@ function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
 }
 
 /** Its fair share is another one. */
-function touchStanding({ touched }: PoolTree, node: TreeNode): void {
+function touchStanding(tree: PoolTree, node: TreeNode): void {
+  const { touched } = tree;
   if (node.kind !== "operations") {
     node.satisfaction = Number.NaN;
     touched.add(node);
     return;
   }
   const { fairShare, shareOfEach, weight } = node;
-  for (let key = 0; key < fairShare.length; key++) shareOfEach[key] = fairShare[key]! / weight;
+  let isSame = true;
+  for (let key = 0; key < fairShare.length; key++) {
+    const share = fairShare[key]! / weight;
+    if (shareOfEach[key] !== share) isSame = false;
+    shareOfEach[key] = share;
+  }
+  if (isSame) return;
+  if (weight > 1 || !isMoved(tree, node)) forgetVain(tree);
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
     touched.add(peers);
   }
+}
+
+/** Whether the only operation of a leaf is looked at anew in any case. */
+function isMoved({ moved }: PoolTree, { peers }: Leaf): boolean {
+  const [only] = peers.values();
+  return moved.has(only?.operations.first() as Operation);
 }
 
 /** Those of gpu, mcpu and memory_mb that the pool meters, or if none, all its keys but `step_run` (9). */
@@ -240,6 +263,7 @@ function newTree(pool: Pool): PoolTree {
     branches,
     policies,
     operations: new Map(),
+    operationOf: new Map(),
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
@@ -248,7 +272,9 @@ function newTree(pool: Pool): PoolTree {
     moved: new Set(),
     gone: new Set(),
     wakes: new SortedList<Branch | Operation>(byWake),
+    holds: null,
     hasNewRoom: true,
+    vainUntilMs: Number.NEGATIVE_INFINITY,
     isLookedAt: false,
     overcommitted: [],
   };

@@ -21,7 +21,11 @@ export class Field {
   readonly #nowMs: number;
   readonly #groups = new Map<Peers, readonly AllocationGroup[]>();
   readonly #candidates = new Map<Stage, readonly Allocation[]>();
-  readonly #byNode = new Map<Stage, Map<Node, Allocation[]>>();
+  readonly #allocationsOf = new Map<Operation, ReadonlyMap<Run, Allocation>>();
+  readonly #onNodes: Readonly<Record<Stage, Map<Node, OnNode>>> = {
+    preemptive: new Map(),
+    aggressive: new Map(),
+  };
 
   constructor(state: EngineState, pool: Pool, tree: PoolTree, nowMs: number) {
     this.#state = state;
@@ -30,15 +34,20 @@ export class Field {
     this.#nowMs = nowMs;
   }
 
+  #groupsOf(peers: Peers): readonly AllocationGroup[] {
+    let groups = this.#groups.get(peers);
+    if (groups === undefined) {
+      groups = groupsOf(this.#pool, this.#tree, peers);
+      this.#groups.set(peers, groups);
+    }
+    return groups;
+  }
+
   /** What is allocated to certain operations and not stopping. */
   #allocations(isWanted: (peers: Peers, groups: readonly AllocationGroup[]) => boolean): Allocation[] {
     const found: Allocation[] = [];
     for (const peers of this.#tree.running) {
-      let groups = this.#groups.get(peers);
-      if (groups === undefined) {
-        groups = groupsOf(this.#pool, this.#tree, peers);
-        this.#groups.set(peers, groups);
-      }
+      const groups = this.#groupsOf(peers);
       if (!isWanted(peers, groups)) continue;
       for (const operation of peers.operations) found.push(...allocationsOf(operation, groups));
     }
@@ -49,40 +58,65 @@ export class Field {
   #candidatesIn(stage: Stage): readonly Allocation[] {
     let found = this.#candidates.get(stage);
     if (found === undefined) {
-      const mayTake = ({ settings }: Peers, group: AllocationGroup) =>
-        group === "preemptible" ||
-        (group === "aggressively_preemptible" &&
-          stage === "aggressive" &&
-          settings.allowAggressivePreemption);
-      found = this.#allocations((peers, groups) => groups.some((group) => mayTake(peers, group)))
-        .filter(({ operation, group }) => operation.right === 0 && mayTake(operation.peers as Peers, group))
-        .filter(
-          ({ run }) =>
-            isTakeable(run) && !isShielded(run.kind, this.#nowMs) && isMature(run, this.#pool, this.#nowMs),
-        )
+      found = this.#allocations((peers, groups) => groups.some((group) => mayTake(stage, peers, group)))
+        .filter((allocation) => this.#isCandidate(stage, allocation))
         .sort(byPreference);
       this.#candidates.set(stage, found);
     }
     return found;
   }
 
-  /** Those of them on a node; all of them in a pool without nodes. */
-  #candidatesOn(stage: Stage, node: Node | null): readonly Allocation[] {
-    const all = this.#candidatesIn(stage);
-    if (node === null) return all;
-    let byNode = this.#byNode.get(stage);
-    if (byNode === undefined) {
-      byNode = new Map();
-      for (const candidate of all) {
-        for (const each of candidate.run.nodes) byNode.set(each, [...(byNode.get(each) ?? []), candidate]);
-      }
-      this.#byNode.set(stage, byNode);
-    }
-    return byNode.get(node) ?? [];
+  #isCandidate(stage: Stage, { operation, run, group }: Allocation): boolean {
+    if (operation.right > 0 || !mayTake(stage, operation.peers as Peers, group)) return false;
+    return isTakeable(run) && !isShielded(run.kind, this.#nowMs) && isMature(run, this.#pool, this.#nowMs);
   }
 
-  hasCandidates(stage: Stage): boolean {
-    return this.#candidatesIn(stage).length > 0;
+  /** Those of them on a node, found from the node. */
+  #onNode(stage: Stage, node: Node): OnNode {
+    let found = this.#onNodes[stage].get(node);
+    if (found === undefined) {
+      const candidates: Allocation[] = [];
+      const units = node.free.map(() => 0);
+      for (const run of node.runs) {
+        const allocation = run.isStopping ? undefined : this.#allocationOf(stage, run);
+        if (allocation === undefined || !this.#isCandidate(stage, allocation)) continue;
+        candidates.push(allocation);
+        unitsOn(run, node).forEach((amount, i) => (units[i]! += amount));
+      }
+      found = { candidates: candidates.sort(byPreference), units };
+      this.#onNodes[stage].set(node, found);
+    }
+    return found;
+  }
+
+  /** Undefined also where no run of its operation may be taken. */
+  #allocationOf(stage: Stage, run: Run): Allocation | undefined {
+    const operation = this.#tree.operationOf.get(run.poolLine);
+    if (operation === undefined || operation.right > 0) return undefined;
+    let all = this.#allocationsOf.get(operation);
+    if (all === undefined) {
+      const peers = operation.peers as Peers;
+      const groups = this.#groupsOf(peers);
+      if (!groups.some((group) => mayTake(stage, peers, group))) return undefined;
+      const each = allocationsOf(operation, groups);
+      all = new Map(each.map((allocation) => [allocation.run, allocation]));
+      this.#allocationsOf.set(operation, all);
+    }
+    return all.get(run);
+  }
+
+  /** What all who may be taken on a node hold there; null: nobody may. */
+  unitsOn(stage: Stage, node: Node): readonly number[] | null {
+    const { candidates, units } = this.#onNode(stage, node);
+    return candidates.length === 0 ? null : units;
+  }
+
+  /** Whether enough may be there in a place, whoever asks: if not, no search will find it. */
+  mayCover(stage: Stage, { node, shortage }: Lack): boolean {
+    if (node === null) return this.#candidatesIn(stage).length > 0;
+    const { units } = this.#onNode(stage, node);
+    for (let i = 0; i < shortage.length; i++) if (shortage[i]! > units[i]!) return false;
+    return true;
   }
 
   /**
@@ -100,7 +134,9 @@ export class Field {
     for (const other of others) means.take(other);
     const lacking = [...shortage];
     const chosen: Allocation[] = [];
-    for (const candidate of this.#candidatesOn(stage, node)) {
+    for (const candidate of node === null
+      ? this.#candidatesIn(stage)
+      : this.#onNode(stage, node).candidates) {
       const { run, operation } = candidate;
       if (operation === waiter.operation || others.includes(candidate)) continue;
       if (!run.poolLine.need.some((amount, i) => amount > 0 && asked[i]! > 0)) continue;
@@ -131,9 +167,13 @@ export class Field {
 
   describe(stage: Stage, victims: readonly Allocation[], nodes: readonly Node[]): VictimChoice {
     const reason = stage === "aggressive" ? "aggressive" : "fair_share";
+    // Each node is searched for itself, so those on the chosen ones tell why it was these (V7).
+    const candidates = this.#pool.record.nodeBacked
+      ? new Set(nodes.flatMap((node) => this.#onNode(stage, node).candidates))
+      : this.#candidatesIn(stage);
     return {
       victims: victims.map(({ run }) => ({ run, reason })),
-      considered: considered(this.#candidatesIn(stage), permittedBy("9.8")),
+      considered: considered(candidates, permittedBy("9.8")),
       nodes,
     };
   }
@@ -157,6 +197,17 @@ export class Field {
       considered: considered(candidates, permittedBy("9.9")),
     };
   }
+}
+
+/** Who may be taken on a node, in the order in which they are, and what they hold there together. */
+interface OnNode {
+  readonly candidates: readonly Allocation[];
+  readonly units: readonly number[];
+}
+
+function mayTake(stage: Stage, { settings }: Peers, group: AllocationGroup): boolean {
+  if (group === "preemptible") return true;
+  return group === "aggressively_preemptible" && stage === "aggressive" && settings.allowAggressivePreemption;
 }
 
 /** A request that may preempt. */
@@ -298,7 +349,7 @@ function isHigher(ratio: number, other: number): boolean {
 
 /** Allocations by kind, with their numbers and the rule that permits or forbids them (V7). */
 function considered(
-  allocations: readonly Allocation[],
+  allocations: Iterable<Allocation>,
   ruleOf: (allocation: Allocation) => { readonly rule: string; readonly isPermitted: boolean },
 ): ConsideredKind[] {
   const kinds = new Map<string, ConsideredKind>();
