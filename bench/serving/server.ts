@@ -10,16 +10,19 @@ import type { HttpBindings } from "@hono/node-server";
 import { Hono } from "hono";
 import type { RequestProgress, RequestSpec } from "../../src/engine/index.ts";
 import { PLAIN_REQUEST } from "../../src/engine/index.ts";
+import type { Leader } from "../../src/leader/index.ts";
 import { readJson } from "../../src/server/body.ts";
 import { SECURITY_HEADERS } from "../../src/server/headers.ts";
 import { openServer } from "../../src/server/index.ts";
 import { createHttpServer } from "../../src/server/server.ts";
 import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../../src/store/index.ts";
 import { presentRequest } from "../../src/translation/index.ts";
+import { watchPauses } from "./pauses.ts";
 
 const [kind, storeKind, place = ""] = process.argv.slice(2);
 const BYTES_MAX = 4 * 1024 * 1024;
 const beganMs = performance.now();
+let leader: Leader | undefined;
 
 async function startBerth() {
   const data =
@@ -38,6 +41,7 @@ async function startBerth() {
     },
   });
   const token = server.firstToken ?? (await server.makeAdminToken(`bench ${process.pid}`));
+  leader = server.leader;
   return { url: server.url, token: token.secret };
 }
 
@@ -216,6 +220,18 @@ async function tellUse(): Promise<void> {
   const { user, system } = process.cpuUsage();
   process.send?.({ rss, heapUsed, cpuMs: (user + system) / 1000 });
 }
-process.on("message", () => void tellUse());
+
+/** What the leader says about itself, and the longest pause of its loop since the last question. */
+let longestPauseMs = () => 0;
+function tellStatus(): void {
+  const { snapshotSeq = 0, seq = 0, recovery } = leader?.status() ?? {};
+  process.send?.({ snapshotSeq, seq, replayedEvents: recovery?.events ?? 0, pauseMs: longestPauseMs() });
+}
+
+process.on("message", ({ kind: what }: { kind?: string }) => {
+  if (what === "watch") longestPauseMs = watchPauses();
+  if (what === "watch" || what === "status") tellStatus();
+  else void tellUse();
+});
 process.on("disconnect", () => process.exit());
 process.on("SIGTERM", () => process.exit());

@@ -17,6 +17,9 @@ export interface Chores {
   readonly snapshotSeq: number;
 }
 
+/** How long a chore may hold the loop up at a time. */
+const WORK_MS_MAX = 10;
+
 export function createChores(
   { store, clock, nowMs, log, settings }: Surroundings,
   { ledger, recovered }: { readonly ledger: Ledger; readonly recovered: Recovered },
@@ -64,10 +67,19 @@ export function createChores(
     isDue = false;
     triedSeq = seq;
     triedAtMs = nowMs();
-    const breathe = () => new Promise<void>((resolve) => clock.soon(resolve));
-    await saveSnapshot(store, memory, { atMs: head.atMs, breathe });
+    await saveSnapshot(store, memory, { atMs: head.atMs, breathe: createBreath() });
     snapshotSeq = seq;
     log.info({ seq, requests: memory.state.requests.size }, "snapshot saved");
+  }
+
+  /** Lets everything else have its turn, but not so often that a busy loop would keep a snapshot from its end. */
+  function createBreath(): () => Promise<void> {
+    let sinceMs = clock.monotonicMs();
+    return async () => {
+      if (clock.monotonicMs() - sinceMs < WORK_MS_MAX) return;
+      await new Promise<void>((resolve) => clock.soon(resolve));
+      sinceMs = clock.monotonicMs();
+    };
   }
 
   async function prune(): Promise<void> {

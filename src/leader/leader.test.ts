@@ -871,6 +871,20 @@ describe("leases", () => {
     expect(await tokenOf(rig, "a")).toBe(token);
   });
 
+  test("a holder whose report is in the same batch as the end of its patience is not lost (L2)", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 1, settings });
+    await rig.do(submit("a"));
+    const token = await tokenOf(rig, "a");
+    await rig.leader.renew(request("a"), token);
+    await rig.clock.advance(1.5 * LEASE_MS - 1);
+    rig.clock.freeze(1);
+    // Its patience is over now, but what it has to say comes first.
+    const answer = await rig.do({ kind: "reportEnd", requestId: request("a"), token, outcome: "succeeded" });
+    expect(answer).toMatchObject({ outcome: "accepted" });
+    expect(await statusOf(rig, "a")).toBe("released");
+  });
+
   test("an attended request that waits expires when its client is silent for a lease (L2)", async () => {
     const rig = await createRig();
     await createPool(rig, { gpu: 1, settings });
