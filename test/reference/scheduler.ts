@@ -254,7 +254,10 @@ function deleteRequest(world: World, spec: string | { id: string; force?: boolea
   if (request.run !== undefined || request.status === "queued") {
     if (!force) refuse("in_use");
     cancel(world, request);
-    if (request.run !== undefined) return; // Cancelled first: the record can go once the work has stopped (Q6).
+    if (request.run !== undefined) {
+      request.isDeleted = true; // The record goes once the work has stopped (Q6).
+      return;
+    }
   }
   world.requests.splice(world.requests.indexOf(request), 1);
 }
@@ -294,6 +297,7 @@ function settle(world: World): void {
       request.status = "expired";
     }
   }
+  world.requests = world.requests.filter(({ isDeleted, run }) => !isDeleted || run !== undefined);
   world.pools = world.pools.filter((pool) => !pool.closing || runsIn(world, pool).length > 0);
 }
 

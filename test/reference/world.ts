@@ -77,6 +77,8 @@ export interface Request {
   /** When its attempts ended by preemption. */
   preemptedAt: number[];
   resume: boolean;
+  /** Deleted by force while it ran: its record goes with its end (Q6). */
+  isDeleted?: boolean;
   reason?: string;
   rejected?: Record<string, string> | string;
   /** Latest entry into the queue; in the future while `retries.delay` keeps it out (Q3). */
