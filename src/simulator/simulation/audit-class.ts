@@ -100,7 +100,7 @@ function victimProblems(judged: Case, victim: Running, { reason, cost, stop }: C
     ["has not run long enough", decision.atMs - run.startedAtMs >= pool.settings.minRuntimeMs],
     ["holds nothing that is short", short.some((key) => (taken[key] ?? 0) > 0)],
     ["is told at another moment", stop.toldAtMs === decision.atMs],
-    ["is near its end", reason === "backfill" || !isNearCompletion(pool, victim, decision.atMs)],
+    ["is near its end", !isNearCompletion(pool, victim, decision.atMs)],
     [`may not be taken by ${reason}`, isPermitted(judged, victim, reason)],
     ["is given another cost than it has", isNearly(cost, costMs(judged, victim))],
   ];
@@ -118,45 +118,62 @@ function isPermitted(judged: Case, victim: Running, reason: string): boolean {
     case "sensitive":
       return isSensitive(judged.books, judged.pool, judged.waiter) && !isServiceInShare(judged, victim);
     case "backfill":
-      return victim.run.isOpportunistic;
+      return victim.run.isOpportunistic && !isServiceInShare(judged, victim);
     default:
       return false;
   }
 }
 
-/** Only down; dear work not at all; of others who are in their share nothing by one who must borrow (10.1–10.3). */
+/** Only down; dear work not at all; of those in their share nothing by one who must borrow (10.1–10.3). */
 function mayTakeByClass(judged: Case, victim: Running): boolean {
-  const { books, pool, waiter, short } = judged;
-  const taken = books.takenOf(pool, victim.spec);
-  const isLower = bandOf(pool, classIn(books, pool, victim)) < bandOf(pool, classIn(books, pool, waiter));
+  const { books, pool, waiter } = judged;
   const isOwn = victim.spec.component === waiter.spec.component;
-  const mustBorrow = Object.entries(books.takenOf(pool, waiter.spec)).some(
-    ([key, amount]) => amount > headroomAtMost(judged, key),
-  );
-  const borrowsAll = short.every((key) => (taken[key] ?? 0) === 0 || borrows(books, pool, victim, key));
+  const inShare = isOwn ? isInShare(judged, (run) => !isLower(judged, run)) : isInShare(judged);
   return (
-    isLower &&
+    isLower(judged, victim) &&
     !isDear(books, pool, victim) &&
     !isServiceInShare(judged, victim) &&
-    (isOwn || !mustBorrow || borrowsAll)
+    (inShare || borrowsSomething(judged, victim))
   );
 }
 
-/** The owner of reserved units takes back what others borrow, whatever their class (8.2). */
+/** The owner of reserved units takes back what others borrow of a short key, whatever their class (10.1, 10.2). */
 function mayReclaim(judged: Case, victim: Running): boolean {
   const { books, pool, waiter, short } = judged;
-  const taken = books.takenOf(pool, waiter.spec);
   const isOwn = victim.spec.component === waiter.spec.component;
+  const reserved = short.filter((key) => isReserved(books, pool, key));
   return (
-    short.every((key) => (taken[key] ?? 0) <= headroomAtMost(judged, key)) &&
-    short.some((key) => borrows(books, pool, victim, key)) &&
-    (!isOwn || short.some((key) => isFirmOn(books, pool, waiter, key)))
+    isInShare(judged) &&
+    reserved.some((key) => borrows(books, pool, victim, key)) &&
+    (!isOwn || isFirm(books, pool, waiter))
   );
 }
 
-function isServiceInShare({ books, pool, short }: Case, victim: Running): boolean {
-  const { kind } = books.policyOf(pool.name, victim.spec.component) as PolicyRecord;
-  return kind === "service" && !short.some((key) => borrows(books, pool, victim, key));
+function isLower({ books, pool, waiter }: Case, victim: Entry): boolean {
+  return bandOf(pool, classIn(books, pool, victim)) < bandOf(pool, classIn(books, pool, waiter));
+}
+
+/** Judged on the keys that somebody reserves, and generously: as if nothing were promised to others of its component. */
+function isInShare(judged: Case, counts: (run: Running) => boolean = () => true): boolean {
+  const { books, pool, waiter } = judged;
+  return Object.entries(books.takenOf(pool, waiter.spec)).every(
+    ([key, amount]) => !isReserved(books, pool, key) || amount <= headroomAtMost(judged, key, counts),
+  );
+}
+
+function isReserved(books: Books, pool: PoolRecord, key: string): boolean {
+  return books.policiesIn(pool.name).some(({ reserved }) => (reserved[key] ?? 0) > 0);
+}
+
+function borrowsSomething({ books, pool }: Case, victim: Running): boolean {
+  return Object.keys(books.takenOf(pool, victim.spec)).some(
+    (key) => isReserved(books, pool, key) && borrows(books, pool, victim, key),
+  );
+}
+
+function isServiceInShare(judged: Case, victim: Running): boolean {
+  const { kind } = judged.books.policyOf(judged.pool.name, victim.spec.component) as PolicyRecord;
+  return kind === "service" && !borrowsSomething(judged, victim);
 }
 
 function isNearCompletion({ settings }: PoolRecord, { spec, run }: Running, nowMs: number): boolean {
@@ -193,16 +210,19 @@ function isFirm(books: Books, pool: PoolRecord, entry: Entry): boolean {
 /** NP work lives inside the reserve on every key, class 10 and sensitive work on keys that somebody reserves (10.8). */
 export function isFirmOn(books: Books, pool: PoolRecord, entry: Entry, key: string): boolean {
   if (!entry.spec.preemptible) return true;
-  const isReserved = books.policiesIn(pool.name).some(({ reserved }) => (reserved[key] ?? 0) > 0);
-  return isFirm(books, pool, entry) && isReserved;
+  return isFirm(books, pool, entry) && isReserved(books, pool, key);
 }
 
 /** What is left of the waiter's reserve, if nothing is promised to others of its component. */
-function headroomAtMost({ books, pool, waiter, policy }: Case, key: string): number {
+function headroomAtMost(
+  { books, pool, waiter, policy }: Case,
+  key: string,
+  counts: (run: Running) => boolean,
+): number {
   const isBound = isFirmOn(books, pool, waiter, key);
   const used = books
     .runsIn(pool.name)
-    .filter(({ spec }) => spec.component === policy.component)
+    .filter((run) => run.spec.component === policy.component && counts(run))
     .filter((entry) => !isBound || isFirm(books, pool, entry))
     .reduce((sum, { spec }) => sum + (books.takenOf(pool, spec)[key] ?? 0), 0);
   return Math.max(0, (policy.reserved[key] ?? 0) - used);
