@@ -6,7 +6,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
-import { checkCommand, checkGuardian, isJobRefusal } from "../runner/index.ts";
+import { checkCommand, checkGuardian, hideVariable, isJobRefusal } from "../runner/index.ts";
 import {
   BerthError,
   type Client,
@@ -88,6 +88,7 @@ export function define(command: Command, context: CliContext): void {
 
 async function runCommand(words: readonly string[], options: RunOptions, context: CliContext): Promise<void> {
   const connection = resolveConnection(options);
+  hideVariable("BERTH_API_TOKEN"); // The command runs as the same user, and could read it in /proc.
   const plan = await planRun(words, options, connection.component ?? "");
   const talk = options.quiet === true ? silentTalk : createTalk(screenOf(context));
   const { componentGuess } = connection;

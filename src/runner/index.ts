@@ -12,6 +12,7 @@ export { checkCommand } from "./command.ts";
 export { type Containment, detectContainment } from "./containment.ts";
 export type { ContainmentLevel } from "./enclosure.ts";
 export type { TreeEnd } from "./ending.ts";
+export { hideVariable } from "./environ.ts";
 export { isJobRefusal, type JobRefusal } from "./errors.ts";
 export type { HookCall, ReleaseHook } from "./guard.ts";
 export { type Job, type JobOptions, startJob } from "./job.ts";
