@@ -4,9 +4,8 @@ import type { Command, Option } from "commander";
 import { createClient } from "../sdk/index.ts";
 import { CHOICES } from "./choices.ts";
 import { readContexts, resolveConnection } from "./connection.ts";
-import type { CliContext } from "./context.ts";
+import type { CliContext, CommandModule } from "./context.ts";
 import { fetchLightly } from "./http.ts";
-import { createProgram } from "./main.ts";
 import { printable } from "./output/text.ts";
 import { titleOf } from "./session.ts";
 
@@ -18,23 +17,32 @@ interface Candidate {
 const PATIENCE_MS = 1_000;
 const NAMES_MAX = 200;
 
-export function define(command: Command, context: CliContext): void {
-  command.argument("[words...]").allowUnknownOption();
-  command.action(async (words: string[]) => {
-    const current = words.at(-1) ?? "";
-    const found = await candidates(words.slice(0, -1), current, context).catch(() => []);
-    const matching = found.filter(({ word }) => word.startsWith(current) && !/[\s\p{C}]/u.test(word));
-    context.write(matching.map(({ word, text }) => `${word}\t${printable(text)}\n`).join(""));
-  });
+/** The program with those commands defined that these words need. */
+type CreateProgram = (words: readonly string[], context: CliContext) => Promise<Command>;
+
+export function completing(createProgram: CreateProgram): CommandModule {
+  return {
+    define(command, context) {
+      command.argument("[words...]").allowUnknownOption();
+      command.action(async (words: string[]) => {
+        const current = words.at(-1) ?? "";
+        const before = words.slice(0, -1);
+        const load = () => createProgram(before, context);
+        const found = await candidates(before, current, load).catch(() => []);
+        const matching = found.filter(({ word }) => word.startsWith(current) && !/[\s\p{C}]/u.test(word));
+        context.write(matching.map(({ word, text }) => `${word}\t${printable(text)}\n`).join(""));
+      });
+    },
+  };
 }
 
 async function candidates(
   before: readonly string[],
   current: string,
-  context: CliContext,
+  load: () => Promise<Command>,
 ): Promise<Candidate[]> {
-  if (before.includes("--")) return []; // What follows is somebody else's command.
-  const program = await createProgram(before, context);
+  if (before.includes("--")) return []; // What follows is another program's.
+  const program = await load();
   const { command, given, waiting } = walk(program, before);
   if (waiting !== undefined) return valuesOf(waiting.attributeName(), waiting.flags);
   if (current.startsWith("-")) {

@@ -86,7 +86,7 @@ const COMMANDS: readonly CommandEntry[] = [
     "requests, spelled as in ZenML",
     () => import("./resource-request.ts"),
   ),
-  { ...entry("", "__complete", "", () => import("./complete.ts")), isHidden: true },
+  { ...entry("", "__complete", "", loadCompletion), isHidden: true },
 ];
 
 function entry(
@@ -96,6 +96,11 @@ function entry(
   load: () => Promise<CommandModule>,
 ): CommandEntry {
   return { group, name, summary, load };
+}
+
+/** Completion needs the program, which is why it is given and not imported there. */
+async function loadCompletion(): Promise<CommandModule> {
+  return (await import("./complete.ts")).completing(createProgram);
 }
 
 const EXIT_USAGE = 2;
