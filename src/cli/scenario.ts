@@ -1,6 +1,5 @@
 // berth scenario run FILE_OR_DIR…
 
-import { Ansis } from "ansis";
 import type { Command } from "commander";
 import { EXIT, toProblem } from "../protocol/index.ts";
 import {
@@ -9,17 +8,16 @@ import {
   describeStep,
   describeSummary,
   type InputProblem,
-  PLAIN,
   printable,
   readScenarios,
   runScenario,
   type Scenario,
   type ScenarioResult,
   type StepReport,
-  type Style,
   toJsonReport,
 } from "../simulator/index.ts";
 import type { CliContext } from "./context.ts";
+import { styleOf } from "./output/text.ts";
 
 interface RunOptions {
   readonly json?: boolean;
@@ -76,7 +74,7 @@ async function run(paths: readonly string[], options: RunOptions, context: CliCo
 
 /** Runs a scenario and prints about it as it goes. With --json stdout is the report, so the trace is talk. */
 function runOne(scenario: Scenario, { json, trace }: RunOptions, context: CliContext): ScenarioResult {
-  const style = context.hasColor ? colors() : PLAIN;
+  const style = styleOf(context);
   const follow = json ? context.tell : context.write;
   if (trace) follow(`${printable(scenario.file)}  ${printable(scenario.name)}\n`);
   let lastStep: StepReport | undefined;
@@ -96,9 +94,4 @@ function tellProblems(problems: readonly InputProblem[], { json }: RunOptions, {
   const code = problems[0]?.code ?? "invalid_scenario";
   const detail = problems.map(describeProblem).join("\n");
   tell(`${JSON.stringify({ ...toProblem(code, detail), problems }, null, 2)}\n`);
-}
-
-function colors(): Style {
-  const ansis = new Ansis();
-  return { good: ansis.green, bad: ansis.red, faint: ansis.dim };
 }
