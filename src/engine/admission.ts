@@ -1,6 +1,6 @@
 // Admission: could this pool ever hold the request (A1–A3)? Each policy is judged alone.
 
-import { largestHoldable } from "./placement/capacity.ts";
+import { shortageOf } from "./placement/capacity.ts";
 import type { RejectionCode, RejectionReason } from "./records.ts";
 import { amountOf, isUnmeteredWhenMissing } from "./resources.ts";
 import type { Policy, PoolLine } from "./state.ts";
@@ -25,8 +25,8 @@ export function judge(poolLine: PoolLine): RejectionReason | null {
     if (!pool.keys.includes(key) && !isUnmeteredWhenMissing(key)) return refused("unknown_key", key, 0);
   }
 
-  const overCapacity = largestHoldable(poolLine);
-  if (overCapacity !== null) return refused("over_capacity", overCapacity.key, overCapacity.allowed);
+  const shortage = shortageOf(poolLine);
+  if (shortage !== null) return { pool: pool.record.name, code: "over_capacity", ...shortage };
 
   if (line.shape.preemptionClass > policy.record.maxClass) {
     return {

@@ -406,6 +406,7 @@ function rejectionLine({
     case "unknown_key":
       return [where, `has no ${key ?? "such key"}`];
     case "over_capacity":
+      if (key === "nodes") return [where, `${asked} nodes asked, ${allowed} could hold a part of it`];
       return [where, `${asked} ${key} asked, ${allowed} is all there is, or all that one node has`];
     case "over_limit":
       return [where, `${asked} ${key} asked, ${allowed} is the limit`];

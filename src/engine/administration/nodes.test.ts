@@ -145,6 +145,14 @@ test("what no node could hold is rejected when the last that could is removed (P
   ]);
 });
 
+test("a request for more nodes than could hold a part of it is rejected for the lack of nodes (N4)", () => {
+  const cluster = createCluster({ ...twoNodes, small: { capacity: { gpu: 1 } } });
+  cluster.submit("gang", { resources: { gpu: 2 }, nodes: 3 });
+  expect(cluster.state.requests.get(request("gang"))?.progress.rejection).toEqual([
+    { pool: POOL, code: "over_capacity", key: "nodes", asked: 3, allowed: 2 },
+  ]);
+});
+
 test("a node that comes back smaller keeps its work and gets no more until it fits", () => {
   const cluster = createCluster({ a: { capacity: { gpu: 4 } } });
   cluster.submit("x", { resources: { gpu: 3 } });

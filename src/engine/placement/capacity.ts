@@ -51,56 +51,50 @@ function bothOf(constraints: Labels, home: Labels): Wanted | null {
   return agree ? wantedOf({ ...constraints, ...home }) : null;
 }
 
-/** The key on which an empty pool could not hold the request, with what it could hold; null if it could (A2, N4). */
-export function largestHoldable(poolLine: PoolLine): { key: string; allowed: number } | null {
+/** What an empty pool has too little of for a request: a key, or nodes that could hold a part of it. */
+export interface Shortage {
+  readonly key: string;
+  readonly asked: number;
+  readonly allowed: number;
+}
+
+/** Null if an empty pool could hold the request (A2, N4). */
+export function shortageOf(poolLine: PoolLine): Shortage | null {
   const { need, pool, ask } = poolLine;
-  if (ask !== null) return largestOnNodes(pool, ask);
+  if (ask !== null) return shortageOnNodes(pool, ask);
   for (let i = 0; i < pool.keys.length; i++) {
+    const asked = need[i] as number;
     const allowed = pool.capacity[i] as number;
-    if ((need[i] as number) > allowed) return { key: pool.keys[i] as string, allowed };
+    if (asked > allowed) return { key: pool.keys[i] as string, asked, allowed };
   }
   return null;
 }
 
 /** All registered nodes count, whatever their state, so that a lost node rejects nobody (N4). */
-function largestOnNodes(pool: Pool, { need, count, wanted }: Ask): { key: string; allowed: number } | null {
+function shortageOnNodes(pool: Pool, { need, count, wanted }: Ask): Shortage | null {
   const { counts } = pool.places.select(pool, wanted);
   const kinds = [...counts].map(([{ resources }, number]) => ({
     has: nodeVector(resources, pool.keys),
     number,
   }));
-  const holding = kinds.filter(({ has }) => covers(has, need));
-  if (holding.reduce((sum, { number }) => sum + number, 0) >= count) return null;
+  const holding = kinds.filter(({ has }) => covers(has, need)).reduce((sum, { number }) => sum + number, 0);
+  if (holding >= count) return null;
+  if (holding > 0) return { key: "nodes", asked: count, allowed: holding };
   const asked = need.flatMap((amount, i) => (amount > 0 ? [i] : []));
+  const mostOf = (i: number, among: readonly { has: readonly number[] }[]) => ({
+    key: pool.keys[i] as string,
+    asked: need[i] as number,
+    allowed: among.reduce((most, { has }) => Math.max(most, has[i] as number), 0),
+  });
   // Named is a key that would be short if it were the only one; or else the first, beside the others.
-  const alone = asked.map((i) => ({ key: i, allowed: mostOn(i, kinds, count) }));
-  const short = alone.find(({ key, allowed }) => (need[key] as number) > allowed);
-  if (short !== undefined) return { key: pool.keys[short.key] as string, allowed: short.allowed };
+  const short = asked.map((i) => mostOf(i, kinds)).find((one) => one.asked > one.allowed);
+  if (short !== undefined) return short;
   const first = asked[0] as number;
-  const besides = kinds.filter(({ has }) =>
-    covers(
-      has,
-      need.map((amount, i) => (i === first ? 0 : amount)),
-    ),
+  const others = need.map((amount, i) => (i === first ? 0 : amount));
+  return mostOf(
+    first,
+    kinds.filter(({ has }) => covers(has, others)),
   );
-  return { key: pool.keys[first] as string, allowed: mostOn(first, besides, count) };
-}
-
-/** How much of a key so many nodes have at least. */
-function mostOn(
-  key: number,
-  kinds: readonly { has: readonly number[]; number: number }[],
-  count: number,
-): number {
-  const most = kinds
-    .map(({ has, number }) => ({ amount: has[key] as number, number }))
-    .sort((a, b) => b.amount - a.amount);
-  let number = 0;
-  for (const kind of most) {
-    number += kind.number;
-    if (number >= count) return kind.amount;
-  }
-  return 0;
 }
 
 /** Whether a node could hold a part of the request when it is empty. */
