@@ -81,6 +81,7 @@ export {
   requestOf,
   type ShareView,
   shareViewOf,
+  standingOf,
   teamSharesOf,
   usageByShareOf,
   usageOf,

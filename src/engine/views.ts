@@ -26,6 +26,7 @@ import {
   type EngineState,
   type Node,
   type Pool,
+  type PoolLine,
   queueLengthOf,
   requirePool,
   reserveNeedOf,
@@ -36,6 +37,24 @@ export function requestOf(
   id: RequestId,
 ): { readonly spec: RequestSpec; readonly progress: Readonly<RequestProgress> } | undefined {
   return state.requests.get(id);
+}
+
+/** Class and sensitivity as they count (10.7): where it runs, or the highest of the queues in which it waits. */
+export function standingOf(
+  state: EngineState,
+  id: RequestId,
+): Pick<PoolLine, "preemptionClass" | "sensitive"> | undefined {
+  const request = state.requests.get(id);
+  if (request === undefined || request.progress.endedAtMs !== null) return undefined;
+  const { allocation } = request.progress;
+  return [...request.line.pools.values()]
+    .filter(({ pool, verdict }) =>
+      allocation === null ? verdict === null : pool.record.name === allocation.pool,
+    )
+    .reduce<PoolLine | undefined>(
+      (highest, one) => (highest && highest.preemptionClass >= one.preemptionClass ? highest : one),
+      undefined,
+    );
 }
 
 /** The pools in whose queues a request stands, or will when its delay is over; empty if it does not wait. */

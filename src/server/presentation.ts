@@ -1,6 +1,12 @@
 // Requests as the API shows them: from the live state with lease and token, or from the record of an ended one.
 
-import { type RequestId, type RequestProgress, type RequestSpec, requestOf } from "../engine/index.ts";
+import {
+  type RequestId,
+  type RequestProgress,
+  type RequestSpec,
+  requestOf,
+  standingOf,
+} from "../engine/index.ts";
 import type { EndedAttempt, RequestBody, View } from "../leader/index.ts";
 import type { WireRequest } from "../protocol/index.ts";
 import type { RequestRecord } from "../store/index.ts";
@@ -26,6 +32,11 @@ export function presentLive(
   if (request === undefined || owned === undefined) return undefined;
   const { spec, progress } = request;
   const shown = present(spec, progress, view.numberOf(id) ?? 0, view.attemptsOf(id));
+  const standing = standingOf(view.state, id);
+  if (standing !== undefined) {
+    shown.preemption_class = standing.preemptionClass;
+    shown.sensitive = standing.sensitive;
+  }
   const leaseExpiresAtMs = view.leaseExpiresAtMs(id);
   if (leaseExpiresAtMs !== undefined) shown.lease_expires_at = toTimestamp(leaseExpiresAtMs);
   // Whoever can see the token can act as the holder, so only those who may; the filter takes it from the others.

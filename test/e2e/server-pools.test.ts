@@ -126,10 +126,23 @@ test("a sensitive policy that reserves nothing is attached with a warning (10.8)
   expect((await attach({ kind: "batch" })).body).not.toHaveProperty("warnings");
   expect((await attach({ kind: "sensitive" })).body.warnings).toEqual([
     expect.stringMatching(/reserves no gpu, which others do: what asks for it will be rejected/),
-    expect.stringMatching(/reserves no lic, and nobody does: its work may take all of it/),
+    expect.stringMatching(/reserves no lic, and no other policy does: its work may take all of it/),
   ]);
   const { body } = await attach({ kind: "sensitive", reserved: { gpu: 2, lic: 1 } });
   expect(body).not.toHaveProperty("warnings");
+});
+
+test("requests of a sensitive policy are shown as they count: class 10, sensitive (10.7)", async () => {
+  await server.admin("PUT", "/v1/pools/theatre", { capacity: { gpu: 2 }, discipline: "class" });
+  await server.admin("PUT", "/v1/pools/theatre/policies/surgery", {
+    kind: "sensitive",
+    reserved: { gpu: 2 },
+  });
+  const submit = () =>
+    server.admin("POST", "/v1/resource-requests", { component: "surgery", resources: { gpu: 2 } });
+  const asTheyCount = { preemption_class: 10, sensitive: true };
+  expect((await submit()).body).toMatchObject({ status: "allocated", ...asTheyCount });
+  expect((await submit()).body).toMatchObject({ status: "queued", ...asTheyCount });
 });
 
 test("lists come page by page, in the order of names", async () => {
