@@ -101,6 +101,11 @@ const onlyTold: readonly ErrorCode[] = [
   "queue_full",
   "timeout",
   "internal_error",
+  // Servers that share a database say these.
+  "behind",
+  "no_leader",
+  "not_leader",
+  "outcome_unknown",
 ];
 
 async function provoke(code: ErrorCode, ...more: string[]): Promise<Said> {
