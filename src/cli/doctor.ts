@@ -38,6 +38,7 @@ Examples:
 
 const EXIT_BAD = 125;
 const SKEW_MS_MAX = 5_000;
+const AHEAD_MS_MAX = 60_000;
 
 export function define(command: Command, context: CliContext): void {
   withConnection(command)
@@ -126,7 +127,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
           state: "note",
           text: `differs from the server's by ${Math.round(skewMs / 1000)} s; ages are shown wrong`,
         });
-      const { name, role, expires_at: ends } = await client.whoami();
+      const { name, role, expires_at: ends, time } = await client.whoami();
       const until =
         ends === null ? "never ends" : `ends in ${ageOf(new Date().toISOString(), Date.parse(ends))}`;
       findings.push({
@@ -134,6 +135,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
         state: "good",
         text: `${name} (${role}), ${until}${component === undefined ? "" : `; asks as ${component}`}`,
       });
+      findings.push(...aboutTime(time, headers.get("date")));
       findings.push(...(await aboutPauses(client)));
       await client.server.ready().then(
         () => findings.push({ what: "ready", state: "good", text: "calls are served" }),
@@ -144,6 +146,15 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
     }
   }
   return findings;
+}
+
+/** After a start with a clock that was ahead: time in the cluster never goes back. */
+export function aboutTime(clusterTime: string | undefined, serverTime: string | null): Finding[] {
+  const aheadMs = Date.parse(clusterTime ?? "") - Date.parse(serverTime ?? "");
+  if (!(aheadMs > AHEAD_MS_MAX)) return [];
+  const ahead = ageOf(new Date(0).toISOString(), aheadMs);
+  const text = `time in the cluster is ${ahead} ahead of the server's clock: tokens end early, until the clock is there`;
+  return [{ what: "time", state: "bad", text }];
 }
 
 /** Pools in which nobody is given up, because many fell silent at once (L3). */

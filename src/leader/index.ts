@@ -1,6 +1,6 @@
 // The single writer: batch → engine → group commit → answer and publish. Other folders import from this file only.
 
-export { clusterTime, systemClock } from "./clock.ts";
+export { checkClock, clusterTime, systemClock } from "./clock.ts";
 export { grantKeysKept } from "./grant-keys.ts";
 export * from "./interface.ts";
 export { DEFAULT_LEADER_SETTINGS, startLeader } from "./leader.ts";

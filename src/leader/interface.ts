@@ -327,6 +327,8 @@ export interface LeaderOptions {
   readonly log?: Log;
   readonly settings?: Partial<LeaderSettings>;
   readonly observer?: Observer;
+  /** A person says that the clock of this machine is right, however far it is ahead of the journal. */
+  readonly acceptClock?: boolean;
   /** Memory can no longer be trusted, or another server leads: it must end, or follow. */
   readonly onFatal: (error: unknown) => void;
   /** Of a server that is one of several; absent: nobody else can lead. */

@@ -438,6 +438,52 @@ describe("time", () => {
     expect(restarted.leader.nowMs()).toBeGreaterThanOrEqual(START_MS + 1_000);
     expect(await statusOf(restarted, "a")).toBe("allocated");
   });
+
+  const DAY_MS = 86_400_000;
+  const stopped = async (idleMs = 0) => {
+    const rig = await createRig();
+    await createPool(rig);
+    rig.clock.freeze(idleMs);
+    await rig.leader.close();
+    return rig;
+  };
+
+  test("a clock that is far ahead of the journal is refused, and nothing is written", async () => {
+    const { store, clock } = await stopped();
+    const before = await store.head();
+    clock.jumpWall(8 * DAY_MS);
+    const start = createRig({ store, clock });
+    await expect(start).rejects.toMatchObject({
+      code: "wrong_clock",
+      message:
+        "The clock of this machine says 2023-11-22T22:13:20.000Z, but the last change is from 2023-11-14T22:13:20.000Z.",
+      hint: expect.stringContaining("--accept-clock"),
+    });
+    expect(await store.head()).toEqual(before);
+    const accepted = await createRig({ store, clock, acceptClock: true });
+    expect(accepted.leader.nowMs()).toBe(START_MS + 8 * DAY_MS);
+  });
+
+  test("a stop of a week is nothing unusual, and neither is a server with nothing to do", async () => {
+    const { store, clock } = await stopped(30 * DAY_MS);
+    clock.jumpWall(7 * DAY_MS);
+    const { leader } = await createRig({ store, clock });
+    expect(leader.nowMs()).toBe(START_MS + 37 * DAY_MS);
+  });
+
+  test("a database whose clock agrees needs no person to say so", async () => {
+    const { store, clock } = await stopped();
+    clock.jumpWall(80 * DAY_MS);
+    const clockMs = async () => START_MS + 79 * DAY_MS;
+    await createRig({ store: { ...store, clockMs }, clock });
+  });
+
+  test("a cluster whose time is ahead of the machine's says so at the start", async () => {
+    const { store, clock } = await stopped();
+    clock.jumpWall(-DAY_MS);
+    const { logged } = await createRig({ store, clock });
+    expect(logged).toEqual(["the time of the cluster is ahead of the clock of this machine"]);
+  });
 });
 
 describe("recovery", () => {

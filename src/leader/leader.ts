@@ -14,7 +14,7 @@ import { hostname } from "node:os";
 import { preview } from "../engine/index.ts";
 import type { Decider } from "./batch.ts";
 import { createChores } from "./chores.ts";
-import { clusterTime, systemClock } from "./clock.ts";
+import { checkClock, clusterTime, systemClock } from "./clock.ts";
 import { grantKeysOf } from "./grant-keys.ts";
 import { createInbox, SHORT_OF_ROOM } from "./inbox.ts";
 import type {
@@ -64,6 +64,12 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   const settings = { ...DEFAULT_LEADER_SETTINGS, ...options.settings };
 
   const beganMs = clock.monotonicMs();
+  if (replica === undefined) {
+    await checkClock(
+      { store, clock, log },
+      { head: await store.head(), isAccepted: options.acceptClock === true },
+    );
+  }
   const head = replica?.taken.head ?? (await store.takeOver({ holder: settings.holder }));
   const nowMs = clusterTime(clock, head.atMs);
   const startedAtMs = nowMs();
@@ -100,6 +106,13 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     ...{ ledger, inbox, reads, stream, own, decider, trouble },
     onTurnEnd: chores.look,
   });
+
+  /** A server that had nothing to do for long ends with its time in the store: the next start compares clocks with it. */
+  async function noteTime(): Promise<void> {
+    const { epoch, seq, atMs } = ledger.head;
+    if (seq === 0 || nowMs() - atMs < DAY_MS) return;
+    await store.commit({ epoch, expectedSeq: seq, atMs: nowMs() });
+  }
 
   own.restartLeases();
   log.info({ epoch: head.epoch, seq: head.seq, ...recovery }, "leading");
@@ -160,6 +173,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
       trouble.stop("it was closed.");
       if (!isWhole) return;
       await chores.snapshot();
+      await noteTime();
       await store.releaseLease(ledger.head.epoch);
     },
   };

@@ -580,6 +580,7 @@ export const identityAnswer = z
     pools: z.array(z.string()).nullable(),
     permissions: z.array(z.string()),
     expires_at: timestamp.nullable(),
+    time: timestamp.optional().describe("Time in the cluster, which never goes back."),
   })
   .meta({ id: "Identity" });
 export type WireIdentity = z.infer<typeof identityAnswer>;

@@ -69,6 +69,8 @@ export interface ReplicaOptions {
   readonly settings?: Partial<LeaderSettings>;
   readonly times?: Partial<ReplicaTimes>;
   readonly observer?: Observer;
+  /** As for a leader. */
+  readonly acceptClock?: boolean;
   /** The store is damaged, or memory cannot be trusted: the process must end. */
   readonly onFatal: (error: unknown) => void;
 }

@@ -9,6 +9,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { preview } from "../engine/index.ts";
 import {
+  checkClock,
   clusterTime,
   createEventStream,
   grantKeysKept,
@@ -31,9 +32,14 @@ const BEHIND_MS_MAX = 10_000;
 
 /** Resolves when this server leads, or follows with a state of its own. */
 export async function startReplica(options: ReplicaOptions): Promise<Replica> {
-  const { store, clock = systemClock, log = silentLog, observer = {}, onFatal } = options;
+  const { store, clock: ownClock = systemClock, log = silentLog, observer = {}, onFatal } = options;
   const id = options.settings?.holder ?? `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const firstHead = await store.head();
+  const isAccepted = options.acceptClock === true;
+  await checkClock({ store, clock: ownClock, log }, { head: firstHead, isAccepted });
+  // The wall clock is looked at once: what it says when this server begins to lead, nobody has checked.
+  const nowMs = clusterTime(ownClock, firstHead.atMs);
+  const clock = { ...ownClock, wallMs: nowMs };
   const stream = createEventStream(store, log, firstHead.seq);
   const surroundings: ReplicaSurroundings = {
     ...{ id, store, clock, log, observer, stream, onFatal },
@@ -66,7 +72,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   ];
   election.start();
   const grantKeys = await currentGrantKeys(surroundings);
-  const time = { startedAtMs: clock.wallMs(), nowMs: clusterTime(clock, firstHead.atMs) };
+  const time = { startedAtMs: nowMs(), nowMs };
 
   return {
     ...leaderSurface(surroundings, { roles, election, ...time }),

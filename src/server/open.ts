@@ -27,6 +27,8 @@ export interface OpenServerOptions
   readonly leaderSettings?: Partial<LeaderSettings>;
   /** Where other servers on the same database reach this one; left out: where it listens. */
   readonly advertise?: string;
+  /** A person says that the clock of this machine is right. */
+  readonly acceptClock?: boolean;
   /** Name of the administrator that the first start makes. */
   readonly firstTokenName?: string;
   /** Memory can no longer be trusted, or somebody else leads: the process must end. */
@@ -47,7 +49,17 @@ const COMMIT_PATIENCE_MS = 4_000;
 export const STORE_FILE = "berth.db";
 
 export async function openServer(options: OpenServerOptions): Promise<OpenedServer> {
-  const { data, tls, leaderSettings, log, onFatal, firstTokenName, advertise, ...rest } = options;
+  const {
+    data,
+    tls,
+    leaderSettings,
+    log,
+    onFatal,
+    firstTokenName,
+    advertise,
+    acceptClock = false,
+    ...rest
+  } = options;
   const certificates = tls && readCertificates(tls);
   const addressed = { ...rest, ...(certificates && { tls: certificates }) };
   addressOf(addressed); // Before anything is made on the disk.
@@ -60,7 +72,7 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
     const { store, storeName } = await openStore(data);
     opened.push(store);
     const parts = {
-      ...{ store, onFatal, observer: metrics.observer },
+      ...{ store, onFatal, acceptClock, observer: metrics.observer },
       ...(log && { log }),
       ...(leaderSettings && { settings: leaderSettings }),
     };

@@ -5,6 +5,7 @@ export type StoreErrorCode =
   | "locked" // Another process has the store open.
   | "newer_version" // Written by a newer version of Berth.
   | "corrupt" // What is stored is not what was written.
+  | "wrong_clock" // The clock of this machine is far ahead of the journal.
   | "pruned" // The journal does not reach back that far any more.
   | "disk_full" // Nothing was written; works again when there is room.
   | "unavailable"; // It does not answer, or an input/output error: the outcome may be unknown.
@@ -29,6 +30,7 @@ const defaultHints: Record<StoreErrorCode, string> = {
   fenced: "Another server leads now; this one must stop writing and start again.",
   locked: "Stop the other server, or start this one with another data directory.",
   newer_version: "Start the newer version of Berth, or restore a backup made by this one.",
+  wrong_clock: "Set the clock of this machine, then start the server again.",
   corrupt: "Keep a copy of the store, then restore the latest backup.",
   pruned: "Start again from a snapshot of the current state.",
   disk_full: "Make room on the disk; nothing was lost.",

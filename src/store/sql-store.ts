@@ -75,6 +75,11 @@ export function createSqlStore(driver: Driver): Store {
     releaseLease: (epoch) => releaseLease(driver, epoch),
     ...(driver.hint && { hint: driver.hint }),
     beat: (member) => beat(driver, member),
+    async clockMs() {
+      if (driver.meta.kind !== "postgres") return undefined;
+      const [row] = await driver.query<{ now_ms: number }>(`select ${driver.dialect.nowMs} as now_ms`);
+      return row?.now_ms;
+    },
     members: (withinMs) => membersWithin(driver, withinMs),
     readEvents: (fromSeq, limit) => readEvents(driver, fromSeq, limit),
     saveSnapshot: (draft) => saveSnapshot(driver, draft),

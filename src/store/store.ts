@@ -252,6 +252,8 @@ export type Store = {
   readonly hint?: LeaderHint;
   /** This server is alive; it replaces what the server said before. */
   beat(member: Member): Promise<void>;
+  /** The time by a clock that is not this machine's; undefined where there is none. */
+  clockMs(): Promise<number | undefined>;
   /** The servers that were alive within this time, by the clock of the database. */
   members(withinMs: number): Promise<readonly Member[]>;
 

@@ -36,6 +36,8 @@ const cases: Record<
     env: { BERTH_DATA_DIR: "/env", BERTH_LISTEN: "127.0.0.1:2", BERTH_DATABASE_URL: "postgres://env" },
     want: { dataDir: "/flag", listen: "127.0.0.1:1", databaseUrl: "postgres://flag" },
   },
+  "an option accepts the clock": { flags: { acceptClock: true }, want: { acceptClock: true } },
+  "a variable accepts the clock": { env: { BERTH_ACCEPT_CLOCK: "1" }, want: { acceptClock: true } },
   "a port is one of this machine": { flags: { port: "7771" }, want: { listen: "127.0.0.1:7771" } },
 };
 

@@ -18,10 +18,14 @@ export interface ServingFlags {
   readonly tlsKey?: string;
   readonly insecureBind?: boolean;
   readonly allowedHost?: readonly string[];
+  readonly acceptClock?: boolean;
 }
 
 export interface ServingSettings
-  extends Pick<HostedOptions, "listen" | "tls" | "insecureBind" | "allowedHosts" | "advertise"> {
+  extends Pick<
+    HostedOptions,
+    "listen" | "tls" | "insecureBind" | "allowedHosts" | "advertise" | "acceptClock"
+  > {
   readonly dataDir: string;
   readonly databaseUrl: string | undefined;
 }
@@ -59,6 +63,11 @@ export const SERVER_SETTINGS = {
     env: undefined,
     text: "a further name that the server answers to; may be repeated",
   },
+  accept_clock: {
+    flag: "--accept-clock",
+    env: "BERTH_ACCEPT_CLOCK",
+    text: "start although the clock is more than 7 days ahead of the last change; for one start",
+  },
 } as const;
 
 export function withServing(command: Command): Command {
@@ -75,6 +84,8 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
     const variable = SERVER_SETTINGS[name].env;
     return flag ?? ((variable === undefined ? undefined : env[variable]) || textOf(file[name]));
   };
+  const isSet = (name: keyof typeof SERVER_SETTINGS, flag: boolean | undefined) =>
+    ["true", "1"].includes(pick(name, flag === true ? "true" : undefined) ?? "");
   const listen =
     flags.listen ??
     (flags.port && onPort(flags.port)) ??
@@ -105,6 +116,7 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
     listen: listen || DEFAULT_LISTEN,
     ...(certFile !== undefined && keyFile !== undefined && { tls: { certFile, keyFile } }),
     ...((flags.insecureBind === true || file.insecure_bind === true) && { insecureBind: true }),
+    ...(isSet("accept_clock", flags.acceptClock) && { acceptClock: true }),
     ...(hosts.length > 0 && { allowedHosts: hosts }),
   };
 }

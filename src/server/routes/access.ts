@@ -125,7 +125,7 @@ function presentToken(record: TokenRecord): WireToken {
   };
 }
 
-export const whoami: Handler<"whoami"> = ({ identity }) =>
+export const whoami: Handler<"whoami"> = ({ identity }, { leader }) =>
   ok({
     name: identity.name,
     token_id: identity.tokenId,
@@ -134,6 +134,7 @@ export const whoami: Handler<"whoami"> = ({ identity }) =>
     pools: identity.pools && [...identity.pools],
     permissions: [...identity.permissions, ...identity.extra],
     expires_at: identity.expiresAtMs === null ? null : toTimestamp(identity.expiresAtMs),
+    time: toTimestamp(leader.nowMs()),
   } satisfies WireIdentity);
 
 export const listAudit: Handler<"listAudit"> = async (call, { store }) => {
