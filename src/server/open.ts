@@ -27,6 +27,8 @@ export interface OpenServerOptions
   readonly leaderSettings?: Partial<LeaderSettings>;
   /** Where other servers on the same database reach this one; left out: where it listens. */
   readonly advertise?: string;
+  /** A person says that a store which has lost its end is gone on with. */
+  readonly acceptLoss?: boolean;
   /** A person says that the clock of this machine is right. */
   readonly acceptClock?: boolean;
   /** Name of the administrator that the first start makes. */
@@ -58,6 +60,7 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
     firstTokenName,
     advertise,
     acceptClock = false,
+    acceptLoss = false,
     ...rest
   } = options;
   const certificates = tls && readCertificates(tls);
@@ -69,7 +72,7 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
     for (const part of opened.toReversed()) await part.close();
   };
   try {
-    const { store, storeName } = await openStore(data);
+    const { store, storeName } = await openStore(data, acceptLoss);
     opened.push(store);
     const parts = {
       ...{ store, onFatal, acceptClock, observer: metrics.observer },
@@ -99,11 +102,17 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
   }
 }
 
-async function openStore(data: OpenServerOptions["data"]): Promise<{ store: Store; storeName: string }> {
+async function openStore(
+  data: OpenServerOptions["data"],
+  acceptLoss: boolean,
+): Promise<{ store: Store; storeName: string }> {
   if (data === "memory") return { store: await openMemoryStore(), storeName: "memory" };
   if ("directory" in data) {
     const path = join(data.directory, STORE_FILE);
-    return { store: await openSqliteStore({ path, reserveBytes: RESERVE_BYTES }), storeName: path };
+    return {
+      store: await openSqliteStore({ path, reserveBytes: RESERVE_BYTES, mark: { acceptLoss } }),
+      storeName: path,
+    };
   }
   const { databaseUrl: url, acceptUnsafeDatabase = false } = data;
   // Another server leads sooner than an impatient commit gives up (C6).

@@ -218,6 +218,70 @@ describe("a file", () => {
     expect(await judge(path, content)).toBe("harmless");
   });
 
+  describe("with a mark of its end", () => {
+    const marked = (path: string, acceptLoss = false) => openSqliteStore({ path, mark: { acceptLoss } });
+
+    /** As a killed server leaves it. */
+    async function killed(commits: number): Promise<string> {
+      const path = newPath();
+      const store = await marked(path);
+      onTestFinished(() => store.close());
+      let head = await store.takeOver({ holder: "server-1" });
+      for (let count = 0; count < commits; count++)
+        head = await store.commit({
+          epoch: head.epoch,
+          expectedSeq: head.seq,
+          atMs: 1,
+          events: [event("a")],
+        });
+      const copy = newPath();
+      mkdirSync(dirname(copy));
+      for (const suffix of ["", "-wal", "-mark"]) copyFileSync(path + suffix, copy + suffix);
+      return copy;
+    }
+
+    test("starts after a kill, and again after an orderly end without any log", async () => {
+      const path = await killed(3);
+      expect(statSync(`${path}-mark`).mode & 0o777).toBe(0o600);
+      for (let start = 0; start < 2; start++) {
+        const store = await marked(path);
+        expect((await store.head()).seq).toBe(3);
+        await store.close();
+        rmSync(`${path}-wal`, { force: true });
+      }
+    });
+
+    test("is refused when its last commit is damaged, unless the loss is accepted, and then once", async () => {
+      const path = await killed(3);
+      truncateSync(`${path}-wal`, statSync(`${path}-wal`).size - 100);
+      await expect(marked(path)).rejects.toThrow("it ends at event 2, but event 3 was acknowledged");
+      await expectCode(marked(path), "corrupt");
+      await (await marked(path, true)).close();
+      await (await marked(path)).close();
+    });
+
+    test("is refused without its log after a kill, even where the journal is as long as its mark", async () => {
+      const path = await killed(2);
+      const moved = new DatabaseSync(path);
+      moved.exec("pragma wal_checkpoint(truncate)");
+      moved.close();
+      rmSync(`${path}-wal`, { force: true });
+      await expect(marked(path)).rejects.toThrow("not stopped in order, and its log (-wal) is missing");
+    });
+
+    test("does not hold a restored backup to the mark of the history that it replaces", async () => {
+      const path = await killed(3);
+      const backup = `${path}.backup`;
+      const early = await killed(1);
+      await backupSqlite({ from: early, to: backup });
+      const to = newPath();
+      mkdirSync(dirname(to));
+      copyFileSync(`${path}-mark`, `${to}-mark`);
+      await restoreSqlite({ from: backup, to });
+      await (await marked(to)).close();
+    });
+  });
+
   test("with a log that was damaged in the middle is refused, not shortened", async () => {
     const path = newPath();
     await openWithHistory(path);

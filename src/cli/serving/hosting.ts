@@ -23,6 +23,8 @@ export interface HostedOptions {
   readonly allowedHosts?: readonly string[];
   /** Where other servers on the same database reach this one. */
   readonly advertise?: string;
+  /** A person says that a store which has lost its end is gone on with. */
+  readonly acceptLoss?: boolean;
   /** A person says that the clock of this machine is right. */
   readonly acceptClock?: boolean;
   /** Name of the administrator that the first start makes. */

@@ -19,12 +19,13 @@ export interface ServingFlags {
   readonly insecureBind?: boolean;
   readonly allowedHost?: readonly string[];
   readonly acceptClock?: boolean;
+  readonly acceptLoss?: boolean;
 }
 
 export interface ServingSettings
   extends Pick<
     HostedOptions,
-    "listen" | "tls" | "insecureBind" | "allowedHosts" | "advertise" | "acceptClock"
+    "listen" | "tls" | "insecureBind" | "allowedHosts" | "advertise" | "acceptClock" | "acceptLoss"
   > {
   readonly dataDir: string;
   readonly databaseUrl: string | undefined;
@@ -67,6 +68,11 @@ export const SERVER_SETTINGS = {
     flag: "--accept-clock",
     env: "BERTH_ACCEPT_CLOCK",
     text: "start although the clock is more than 7 days ahead of the last change; for one start",
+  },
+  accept_loss: {
+    flag: "--accept-loss",
+    env: "BERTH_ACCEPT_LOSS",
+    text: "start although the embedded store has lost its last changes; for one start",
   },
 } as const;
 
@@ -117,6 +123,7 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
     ...(certFile !== undefined && keyFile !== undefined && { tls: { certFile, keyFile } }),
     ...((flags.insecureBind === true || file.insecure_bind === true) && { insecureBind: true }),
     ...(isSet("accept_clock", flags.acceptClock) && { acceptClock: true }),
+    ...(isSet("accept_loss", flags.acceptLoss) && { acceptLoss: true }),
     ...(hosts.length > 0 && { allowedHosts: hosts }),
   };
 }

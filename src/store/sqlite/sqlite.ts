@@ -5,11 +5,12 @@ import { dirname } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Driver, Statement } from "../driver.ts";
 import { isStoreError, StoreError } from "../errors.ts";
-import type { Value } from "../rows.ts";
+import { type HeadRow, headRecord, type Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Damage, Store } from "../store.ts";
 import { translateSqliteError } from "./errors.ts";
 import { type Database, loadSqlite, type PreparedStatement, type Sqlite } from "./library.ts";
+import { type End, keepMark, type Mark, NO_MARK } from "./mark.ts";
 import { migrate, rollBack } from "./migrate.ts";
 import { keepReserve, NO_RESERVE, type Reserve } from "./reserve.ts";
 import { commitStatements, toSqlite } from "./statements.ts";
@@ -19,10 +20,12 @@ export type SqliteOptions = {
   readonly path: string;
   /** Room that is kept for a full disk, in a file beside the store. */
   readonly reserveBytes?: number;
+  /** Keeps a mark of the journal's end beside the store, and refuses a store that ends before it. */
+  readonly mark?: { readonly acceptLoss: boolean };
 };
 
 /** Opens the store in a file, and makes it if there is none. */
-export async function openSqliteStore({ path, reserveBytes = 0 }: SqliteOptions): Promise<Store> {
+export async function openSqliteStore({ path, reserveBytes = 0, mark }: SqliteOptions): Promise<Store> {
   const sqlite = await loadSqlite();
   try {
     prepareFile(path);
@@ -33,7 +36,10 @@ export async function openSqliteStore({ path, reserveBytes = 0 }: SqliteOptions)
         throw new StoreError("corrupt", `The store is damaged: ${damage.where}: ${damage.what}.`);
       }
       const reserve = reserveBytes > 0 ? keepReserve(`${path}-reserve`, reserveBytes) : NO_RESERVE;
-      return createSqlStore(createSqliteDriver(new sqlite.DatabaseSync(path), { path, lock, reserve }));
+      const hasLog = fileBytes(`${path}-wal`) > 0; // Asked before SQLite makes a new one.
+      const openMark = mark && ((end: End) => keepMark(`${path}-mark`, { ...mark, end, hasLog }));
+      const database = new sqlite.DatabaseSync(path);
+      return createSqlStore(createSqliteDriver(database, { path, lock, reserve, openMark }));
     } catch (error) {
       lock.close();
       throw error;
@@ -111,9 +117,16 @@ export function lockFile({ DatabaseSync }: Sqlite, path: string): Database {
 /** A store that nobody refers to any more is still open: the collector must not let go of its lock. */
 const heldLocks = new Set<Database | undefined>();
 
+type Beside = {
+  readonly path: string | undefined;
+  readonly lock?: Database;
+  readonly reserve?: Reserve;
+  readonly openMark?: ((end: End) => Mark) | undefined;
+};
+
 function createSqliteDriver(
   database: Database,
-  { path, lock, reserve = NO_RESERVE }: { path: string | undefined; lock?: Database; reserve?: Reserve },
+  { path, lock, reserve = NO_RESERVE, openMark = () => NO_MARK }: Beside,
 ): Driver {
   const name = path ?? "in memory";
   if (lock !== undefined) heldLocks.add(lock);
@@ -182,8 +195,11 @@ function createSqliteDriver(
   try {
     database.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma busy_timeout = 5000;
       pragma journal_size_limit = ${WAL_BYTES_KEPT}`);
-    emptyLog(database);
     const meta = guarded(() => migrate(database, { name, kind: path === undefined ? "memory" : "sqlite" }));
+    const [head] = query<HeadRow>("select * from @head");
+    const mark =
+      head === undefined ? NO_MARK : openMark({ ...headRecord(head), incarnation: meta.incarnation });
+    emptyLog(database); // After the mark has been put to rest: without a log, a mark of open work means a loss.
     return {
       meta,
       dialect: {
@@ -197,13 +213,20 @@ function createSqliteDriver(
         await setImmediate();
         return guarded(() => inTransaction(() => executeAll(statements)));
       },
-      commit: async (rows) =>
-        guarded(() => inTransaction(() => executeAll(commitStatements(rows))) !== undefined),
+      commit: async (rows) => {
+        const isDone = guarded(() => inTransaction(() => executeAll(commitStatements(rows))) !== undefined);
+        if (isDone) mark.move(rows.head);
+        return isDone;
+      },
       hasRoom: () => reserve.isHeld(),
       bytes: async () => (path === undefined ? 0 : fileBytes(path) + fileBytes(`${path}-wal`)),
       integrity: async () => integrityOf(query<{ integrity_check: string }>("pragma integrity_check(20)")),
       close: async () => {
-        if (failure === undefined) emptyLog(database);
+        if (failure === undefined) {
+          mark.rest();
+          emptyLog(database);
+        }
+        mark.close();
         prepared.clear();
         database.close();
         lock?.close();
