@@ -78,6 +78,14 @@ const refused: Record<string, [Command, RefusalCode]> = {
     "invalid_request",
   ],
   "a setting below zero": [{ kind: "updatePool", name: POOL, settings: { graceMs: -1 } }, "invalid_request"],
+  "a tolerance by which those starve who have their share": [
+    { kind: "updatePool", name: POOL, settings: { starvationTolerance: 1.5 } },
+    "invalid_request",
+  ],
+  "fair shares of nothing": [
+    { kind: "updatePool", name: POOL, settings: { shareKeys: [] } },
+    "invalid_request",
+  ],
   "removing the last key": [{ kind: "updatePool", name: POOL, capacity: { gpu: 0 } }, "empty_capacity"],
   "a capacity below what is reserved (P4)": [
     { kind: "updatePool", name: POOL, capacity: { gpu: 1 } },

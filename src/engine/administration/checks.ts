@@ -81,6 +81,20 @@ export function checkSettings(settings: Partial<PoolSettings> | GroupSettings): 
       "Use a number from 0 on; times and counts are whole.",
     );
   }
+  if ((settings.starvationTolerance ?? 0) > 1) {
+    refuse(
+      "invalid_request",
+      `The starvation tolerance is ${settings.starvationTolerance}: work that has all of its fair share would starve.`,
+      "Use a number from 0 to 1.",
+    );
+  }
+  if ("shareKeys" in settings && settings.shareKeys?.length === 0) {
+    refuse(
+      "invalid_request",
+      "The list of share keys is empty: no work would have a fair share.",
+      "Name at least one key, or leave the list out.",
+    );
+  }
   if (settings.nonPreemptibleUsageThreshold !== undefined) {
     checkAmounts("non-preemptible usage threshold", settings.nonPreemptibleUsageThreshold, 0);
   }
