@@ -46,7 +46,7 @@ const directory = await mkdtemp(join(tmpdir(), "berth-disk-"));
 let hasFailed = false;
 console.log(`seed ${SEED}`);
 try {
-  const program = await bundle("child");
+  const program = await bundle("proving/child");
   await fullDisk(program);
   await writeErrors(program);
   await flippedBytes(program);
@@ -87,14 +87,14 @@ async function fullDisk(program: string): Promise<void> {
   const own: Acknowledged[] = [];
   const ask = async (operation: Operation): Promise<Told> => {
     const told = await server.ask(operation);
-    own.push({ operation, told });
+    own.push({ operation, told, after: own.length });
     return told;
   };
   let endedId = "";
   const found = { ended: 0, refused: 0, restarted: 0 };
   const resumesMs: number[] = [];
   for (let round = 0; round < FULL_DISK_ROUNDS; round++) {
-    const { id, token } = await ask({ kind: "submit", key: `kept ${round}`, pool: "wide" });
+    const { id, token } = await ask({ kind: "submit", key: `kept ${round}`, component: "wide" });
     const release = { kind: "release", key: `end ${round}`, id, token: token as string } as const;
     await delay(200 + random() * 300);
     await fill(filler);
@@ -110,7 +110,7 @@ async function fullDisk(program: string): Promise<void> {
         server = start();
         await server.ready;
         clients.use(server);
-        await mustBeFull(ask({ kind: "submit", key: `new ${round}`, pool: "wide" }));
+        await mustBeFull(ask({ kind: "submit", key: `new ${round}`, component: "wide" }));
         await ask(release);
         found.restarted++;
         break;

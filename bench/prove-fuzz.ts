@@ -1,20 +1,56 @@
 // Inputs of all kinds against a real server: some almost right, built from the schemas and then damaged; some raw bytes
 // on the wire. No answer may be a 5xx, nothing may end the server, and what is answered must be a problem or fit its
-// schema. A server that answers 500 on purpose must be found out.
-// Usage: npm run prove:fuzz -- [INPUTS] [SEED]
+// schema, and what is refused must have changed nothing. A server that answers 500 on purpose must be found out.
+// Usage: npm run prove:fuzz -- [INPUTS] [SEED] [--canaries]
 
+import { spawnSync } from "node:child_process";
 import { connect } from "node:net";
 import { z } from "zod";
 import { problem, ROUTES, type Route, type RouteName } from "../src/protocol/index.ts";
 import { type OpenedServer, openServer } from "../src/server/index.ts";
+import { type Fault, tell } from "./proving/canaries.ts";
 import { seededRandom } from "./proving/random.ts";
+import { bundle } from "./proving/start.ts";
 
-const INPUTS = Number(process.argv[2] ?? 50_000);
-const SEED = Number(process.argv[3] ?? Date.now() % 1_000_000);
+const numbers = process.argv.slice(2).filter((argument) => argument !== "--canaries");
+const INPUTS = Number(numbers[0] ?? 50_000);
+const SEED = Number(numbers[1] ?? Date.now() % 1_000_000);
+/** So many are sent one after the other, to see what each has changed. */
+const ALONE = Math.ceil(INPUTS / 10);
+/** Enough inputs to find a server with a fault. */
+const CANARY_INPUTS = 4_000;
 /** One in this many is sent as raw bytes. */
 const RAW_EVERY = 10;
 const AT_ONCE = 16;
 const PATIENCE_MS = 20_000;
+
+/** What only a call causes; the rest may come with time. */
+const OF_CALLS = new Set([
+  ...["poolSet", "groupSet", "policySet", "nodeSet", "groupDeleted", "policyDetached", "nodeRemoved"],
+  ...["serverSettingsChanged", "requestSubmitted", "requestChanged", "deletionPlanned"],
+]);
+
+const FAULTS: readonly Fault[] = [
+  {
+    what: "a route that fails",
+    file: "src/server/routes/pools.ts",
+    text: "const body = { ...(pool.body as object), ...pauseOf(services.leader, name) };",
+    instead: "const body = JSON.parse(name);",
+  },
+  {
+    what: "an answer that breaks its schema",
+    file: "src/server/routes/pools.ts",
+    text: "const body = { ...(pool.body as object), ...pauseOf(services.leader, name) };",
+    instead: "const body = { ...(pool.body as object), name: 7 };",
+  },
+  {
+    what: "a call that is refused after it was done",
+    file: "src/server/routes/policies.ts",
+    text: 'putGroupAs("createGroup", call, services, { pool, group, status: 201 }),',
+    instead:
+      'putGroupAs("createGroup", call, services, { pool, group, status: 201 }).then(() => Promise.reject(notFound("group", name))),',
+  },
+];
 
 const draw = seededRandom(SEED);
 const between = (min: number, max: number) => min + Math.floor(draw() * (max - min + 1));
@@ -78,6 +114,7 @@ const names = (Object.keys(ROUTES) as RouteName[]).flatMap((name) =>
 );
 let sent = 0;
 await Promise.all(Array.from({ length: AT_ONCE }, work));
+const refused = await sendAlone();
 const lives = (await fetch(`${server.url}/readyz`)).status === 200;
 if (!lives) failures.push("the server is not ready any more");
 await server.close();
@@ -91,7 +128,47 @@ console.log(
 for (const failure of new Set(failures.slice(0, 20))) console.log(`  ${failure}`);
 const isAlert = judge("healthz", ROUTES.healthz, 500, "{}") !== undefined;
 console.log(`canary: an answer of 500 is ${isAlert ? "found out" : "NOT FOUND OUT"}`);
+console.log(`${refused} refused calls, one after the other: none may have changed anything`);
 if (failures.length > 0 || !isAlert) process.exitCode = 1;
+
+if (process.argv.includes("--canaries")) {
+  for (const fault of FAULTS) if (!tell(fault.what, await findOut(fault))) process.exitCode = 1;
+  if ((await findOut(undefined)) !== 0) {
+    console.log("  the same without a fault: NOT SOUND");
+    process.exitCode = 1;
+  }
+}
+
+/** How many failures this program sees on a copy of the source with a fault. */
+async function findOut(fault: Fault | undefined): Promise<number> {
+  const program = await bundle("prove-fuzz", fault);
+  const { stdout, stderr } = spawnSync(process.execPath, [program, String(CANARY_INPUTS), String(SEED)], {
+    encoding: "utf8",
+  });
+  const found = /failures of any kind: (\d+)/.exec(stdout)?.[1];
+  if (found === undefined) throw new Error(`The program did not come to its end: ${stderr}`);
+  return Number(found);
+}
+
+/** How many of these calls were refused. */
+async function sendAlone(): Promise<number> {
+  let refused = 0;
+  for (let each = 0; each < ALONE && failures.length < 100; each++) {
+    if (each % 250 === 0) await prepare(server);
+    const { seq } = await server.store.head();
+    let status = 0;
+    const failure = await sendCall((answered) => {
+      status = answered;
+    });
+    if (failure !== undefined) failures.push(failure);
+    if (status < 400) continue;
+    refused++;
+    const done = (await server.store.readEvents(seq + 1, 100)).map(({ event }) => String(event.kind));
+    const caused = done.filter((kind) => OF_CALLS.has(kind));
+    if (caused.length > 0) failures.push(`a call was refused with ${status}, but ${caused.join(", ")}`);
+  }
+  return refused;
+}
 
 async function prepare({ url }: OpenedServer): Promise<void> {
   const make = async (path: string, body: object) => {
@@ -120,7 +197,7 @@ async function work(): Promise<void> {
 
 // --- Calls that are almost right
 
-async function sendCall(): Promise<string | undefined> {
+async function sendCall(note = count): Promise<string | undefined> {
   const name = pick(names);
   const route: Route = ROUTES[name];
   const grant = pick([...known.grants, undefined]);
@@ -139,7 +216,7 @@ async function sendCall(): Promise<string | undefined> {
   const url = server.url + path + queryFor(route);
   try {
     const answer = await fetch(url, { ...request, signal: abort.signal, ...(hasBody && { body }) });
-    count(answer.status);
+    note(answer.status);
     if (answer.headers.get("content-type")?.startsWith("text/event-stream")) {
       abort.abort();
       return undefined;

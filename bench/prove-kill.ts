@@ -1,21 +1,33 @@
 // Kills a loaded server with kill -9 at random moments, again and again, on both stores, while clients retry with the
-// same keys. Nothing that was acknowledged may be lost, and nothing may take effect twice (L4).
-// Usage: npm run prove:kill -- [KILLS PER STORE] [SEED]
+// same keys and the wall clock of the server jumps. Nothing that was acknowledged may be lost, nothing may take effect
+// twice (L4), and no more may be granted than there is. Then a backup is restored and goes on, and the system calls of
+// the embedded store show that no answer goes out before the disk has what it says.
+// Usage: npm run prove:kill -- [KILLS PER STORE] [SEED] [--canaries]. Needs strace.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { openPostgresStore, openSqliteStore, type Store } from "../src/store/index.ts";
+import {
+  backupSqlite,
+  openPostgresStore,
+  openSqliteStore,
+  restoreSqlite,
+  type Store,
+} from "../src/store/index.ts";
 import { startPostgres } from "../test/support/postgres.ts";
-import { startClients } from "./proving/clients.ts";
-import { judge, type Verdict } from "./proving/judge.ts";
+import { type Fault, tell } from "./proving/canaries.ts";
+import { type Acknowledged, startClients } from "./proving/clients.ts";
+import { traceAnswers } from "./proving/durability.ts";
+import { judge, reissues, type Verdict } from "./proving/judge.ts";
 import type { Canary, ServerStarter } from "./proving/operations.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle, childStarter } from "./proving/start.ts";
 
-const KILLS = Number(process.argv[2] ?? 300);
-const SEED = Number(process.argv[3] ?? Date.now() % 1_000_000);
+const numbers = process.argv.slice(2).filter((argument) => argument !== "--canaries");
+const withCanaries = process.argv.includes("--canaries");
+const KILLS = Number(numbers[0] ?? 300);
+const SEED = Number(numbers[1] ?? Date.now() % 1_000_000);
 const CLIENTS = 24;
 /** A kill comes this long after the server is ready; a tenth of them come while it starts. */
 const LIFE_MS_MAX = 300;
@@ -24,6 +36,45 @@ const CANARY_KILLS = 8;
 const CANARY_ROUNDS = 10;
 /** Answers that are asked for again at the end. */
 const REPEATED = 500;
+/** Submissions with their releases whose system calls are read. */
+const TRACED_CYCLES = 100;
+/** Kills before a backup, after it, and after it was restored. */
+const RESTORE_KILLS = 5;
+/** By how much the wall clock of a server may be wrong; less than any time that the servers wait for. */
+const SKEWS_MS = [0, -86_400_000, 600_000];
+
+/** Faults in a copy of the source, and who must find them. */
+const FAULTS: readonly (Fault & { readonly finder: "trace" | "judge" })[] = [
+  {
+    what: "a store that does not wait for the disk",
+    finder: "trace",
+    file: "src/store/sqlite/sqlite.ts",
+    text: "pragma synchronous = full",
+    instead: "pragma synchronous = off",
+  },
+  {
+    what: "a store that waits only now and then",
+    finder: "trace",
+    file: "src/store/sqlite/sqlite.ts",
+    text: "pragma synchronous = full",
+    instead: "pragma synchronous = normal",
+  },
+  {
+    what: "an answer before the commit",
+    finder: "trace",
+    file: "src/store/sqlite/sqlite.ts",
+    text: "commit: async (rows) =>",
+    instead:
+      "commit: async (rows) => (setTimeout(() => inTransaction(() => executeAll(commitStatements(rows))), 20), true) ||",
+  },
+  {
+    what: "a number of a grant given out twice",
+    finder: "judge",
+    file: "src/server/grants.ts",
+    text: "const number = engineToken + signer.offset;",
+    instead: "const number = engineToken - (engineToken % 100) + 100;",
+  },
+];
 
 const random = seededRandom(SEED);
 const directory = await mkdtemp(join(tmpdir(), "berth-kill-"));
@@ -31,10 +82,16 @@ const postgres = await startPostgres();
 let hasFailed = false;
 console.log(`seed ${SEED}`);
 try {
-  const program = await bundle("child");
+  const program = await bundle("proving/child");
   const embedded = (name: string, canary: readonly Canary[]): [ServerStarter, () => Promise<Store>] => {
     const file = join(directory, `${name}.db`);
-    return [childStarter(program, ["sqlite", file, ...canary]), () => openSqliteStore({ path: file })];
+    const start = childStarter(program, () => [
+      "sqlite",
+      file,
+      canary.length > 0 ? "0" : someSkew(),
+      ...canary,
+    ]);
+    return [start, () => openSqliteStore({ path: file })];
   };
   for (const canary of ["answers early", "forgets keys"] as const) {
     let found = 0;
@@ -47,8 +104,11 @@ try {
     );
     if (found === 0) hasFailed = true;
   }
+  if (withCanaries) for (const fault of FAULTS) if (!tell(fault.what, await findOut(fault))) hasFailed = true;
+  await proveDurability(program);
+  await proveRestore(program);
   report("embedded", await endure(KILLS, ...embedded("berth", [])));
-  const onPostgres = childStarter(program, ["postgres", postgres.url]);
+  const onPostgres = childStarter(program, () => ["postgres", postgres.url, someSkew()]);
   report("postgres", await endure(KILLS, onPostgres, () => openPostgresStore({ url: postgres.url })));
 } catch (error) {
   console.error(error);
@@ -59,16 +119,83 @@ try {
 }
 process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
 
-interface Endured extends Verdict {
+interface Load {
   readonly kills: number;
   readonly killsAtStart: number;
-  readonly acknowledged: number;
+  readonly acknowledged: readonly Acknowledged[];
   readonly retries: number;
   readonly startsMs: readonly number[];
 }
 
+type Endured = Load & Verdict;
+
+function someSkew(): string {
+  return String(SKEWS_MS[Math.floor(random() * SKEWS_MS.length)]);
+}
+
+async function findOut(fault: (typeof FAULTS)[number]): Promise<number> {
+  const program = await bundle("proving/child", fault);
+  const file = join(directory, `${fault.what}.db`);
+  if (fault.finder === "trace") {
+    return (await traceAnswers(program, { file, cycles: TRACED_CYCLES })).early.length;
+  }
+  const open = () => openSqliteStore({ path: file });
+  const { excess, reissued } = await endure(1, childStarter(program, ["sqlite", file]), open);
+  return excess.length + reissued.length;
+}
+
+async function proveDurability(program: string): Promise<void> {
+  const traced = { file: join(directory, "traced.db"), cycles: TRACED_CYCLES };
+  const { answers, syncs, early } = await traceAnswers(program, traced);
+  console.log(
+    `system calls: ${answers} answers, ${syncs} syncs of the log; ${early.length} answers too early`,
+  );
+  for (const line of early.slice(0, 20)) console.log(`  ✗ ${line}`);
+  if (early.length > 0 || answers < TRACED_CYCLES) hasFailed = true;
+}
+
+/** What was answered after the backup is lost with the rest, but the numbers of its grants never come again (L1). */
+async function proveRestore(program: string): Promise<void> {
+  const [from, backup, to] = ["from", "backup", "restored"].map((name) => join(directory, `${name}.db`)) as [
+    string,
+    string,
+    string,
+  ];
+  const login = {};
+  const on = (file: string) => childStarter(program, () => ["sqlite", file, someSkew()], { login });
+  const before = await load(RESTORE_KILLS, on(from), "before");
+  await backupSqlite({ from, to: backup });
+  const forgotten = await load(RESTORE_KILLS, on(from), "forgotten");
+  await restoreSqlite({ from: backup, to });
+  const after = await load(RESTORE_KILLS, on(to), "after");
+  const store = await openSqliteStore({ path: to });
+  const verdict = await judge(store, inOrder(before, after));
+  await store.close();
+  const acknowledged = inOrder(before, forgotten, after);
+  report("restored", { ...verdict, ...after, acknowledged, reissued: reissues(acknowledged) });
+}
+
+/** The answers of one load after those of another. */
+function inOrder(...loads: readonly Load[]): Acknowledged[] {
+  const all: Acknowledged[] = [];
+  for (const { acknowledged } of loads) {
+    const earlier = all.length;
+    for (const each of acknowledged) all.push({ ...each, after: each.after + earlier });
+  }
+  return all;
+}
+
 async function endure(kills: number, start: ServerStarter, open: () => Promise<Store>): Promise<Endured> {
-  const clients = startClients(CLIENTS, random);
+  const endured = await load(kills, start);
+  const store = await open();
+  const verdict = await judge(store, endured.acknowledged);
+  await store.close();
+  return { ...verdict, ...endured };
+}
+
+/** Kills servers under clients, and lets the last one finish. */
+async function load(kills: number, start: ServerStarter, prefix?: string): Promise<Load> {
+  const clients = startClients(CLIENTS, random, prefix);
   const startsMs: number[] = [];
   let killsAtStart = 0;
   for (let kill = 0; kill < kills; kill++) {
@@ -90,26 +217,24 @@ async function endure(kills: number, start: ServerStarter, open: () => Promise<S
   await clients.finish();
   await clients.repeat(REPEATED);
   await last.kill();
-
-  const store = await open();
-  const verdict = await judge(store, clients.acknowledged);
-  await store.close();
   const { acknowledged, retries } = clients;
-  return { ...verdict, kills, killsAtStart, acknowledged: acknowledged.length, retries, startsMs };
+  return { kills, killsAtStart, acknowledged, retries, startsMs };
 }
 
 function report(name: string, endured: Endured): void {
-  const { lost, duplicated, contradicted, damage, startsMs } = endured;
+  const { lost, duplicated, contradicted, damage, excess, reissued, startsMs } = endured;
   const restart = `p50 ${quantile(startsMs, 0.5).toFixed(0)} ms, p99 ${quantile(startsMs, 0.99).toFixed(0)} ms`;
   console.log(
     `${name}: ${endured.kills} kills, ${endured.killsAtStart} of them during the start; ` +
-      `${endured.acknowledged} answers, ${endured.retries} retries, ${endured.requests} requests, ${endured.events} events`,
+      `${endured.acknowledged.length} answers, ${endured.retries} retries, ${endured.requests} requests, ${endured.events} events, ` +
+      `${endured.renewals} renewals, ${endured.preemptions} preemptions`,
   );
   console.log(
     `  lost ${lost.length}, duplicated ${duplicated.length}, contradicted ${contradicted.length}, ` +
-      `damaged ${damage.length}; restart ${restart}`,
+      `damaged ${damage.length}, granted above capacity ${excess.length}, tokens reissued ${reissued.length}; ` +
+      `restart ${restart}`,
   );
-  const problems = [...lost, ...duplicated, ...contradicted, ...damage];
+  const problems = [...lost, ...duplicated, ...contradicted, ...damage, ...excess, ...reissued];
   for (const problem of problems.slice(0, 20)) console.log(`  ✗ ${problem}`);
   if (problems.length > 0) hasFailed = true;
 }

@@ -1,13 +1,20 @@
 // The server under proof: the whole of it, on a store that may be spoilt on purpose.
-// Arguments: sqlite|postgres, file or address, and what it does wrong.
+// Arguments: sqlite|postgres, file or address, by how many milliseconds its wall clock is wrong, and what it does wrong.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { startLeader } from "../../src/leader/index.ts";
 import { startServer } from "../../src/server/index.ts";
 import { openPostgresStore, openSqliteStore, RESERVE_BYTES, type Store } from "../../src/store/index.ts";
-import { type Canary, POOLS } from "./operations.ts";
+import { type Canary, COMPONENTS, POOLS } from "./operations.ts";
 
-const [kind, place, canary] = process.argv.slice(2) as ["sqlite" | "postgres", string, Canary | undefined];
+const [kind, place, skewMs = "0", canary] = process.argv.slice(2) as [
+  kind: "sqlite" | "postgres",
+  place: string,
+  skewMs: string | undefined,
+  canary: Canary | undefined,
+];
+const wallMs = Date.now;
+Date.now = () => wallMs() + Number(skewMs);
 /** Not before the server has started: a spoilt start would prove nothing. */
 let isSpoiling = false;
 const store = spoil(
@@ -24,7 +31,7 @@ const leader = await startLeader({
     process.exit(70);
   },
 });
-for (const [name, slots] of Object.entries(POOLS)) await ensurePool(name, slots);
+await ensurePools();
 const server = await startServer({
   leader,
   store,
@@ -36,17 +43,20 @@ isSpoiling = true;
 process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
 process.send?.({ url: server.url, token: token?.secret });
 
-async function ensurePool(name: string, slots: number): Promise<void> {
-  const pool = name as never;
-  const policy = { pool, component: name as never };
+async function ensurePools(): Promise<void> {
   const settings = { graceMs: 86_400_000 }; // Nobody is stopped by time, only by the clients.
-  for (const command of [
-    { kind: "createPool", name: pool, capacity: { slot: slots }, settings },
-    { kind: "attachPolicy", policy },
-  ] as const) {
-    const idempotency = { scope: "proof", key: `${command.kind} ${name}`, bodyHash: "" };
-    await leader.perform(command, { actor: "proof", idempotency });
+  for (const [name, slot] of Object.entries(POOLS)) {
+    await once({ kind: "createPool", name: name as never, capacity: { slot }, settings }, name);
   }
+  for (const [name, { pool, priority }] of Object.entries(COMPONENTS)) {
+    const policy = { pool: pool as never, component: name as never, priority };
+    await once({ kind: "attachPolicy", policy }, name);
+  }
+}
+
+async function once(command: Parameters<typeof leader.perform>[0], name: string): Promise<void> {
+  const idempotency = { scope: "proof", key: `${command.kind} ${name}`, bodyHash: "" };
+  await leader.perform(command, { actor: "proof", idempotency });
 }
 
 /** Mistakes that the judge must find: otherwise its verdict would mean nothing. */

@@ -10,6 +10,8 @@ const RETRY_MS = 200;
 export interface Acknowledged {
   readonly operation: Operation;
   readonly told: Told;
+  /** How many answers had come when this was asked for the first time. */
+  readonly after: number;
 }
 
 export interface Clients {
@@ -26,7 +28,8 @@ export interface Clients {
   finish(): Promise<void>;
 }
 
-export function startClients(count: number, random: () => number): Clients {
+/** Keys begin with `prefix`: who comes later to the same store must not meet those of others. */
+export function startClients(count: number, random: () => number, prefix = "k"): Clients {
   const acknowledged: Acknowledged[] = [];
   const failures = new Map<string, number>();
   let server: Server | undefined;
@@ -49,8 +52,9 @@ export function startClients(count: number, random: () => number): Clients {
       });
     },
     async repeat(count) {
-      const again = Array.from({ length: Math.min(count, acknowledged.length) }, () => {
-        return acknowledged[Math.floor(random() * acknowledged.length)] as Acknowledged;
+      const kept = acknowledged.filter(({ operation }) => operation.kind !== "renew"); // Renewals have no keys.
+      const again = Array.from({ length: Math.min(count, kept.length) }, () => {
+        return kept[Math.floor(random() * kept.length)] as Acknowledged;
       });
       await Promise.all(again.map(({ operation }) => ask(operation)));
     },
@@ -61,11 +65,12 @@ export function startClients(count: number, random: () => number): Clients {
   };
 
   async function ask(operation: Operation): Promise<Told> {
+    const after = acknowledged.length;
     for (;;) {
       try {
         if (server === undefined) throw new Error("There is no server yet.");
         const told = await server.ask(operation);
-        acknowledged.push({ operation, told });
+        acknowledged.push({ operation, told, after });
         return told;
       } catch (error) {
         clients.retries++;
@@ -78,11 +83,17 @@ export function startClients(count: number, random: () => number): Clients {
 
   async function live(): Promise<void> {
     while (!isFinishing) {
-      const key = `k${++made}`;
-      const pool = random() < 0.8 ? "wide" : "tight";
-      const { id, status, token } = await ask({ kind: "submit", key, pool });
-      if (status === "queued") await ask({ kind: "cancel", key: `${key}.cancel`, id });
-      else if (token !== null) await ask({ kind: "release", key: `${key}.release`, id, token });
+      const key = `${prefix}${++made}`;
+      const chosen = random();
+      const component = chosen < 0.7 ? "wide" : chosen < 0.9 ? "tight" : "urgent";
+      const submitted = await ask({ kind: "submit", key, component });
+      const { id } = submitted;
+      let { token } = submitted;
+      if (token === null) {
+        // It may have been granted by now: then its holder has to end.
+        ({ token } = await ask({ kind: "cancel", key: `${key}.cancel`, id }));
+      } else if (random() < 0.3) await ask({ kind: "renew", key: `${key}.renew`, id, token });
+      if (token !== null) await ask({ kind: "release", key: `${key}.release`, id, token });
     }
   }
 

@@ -1,10 +1,12 @@
 // What must be true after everything: no acknowledged change is lost, nothing took effect twice, and the
-// journal, its hash chain, the snapshots and the records tell one story.
+// journal, its hash chain, the snapshots and the records tell one story. What was granted, and with which numbers, is
+// counted here without the engine.
 
 import { createState, type Event, evolve } from "../../src/engine/index.ts";
 import { type RequestBody, stateHash } from "../../src/leader/index.ts";
 import type { RequestRecord, Store } from "../../src/store/index.ts";
 import type { Acknowledged } from "./clients.ts";
+import { createCount } from "./count.ts";
 
 export interface Verdict {
   readonly requests: number;
@@ -14,6 +16,12 @@ export interface Verdict {
   /** Calls that were answered differently when they were made again (Q4). */
   readonly contradicted: readonly string[];
   readonly damage: readonly string[];
+  /** Grants of more than there is, and of what was granted already. */
+  readonly excess: readonly string[];
+  /** Fencing tokens that were given out twice, or that are below earlier ones (L1). */
+  readonly reissued: readonly string[];
+  readonly preemptions: number;
+  readonly renewals: number;
 }
 
 export async function judge(store: Store, acknowledged: readonly Acknowledged[]): Promise<Verdict> {
@@ -24,7 +32,7 @@ export async function judge(store: Store, acknowledged: readonly Acknowledged[])
     byKey.set(key, [...(byKey.get(key) ?? []), record]);
   }
   const byId = new Map(records.map((record) => [record.id, record]));
-  const { events, ends, damage } = await replayed(store, byId);
+  const { events, ends, damage, excess, preemptions } = await replayed(store, byId);
   const verification = await store.verify();
   return {
     requests: records.length,
@@ -36,7 +44,30 @@ export async function judge(store: Store, acknowledged: readonly Acknowledged[])
     ],
     contradicted: contradictions(acknowledged),
     damage: [...damage, ...verification.damage.map(({ where, what }) => `${where}: ${what}`)],
+    excess,
+    reissued: reissues(acknowledged),
+    preemptions,
+    renewals: acknowledged.filter(({ operation }) => operation.kind === "renew").length,
   };
+}
+
+/** Numbers of grants belong to one request each, and grow from every answer to whatever was asked after it. */
+export function reissues(acknowledged: readonly Acknowledged[]): string[] {
+  const holders = new Map<number, string>();
+  const seen = new Set<string>();
+  const highest = [0];
+  return acknowledged.flatMap(({ operation, told, after }, index) => {
+    const number = told.token === null ? 0 : Number(told.token.split(".")[0]);
+    highest.push(Math.max(highest[index] as number, number));
+    if (number === 0) return [];
+    const holder = holders.get(number) ?? told.id;
+    holders.set(number, holder);
+    const isNew = operation.kind === "submit" && !seen.has(operation.key);
+    seen.add(operation.key);
+    if (holder !== told.id) return [`grant ${number} was given to ${holder} and to ${told.id}`];
+    const before = highest[after] as number;
+    return isNew && number <= before ? [`grant ${number} of ${told.id} came after ${before}`] : [];
+  });
 }
 
 function lossOf(
@@ -44,21 +75,25 @@ function lossOf(
   byKey: ReadonlyMap<string, readonly RequestRecord[]>,
   byId: ReadonlyMap<string, RequestRecord>,
 ): readonly string[] {
-  if (told.refusal !== null) return [];
+  // They ask for nothing that could be refused: a grant that nobody knows any more is lost as well.
+  if (told.refusal !== null) return [`${operation.key}: ${operation.kind} was refused: ${told.refusal}`];
+  if (operation.kind === "renew") return [];
   if (operation.kind === "submit") {
     const found = byKey.get(operation.key)?.[0];
     const isThere = found?.id === told.id && found.number === told.number;
     return isThere ? [] : [`${operation.key}: submission ${told.id}, #${told.number}`];
   }
   const status = byId.get(operation.id)?.status ?? "missing";
-  const isThere =
-    operation.kind === "release" ? status === "released" : status === "cancelled" || told.token !== null;
+  // What was granted before it was cancelled is released by its holder.
+  const isReleased = status === "released" && (operation.kind === "release" || told.token !== null);
+  const isThere = isReleased || status === "cancelled";
   return isThere ? [] : [`${operation.key}: ${operation.kind} of ${operation.id}, which is ${status}`];
 }
 
 function contradictions(acknowledged: readonly Acknowledged[]): string[] {
   const first = new Map<string, Acknowledged["told"]>();
-  return acknowledged.flatMap(({ operation: { key }, told }) => {
+  return acknowledged.flatMap(({ operation: { kind, key }, told }) => {
+    if (kind === "renew") return []; // Says how long it holds from now on.
     const before = first.get(key);
     first.set(key, before ?? told);
     if (before === undefined || before.text === told.text) return [];
@@ -70,6 +105,7 @@ function contradictions(acknowledged: readonly Acknowledged[]): string[] {
 /** The whole journal, folded from its first event on, against everything that was derived from it. */
 async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) {
   const state = createState();
+  const count = createCount();
   const damage: string[] = [];
   const ends = new Map<string, number>();
   const progress = new Map<string, string>();
@@ -79,6 +115,7 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
     for (const { seq, event: stored } of await store.readEvents(state.seq + 1, 5_000)) {
       const event = stored as unknown as Event;
       evolve(state, event);
+      count.add(stored);
       if (event.kind === "attemptEnded") ends.set(event.requestId, (ends.get(event.requestId) ?? 0) + 1);
       if ("requestId" in event) {
         const request = state.requests.get(event.requestId);
@@ -95,7 +132,7 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
       damage.push(`the record of ${id} is not what the journal says`);
     }
   }
-  return { events: lastSeq, ends, damage };
+  return { events: lastSeq, ends, damage, excess: count.excess, preemptions: count.preemptions };
 }
 
 async function allRequests(store: Store): Promise<RequestRecord[]> {

@@ -1,7 +1,8 @@
 // What the clients of a proof ask of a server, whatever way they talk to it, and what they are told.
 
 export type Operation =
-  | { readonly kind: "submit"; readonly key: string; readonly pool: string }
+  | { readonly kind: "submit"; readonly key: string; readonly component: string }
+  | { readonly kind: "renew"; readonly key: string; readonly id: string; readonly token: string }
   | { readonly kind: "release"; readonly key: string; readonly id: string; readonly token: string }
   | { readonly kind: "cancel"; readonly key: string; readonly id: string };
 
@@ -31,8 +32,15 @@ export interface Server {
 
 export type ServerStarter = () => Server;
 
-/** How many pools there are, and how many requests fit each: one where all are granted, one where most wait. */
+/** How many requests fit each pool: one where all are granted, one where most wait. */
 export const POOLS = { wide: 10_000, tight: 4 } as const;
+
+/** Who asks, where, and how urgently: in the tight pool one preempts the other. */
+export const COMPONENTS = {
+  wide: { pool: "wide", priority: 0 },
+  tight: { pool: "tight", priority: 0 },
+  urgent: { pool: "tight", priority: 10 },
+} as const;
 
 /** What a server under proof may do wrong on purpose. */
 export type Canary = "answers early" | "forgets keys";

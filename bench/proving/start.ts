@@ -2,25 +2,32 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import type { WireRequest } from "../../src/protocol/index.ts";
+import { type Fault, planted } from "./canaries.ts";
 import type { Operation, Server, ServerStarter } from "./operations.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Bundles a program of this folder into `dist`, where it finds the packages that cannot be bundled. */
-export async function bundle(name: string): Promise<string> {
-  const outfile = `${root}node_modules/.cache/berth/${name}.mjs`;
+/**
+ * Bundles a program of `bench`, as it is or with a fault planted in the source, to where it finds the packages that
+ * cannot be bundled.
+ */
+export async function bundle(path: string, fault?: Fault): Promise<string> {
+  const suffix = fault === undefined ? "" : `-${fault.what.replaceAll(/\W+/g, "-")}`;
+  const outfile = `${root}node_modules/.cache/berth/${basename(path)}${suffix}.mjs`;
   await build({
     ...{
-      entryPoints: [`${root}bench/proving/${name}.ts`],
+      entryPoints: [`${root}bench/${path}.ts`],
       outfile,
       absWorkingDir: root,
       logLevel: "warning",
     },
     ...{ bundle: true, format: "esm", platform: "node", target: "node20.19" },
-    external: ["@photostructure/sqlite", "node:sqlite", "pg", "pg-native"],
+    plugins: fault === undefined ? [] : [planted(root, fault)],
+    external: ["esbuild", "@photostructure/sqlite", "node:sqlite", "pg", "pg-native"],
     banner: {
       js: 'import { createRequire as berthRequire } from "node:module"; const require = berthRequire(import.meta.url);',
     },
@@ -31,11 +38,12 @@ export async function bundle(name: string): Promise<string> {
 /** `under` is a program, with its arguments, that runs the server, such as strace. */
 export function childStarter(
   program: string,
-  args: readonly string[],
+  args: readonly string[] | (() => readonly string[]),
   { under = [], login = {} }: { readonly under?: readonly string[]; readonly login?: Login } = {},
 ): ServerStarter {
-  const [command = process.execPath, ...commandArgs] = [...under, process.execPath, program, ...args];
   return () => {
+    const given = typeof args === "function" ? args() : args;
+    const [command = process.execPath, ...commandArgs] = [...under, process.execPath, program, ...given];
     const beganMs = performance.now();
     const child = spawn(command, commandArgs, {
       stdio: ["ignore", "inherit", "pipe", "ipc"],
@@ -109,9 +117,11 @@ function askOver(url: string, token: string): Server["ask"] {
 function callOf(operation: Operation): { readonly path: string; readonly body: object } {
   switch (operation.kind) {
     case "submit": {
-      const { pool: component, key } = operation;
+      const { component, key } = operation;
       return { path: "", body: { component, resources: { slot: 1 }, labels: { key } } };
     }
+    case "renew":
+      return { path: `/${operation.id}/renew`, body: { token: operation.token } };
     case "release": {
       const { id, token } = operation;
       return { path: `/${id}/release`, body: { token, outcome: "succeeded" } };

@@ -1,0 +1,34 @@
+// Faults that a proof must find: it runs once more on a copy of the source in which one text stands for another. Nothing
+// in the source itself could switch them on.
+
+import { readFile } from "node:fs/promises";
+import type { Loader, Plugin } from "esbuild";
+
+export interface Fault {
+  readonly what: string;
+  /** Below the root of the repository. */
+  readonly file: string;
+  /** Stands there exactly once: a fault that no longer fits the source must not look like one that was found. */
+  readonly text: string;
+  readonly instead: string;
+}
+
+export function planted(root: string, { what, file, text, instead }: Fault): Plugin {
+  return {
+    name: "fault",
+    setup(build) {
+      build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+        if (path !== root + file) return undefined;
+        const parts = (await readFile(path, "utf8")).split(text);
+        if (parts.length !== 2) throw new Error(`"${what}" cannot be planted: ${file} has changed.`);
+        return { contents: parts.join(instead), loader: "ts" satisfies Loader };
+      });
+    },
+  };
+}
+
+/** Says whether a fault was found, and returns it. */
+export function tell(what: string, found: number): boolean {
+  console.log(`canary: ${what}: ${found > 0 ? `found out ${found} times` : "NOT FOUND OUT"}`);
+  return found > 0;
+}
