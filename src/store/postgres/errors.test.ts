@@ -6,6 +6,7 @@ const failure = (code?: string) => Object.assign(new Error("reason"), code === u
 
 const cases: Record<string, { code?: string; want: string | undefined; isUnknown: boolean }> = {
   "the socket broke": { code: "ECONNRESET", want: "unavailable", isUnknown: true },
+  "the socket was closed before we wrote": { code: "EPIPE", want: "unavailable", isUnknown: true },
   "the driver gave up waiting": { want: "unavailable", isUnknown: true },
   "the server shuts down": { code: "57P01", want: "unavailable", isUnknown: true },
   "the server is starting": { code: "57P03", want: "unavailable", isUnknown: true },

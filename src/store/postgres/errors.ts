@@ -40,8 +40,8 @@ export function translatePostgresError(error: unknown): unknown {
 /** Nobody knows whether the statement was carried out: the way to the server, or the server, broke. */
 export function isTrouble(error: unknown): boolean {
   const code = codeOf(error);
-  // Errors of sockets, and those that the driver makes itself, do not have an SQLSTATE.
-  if (code === undefined || !/^[0-9A-Z]{5}$/.test(code)) return error instanceof Error;
+  // Errors of sockets, and those that the driver makes itself, do not have an SQLSTATE; `EPIPE` only looks like one.
+  if (code === undefined || !/^[0-9A-DF-Z][0-9A-Z]{4}$/.test(code)) return error instanceof Error;
   return troubleCodes.test(code);
 }
 
