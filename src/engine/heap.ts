@@ -10,6 +10,11 @@ export class Heap<Item> {
     for (let i = (items.length >> 1) - 1; i >= 0; i--) this.#sink(i);
   }
 
+  /** All of them, in any order. */
+  get items(): readonly Item[] {
+    return this.#items;
+  }
+
   first(): Item | undefined {
     return this.#items[0];
   }

@@ -72,6 +72,13 @@ export class NodeIndex {
     return selection;
   }
 
+  /** The most that one of the ready nodes with these labels has left, per key. */
+  mostLeft(pool: Pool, wanted: Wanted): number[] {
+    const most = new Array<number>(pool.keys.length).fill(0);
+    for (const list of this.select(pool, wanted).groups.values()) list.raiseToMost(most);
+    return most;
+  }
+
   /** A node is there now. */
   enter(node: Node): void {
     const shape = this.#shapeOf(node);

@@ -102,6 +102,14 @@ export class NodeList {
     return count;
   }
 
+  /** Raises each key to the most that one of the nodes has left of it. */
+  raiseToMost(most: number[]): void {
+    for (const chunk of this.#chunks) {
+      chunk.most ??= mostOf(chunk.nodes);
+      for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, chunk.most[i] as number);
+    }
+  }
+
   *[Symbol.iterator](): Generator<Node> {
     for (const { nodes } of this.#chunks) yield* nodes;
   }

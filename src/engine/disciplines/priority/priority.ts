@@ -1,6 +1,7 @@
 // Discipline `priority`: reserved, limit and priority decide (G1, 8).
 
 import type { ConsideredKind } from "../../events.ts";
+import { Heap } from "../../heap.ts";
 import type { PreemptionReason } from "../../records.ts";
 import { type Cover, coverFor } from "../../scheduling/cover.ts";
 import { countsForReserve } from "../../scheduling/quotas.ts";
@@ -144,8 +145,9 @@ function couldCover(
     short.forEach((i, at) => {
       lacking[at] = (lacking[at] as number) - count * (permission.kind.poolLine.need[i] as number);
     });
+    if (lacking.every((amount) => amount <= 0)) return true;
   }
-  return lacking.every((amount) => amount <= 0);
+  return false;
 }
 
 function countPermitted({ pool, nowMs }: VictimSearch, { kind, from }: Permission): number {
@@ -154,36 +156,50 @@ function countPermitted({ pool, nowMs }: VictimSearch, { kind, from }: Permissio
   return Math.max(0, mature - tooOld);
 }
 
-/** Candidates in the order of 8.3: lower priority first, then the latest. Kinds of no use any more are left out. */
+/** The runs of a kind that may be taken, the latest first. */
+interface Source {
+  readonly permission: Permission;
+  readonly runs: Iterator<Run>;
+  next: Run;
+}
+
+/** Candidates in the order of 8.3: lower priority first, then the latest. Those of no use any more are left out. */
 function* inOrder(
+  search: VictimSearch,
+  permissions: readonly Permission[],
+  cover: Cover,
+): Generator<{ run: Run; permission: Permission }> {
+  const byPriority = permissions.toSorted((a, b) => a.priority - b.priority);
+  for (let start = 0, end = 0; start < byPriority.length; start = end) {
+    const { priority } = byPriority[start] as Permission;
+    while (byPriority[end]?.priority === priority) end++;
+    yield* latestFirst(search, byPriority.slice(start, end), cover);
+  }
+}
+
+function* latestFirst(
   { pool, nowMs, head }: VictimSearch,
   permissions: readonly Permission[],
   cover: Cover,
 ): Generator<{ run: Run; permission: Permission }> {
-  const sources = permissions.map((permission) => {
-    const runs = permission.kind.runs.backwards((run) => isMature(run, pool, nowMs));
-    return { permission, runs, next: runs.next().value as Run | undefined };
-  });
   const isOnNodes = head.poolLine.ask !== null;
-  for (;;) {
-    let best: (typeof sources)[number] | undefined;
-    for (const source of sources) {
-      // Without nodes the runs of a kind help alike, or not at all.
-      while (isOnNodes && source.next !== undefined && !cover.isHelpedBy(source.next)) {
-        source.next = source.runs.next().value as Run | undefined;
-      }
-      const { next, permission } = source;
-      if (next === undefined || next.token < permission.from || !cover.isHelpedBy(next)) continue;
-      const isBetter =
-        best === undefined ||
-        permission.priority < best.permission.priority ||
-        (permission.priority === best.permission.priority && next.token > (best.next as Run).token);
-      if (isBetter) best = source;
-    }
-    if (best === undefined) return;
-    const run = best.next as Run;
-    best.next = best.runs.next().value as Run | undefined;
-    yield { run, permission: best.permission };
+  const sources = new Heap<Source>((a, b) => a.next.token > b.next.token);
+  const bring = (permission: Permission, runs: Iterator<Run>) => {
+    const next = runs.next().value as Run | undefined;
+    if (next !== undefined && next.token >= permission.from) sources.push({ permission, runs, next });
+  };
+  for (const permission of permissions) {
+    bring(
+      permission,
+      permission.kind.runs.backwards((run) => isMature(run, pool, nowMs)),
+    );
+  }
+  for (let source = sources.pop(); source !== undefined; source = sources.pop()) {
+    const { permission, runs, next } = source;
+    const isHelp = cover.isHelpedBy(next);
+    if (isHelp) yield { run: next, permission };
+    // What is of no use stays so; without nodes the runs of a kind help alike, or not at all.
+    if (isHelp || isOnNodes) bring(permission, runs);
   }
 }
 

@@ -2,6 +2,7 @@
 // nodes: docs/decisions/placement.md.
 
 import { couldHold } from "../../placement/capacity.ts";
+import { covers } from "../../placement/node-list.ts";
 import { type Ask, Room } from "../../placement/room.ts";
 import { earliestEnd, NodeCover } from "../../scheduling/cover.ts";
 import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../../state.ts";
@@ -38,12 +39,13 @@ export function findBackfill(
   const mayFillGap = (poolLine: PoolLine) => backfill === "opportunistic" && poolLine.line.shape.preemptible;
 
   const room = new Room(pool);
+  const mostLeft = mostLeftIn(pool);
   const walk = new QueueWalk(rules, pool, nowMs, (poolLine) => {
     const { need, ask, line } = poolLine;
     const first = line.members.first() as Request;
-    if (ask !== null && !room.hasRoomFor(ask)) return []; // Most lines of a full pool.
+    if (ask !== null && (!covers(mostLeft(ask), ask.need) || !room.hasRoomFor(ask))) return null; // Most lines of a full pool.
     if (ask === null) {
-      if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return [];
+      if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return null;
       const waiter: Waiter = { request: first, poolLine, hold: null, borrows: false, score: Number.NaN };
       if (mayFillGap(poolLine) || isShort(first) || leavesEnough(waiter)) return [first];
     }
@@ -60,6 +62,19 @@ export function findBackfill(
     if (!opportunistic || mayFillGap(waiter.poolLine)) return { waiter, opportunistic };
   }
   return undefined;
+}
+
+/** What one node at most has left of each key, among those that a request wants; found once for all that want the same. */
+function mostLeftIn(pool: Pool): (ask: Ask) => readonly number[] {
+  const known = new Map<string, readonly number[]>();
+  return ({ wanted }) => {
+    let most = known.get(wanted.key);
+    if (most === undefined) {
+      most = pool.places.mostLeft(pool, wanted);
+      known.set(wanted.key, most);
+    }
+    return most;
+  };
 }
 
 /** Judges whether enough is left for the head on every key that both ask for, of free units that no hold sets aside. */

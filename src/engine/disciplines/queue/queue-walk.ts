@@ -5,9 +5,11 @@
 // behind them are judged (V1), which is why order and judgement are one walk.
 
 import { isFirmOn } from "../../admission.ts";
+import { Heap } from "../../heap.ts";
 import { isReady } from "../../placement/node-index.ts";
 import { placesOf } from "../../placement/occupancy.ts";
 import { type Ask, mayServe, Room } from "../../placement/room.ts";
+import type { RequestId } from "../../records.ts";
 import { headroomOf, Promises, type QuotaBlock, quotaBlockOf, type Usage } from "../../scheduling/quotas.ts";
 import {
   freeOf,
@@ -21,8 +23,8 @@ import {
 import type { Waiter } from "../discipline.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 
-/** Beyond so many, putting the rest in order is cheaper than picking the next. */
-const PICKED_MAX = 8;
+/** The members of a line that are walked, in their order; null: none. */
+export type MembersOf = (poolLine: PoolLine) => Iterable<Request> | null;
 
 export class QueueWalk {
   readonly pool: Pool;
@@ -31,77 +33,98 @@ export class QueueWalk {
   readonly #promises: Promises;
   /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
   readonly #passed: Waiter[] = [];
+  /** The components of holders that were passed: what was promised leaves less headroom to their others. */
+  readonly #passedPolicies = new Set<Policy>();
   /** What was promised to them on each node. */
   readonly #passedOn = new Map<Node, readonly number[]>();
+  /** Holders that were not walked yet. */
+  readonly #holdersBehind = new Map<RequestId, Waiter>();
   #soon: Room | null = null;
   #soonKnows = 0;
-  readonly #waiters: Waiter[];
-  readonly #compare: (a: Waiter, b: Waiter) => number;
-  #position = 0;
-  /** Whether those not yet walked are in order; most walks end after a few, which are picked one by one. */
-  #isSorted = false;
+  /** Those not yet walked; of a line only its next member, since the others follow it. */
+  readonly #waiters: Heap<Waiter>;
+  /** What comes after the next member of a line. */
+  readonly #followers = new Map<PoolLine, Iterator<Request>>();
+  #last: Waiter | undefined;
   /** Whether a promise on the way has changed the places of those behind it. */
   isReordered = false;
 
-  /** `membersOf` says which members of a line are walked: the first, unless somebody wants others. */
-  constructor(
-    rules: QueueRules,
-    pool: Pool,
-    nowMs: number,
-    membersOf?: (poolLine: PoolLine) => Iterable<Request>,
-  ) {
+  /** `membersOf` says which members of a line are walked: the first, unless somebody wants others; null: none. */
+  constructor(rules: QueueRules, pool: Pool, nowMs: number, membersOf?: MembersOf | null) {
     this.pool = pool;
     this.#rules = rules;
     this.#promises = new Promises(pool.keys.length);
     const waiters: Waiter[] = [];
-    const add = (request: Request, poolLine: PoolLine, hold: Waiter["hold"]) =>
-      waiters.push({
-        request,
-        poolLine,
-        hold,
-        borrows: !this.fitsReserve(poolLine),
-        score: Number.NaN,
-      });
-    for (const poolLine of pool.waiting) {
-      if (membersOf === undefined) add(poolLine.line.members.first() as Request, poolLine, null);
-      else for (const request of membersOf(poolLine)) add(request, poolLine, null);
+    if (membersOf === undefined) {
+      for (const poolLine of pool.waiting) {
+        waiters.push(this.#waiterOf(poolLine.line.members.first() as Request, poolLine, null));
+      }
+    } else if (membersOf !== null) {
+      for (const poolLine of pool.waiting) {
+        const members = membersOf(poolLine);
+        const first = members === null ? undefined : this.#follower(poolLine, members[Symbol.iterator]());
+        if (first !== undefined) waiters.push(first);
+      }
     }
     const { name } = pool.record;
-    for (const request of pool.promised) add(request, request.line.pools.get(name) as PoolLine, "here");
-    for (const request of pool.passers) add(request, request.line.pools.get(name) as PoolLine, "elsewhere");
-    this.#compare = rules.compareIn(pool, nowMs);
-    this.#waiters = waiters;
+    for (const request of pool.promised) {
+      const holder = this.#waiterOf(request, request.line.pools.get(name) as PoolLine, "here");
+      this.#holdersBehind.set(request.spec.id, holder);
+      waiters.push(holder);
+    }
+    for (const request of pool.passers) {
+      waiters.push(this.#waiterOf(request, request.line.pools.get(name) as PoolLine, "elsewhere"));
+    }
+    const compare = rules.compareIn(pool, nowMs);
+    this.#waiters = new Heap((a, b) => compare(a, b) < 0, waiters);
+  }
+
+  #waiterOf(request: Request, poolLine: PoolLine, hold: Waiter["hold"]): Waiter {
+    return { request, poolLine, hold, borrows: !this.fitsReserve(poolLine), score: Number.NaN };
+  }
+
+  #follower(poolLine: PoolLine, members: Iterator<Request>): Waiter | undefined {
+    const { value, done } = members.next();
+    if (done === true) {
+      this.#followers.delete(poolLine);
+      return undefined;
+    }
+    this.#followers.set(poolLine, members);
+    return this.#waiterOf(value, poolLine, null);
   }
 
   /** The next waiter; a holder counts as passed, and as claiming its units, from the following call on. */
   next(): Waiter | undefined {
-    const passed = this.#waiters[this.#position - 1];
-    if (passed?.hold === "here") this.#promise(passed);
-    if (!this.#isSorted) this.#bringNext();
-    return this.#waiters[this.#position++];
+    if (this.#last?.hold === "here") this.#promise(this.#last);
+    let next = this.#waiters.pop();
+    while (next !== undefined && this.#hasMovedBack(next)) {
+      this.#waiters.push(next);
+      next = this.#waiters.pop();
+    }
+    this.#last = next;
+    if (next?.hold === "here") this.#holdersBehind.delete(next.request.spec.id);
+    else if (next?.hold === null) this.#bringFollower(next.poolLine);
+    return next;
   }
 
-  #bringNext(): void {
-    const waiters = this.#waiters;
-    const start = this.#position;
-    if (start >= PICKED_MAX) {
-      for (const waiter of waiters.splice(start).sort(this.#compare)) waiters.push(waiter);
-      this.#isSorted = true;
-      return;
-    }
-    let first = start;
-    for (let i = start + 1; i < waiters.length; i++) {
-      if (this.#compare(waiters[i] as Waiter, waiters[first] as Waiter) < 0) first = i;
-    }
-    if (first === start) return;
-    const next = waiters[first] as Waiter;
-    waiters[first] = waiters[start] as Waiter;
-    waiters[start] = next;
+  /** Whether promises on the way have left it less headroom than it was put in its place with. */
+  #hasMovedBack(waiter: Waiter): boolean {
+    const { poolLine, borrows } = waiter;
+    if (borrows || !this.#passedPolicies.has(poolLine.policy) || this.fitsReserve(poolLine)) return false;
+    waiter.borrows = true;
+    this.isReordered = true;
+    return true;
   }
 
-  /** Those not yet walked, in any order. */
+  #bringFollower(poolLine: PoolLine): void {
+    const members = this.#followers.get(poolLine);
+    const follower = members === undefined ? undefined : this.#follower(poolLine, members);
+    if (follower !== undefined) this.#waiters.push(follower);
+  }
+
+  /** Those not yet walked, in any order; of each line its next member. */
   rest(): readonly Waiter[] {
-    return this.#waiters.slice(this.#position);
+    return this.#waiters.items;
   }
 
   /** All waiters in order. */
@@ -292,13 +315,10 @@ export class QueueWalk {
     const { preemptedFor, hold } = request.progress;
     const { claimed } = this.#promises;
     if (preemptedFor === null || hold?.pool === this.pool.record.name) return claimed;
-    for (let i = this.#position; i < this.#waiters.length; i++) {
-      const behind = this.#waiters[i] as Waiter;
-      if (behind.hold !== "here" || behind.request.spec.id !== preemptedFor) continue;
-      const need = holdNeed(behind.request, this.pool);
-      return claimed.map((units, key) => units + (need[key] as number));
-    }
-    return claimed;
+    const owner = this.#holdersBehind.get(preemptedFor);
+    if (owner === undefined) return claimed;
+    const need = holdNeed(owner.request, this.pool);
+    return claimed.map((units, key) => units + (need[key] as number));
   }
 
   /** What is free on the nodes and promised to nobody else (V5). */
@@ -317,9 +337,7 @@ export class QueueWalk {
       promiseIn(this.#soon, this.#passed[this.#soonKnows] as Waiter);
     }
     const preemptedFor = progress.hold?.pool === this.pool.record.name ? null : progress.preemptedFor;
-    const isOwner = ({ hold, request }: Waiter) => hold === "here" && request.spec.id === preemptedFor;
-    const owner =
-      preemptedFor === null ? undefined : this.#waiters.slice(this.#position).find((each) => isOwner(each));
+    const owner = preemptedFor === null ? undefined : this.#holdersBehind.get(preemptedFor);
     if (owner === undefined) return this.#soon;
     const room = this.#soon.copy();
     promiseIn(room, owner);
@@ -339,27 +357,13 @@ export class QueueWalk {
       }
     }
     this.#promises.add(holder.poolLine);
-    this.#reorderRest(holder.poolLine.policy);
-  }
-
-  /** What was promised leaves less headroom to the others of the same component. */
-  #reorderRest(policy: Policy): void {
-    let changed = false;
-    for (let i = this.#position; i < this.#waiters.length; i++) {
-      const waiter = this.#waiters[i] as Waiter;
-      if (waiter.poolLine.policy !== policy || waiter.borrows) continue;
-      waiter.borrows = !this.fitsReserve(waiter.poolLine);
-      changed ||= waiter.borrows;
-    }
-    if (!changed) return;
-    this.isReordered = true;
-    this.#isSorted = false;
+    this.#passedPolicies.add(holder.poolLine.policy);
   }
 }
 
 /** Only holders are promised something on the way, so they can be judged without those who stand between them. */
 export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): QueueWalk {
-  return new QueueWalk(rules, pool, nowMs, () => []);
+  return new QueueWalk(rules, pool, nowMs, null);
 }
 
 /** Takes what a hold promises from its nodes. */
