@@ -46,7 +46,7 @@ export interface OpenedServer extends RunningServer {
   readonly firstToken: MadeToken | undefined;
 }
 
-const COMMIT_PATIENCE_MS = 4_000;
+const COMMIT_PATIENCE_MS = 8_000;
 
 export const STORE_FILE = "berth.db";
 
@@ -115,7 +115,7 @@ async function openStore(
     };
   }
   const { databaseUrl: url, acceptUnsafeDatabase = false } = data;
-  // Another server leads sooner than an impatient commit gives up (C6).
+  // A lock is waited for; a database that is away ends the leadership sooner than this (C6).
   const store = await openPostgresStore({ url, acceptUnsafeDatabase, patienceMs: COMMIT_PATIENCE_MS });
   return { store, storeName: new URL(url).host };
 }

@@ -20,12 +20,12 @@ async function open(spoil: (store: Store) => Store = (store) => store): Promise<
   const store = spoil(await openMemoryStore());
   const leader = await startLeader({ store, onFatal: () => undefined });
   const heard: string[] = [];
-  const renew: typeof leader.renew = (id, token) => {
+  const hear: typeof leader.hear = (id, client) => {
     heard.push(id);
-    return leader.renew(id, token);
+    leader.hear(id, client);
   };
   const server = await startServer({
-    leader: { ...leader, renew },
+    leader: { ...leader, hear },
     store,
     listen: "127.0.0.1:0",
     rates: UNLIMITED,
