@@ -87,6 +87,7 @@ export function startClients(count: number, random: () => number, prefix = "k"):
       const chosen = random();
       const component = chosen < 0.7 ? "wide" : chosen < 0.9 ? "tight" : "urgent";
       const submitted = await ask({ kind: "submit", key, component });
+      if (submitted.refusal !== null) continue; // There is nothing to hold or to cancel.
       const { id } = submitted;
       let { token } = submitted;
       if (token === null) {

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { buildBerth, named, openWorld, startBerth, type World } from "./run-support.ts";
+import { buildBerth, openWorld, startBerth, type World } from "./run-support.ts";
 import { temporaryDirectory } from "./runner-support.ts";
 
 const RUNS = 10;
@@ -104,10 +104,10 @@ describe("bytes that are not UTF-8", () => {
   }
 });
 
-test("a name that would move the cursor is shown without its power", async () => {
+test("a name that would move the cursor is refused, and not shown with its power", async () => {
   const name = "red\u001b[31m\nline\u202eright";
   const run = startBerth(berth, world, ["run", "--gpu", "1", "--name", name, "--", "true"]);
-  expect((await run.exited).code).toBe(0);
-  expect((await named(world, name)).status).toBe("released");
-  expect(run.stderr()).toMatch(/^granted {2}#\d+ red·\[31m·line·right · gpu 1 · waited \d+ s\n$/);
+  expect((await run.exited).code).toBe(2);
+  expect(run.stderr()).toContain("control characters");
+  for (const power of ["\u001b", "\u202e"]) expect(run.stderr()).not.toContain(power);
 });

@@ -133,7 +133,7 @@ test("berth share shows components, and with --tree what is above and below them
 test("berth share has no key that nobody shares", async () => {
   expect(await user.berth(["share", "fair", "--key", "mcpu"])).toMatchObject({
     exitCode: 2,
-    stderr: expect.stringContaining("Nobody has a share of mcpu in pool fair."),
+    stderr: expect.stringContaining("Pool fair has no shares of mcpu."),
   });
 });
 
