@@ -164,6 +164,8 @@ describe("a wrapper that stands still for a lease", () => {
     const { run, log } = startTicking(["--gpu", "1"], "overdue", timed);
     await eventually("it runs", () => existsSync(log) && lastTick(log) > 0);
     await eventually("the watch has begun", () => watchdogsOf(run.pid).length > 0);
+    // A grant that was never renewed would end after one lease, as not taken up: 60 ticks are six renewals.
+    await eventually("it has renewed", () => readOrEmpty(log).split("\n").length > 60);
     run.kill("SIGSTOP");
     const { ended_at, attempts } = await named(world, "overdue", "expired");
     expect(attempts).toMatchObject([{ outcome: "lost", cause: "holder_silent" }]);
