@@ -4,7 +4,6 @@ export { checkClock, clusterTime, systemClock } from "./clock.ts";
 export { grantKeysKept } from "./grant-keys.ts";
 export * from "./interface.ts";
 export { DEFAULT_LEADER_SETTINGS, startLeader } from "./leader.ts";
-export type { Memory } from "./memory.ts";
 export { touchedBy } from "./projections.ts";
 export { viewOf } from "./reads.ts";
 export { committedOf, EVENT_VERSION, foldTo, type Recovered, recover } from "./recovery.ts";
