@@ -61,8 +61,7 @@ function withOutputs(text: string, printed: readonly { from: number; to: number;
     const gap = /\n\n$/.test(text.slice(from, to)) || text.slice(from, to) === "\n" ? "\n" : "";
     const shown = output
       .replaceAll(/127\.0\.0\.1:\d+/g, "127.0.0.1:7770")
-      .replaceAll(/\bpid \d+/g, "pid 4711")
-      .replaceAll("0.0.0-test", "0.1.0");
+      .replaceAll(/\bpid \d+/g, "pid 4711");
     const ended = shown === "" || shown.endsWith("\n") ? shown : `${shown}\n`;
     updated = updated.slice(0, from) + ended + gap + updated.slice(to);
   }

@@ -55,7 +55,7 @@ export function normalise(text: string): string {
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "ID")
     .replaceAll(/127\.0\.0\.1:\d+/g, "127.0.0.1:PORT")
     .replaceAll(/\bpid \d+/g, "pid PID")
-    .replaceAll(/\b(v?)\d+\.\d+\.\d+(-test)?(?![\w.])/g, "$1VERSION")
+    .replaceAll(/\bv\d+\.\d+\.\d+/g, "NODE_VERSION")
     .replaceAll(/\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?/g, "TIME")
     .replaceAll(/\b\d+[dhms](\d+[hms])?\b/g, "AGE")
     .replaceAll(/\b\d+ s\b/g, "AGE")

@@ -1,10 +1,15 @@
 // The server's side for the command line: opens servers and stores, and translates their errors.
 
-import { statSync } from "node:fs";
 import type { HostedOptions, Hosting } from "../cli/index.ts";
 import type { Log } from "../leader/index.ts";
 import { openServer, ServerError } from "../server/index.ts";
-import { backupSqlite, isStoreError, openSqliteStore, restoreSqlite } from "../store/index.ts";
+import {
+  backupSqlite,
+  isStoreError,
+  openPostgresStore,
+  openSqliteStore,
+  restoreSqlite,
+} from "../store/index.ts";
 
 const UNLIMITED = {
   perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 },
@@ -23,20 +28,17 @@ export const hosting: Hosting = {
   },
   backup: (from, to) => backupSqlite({ from, to }),
   restore: (from, to) => restoreSqlite({ from, to }),
-  async inspect(file) {
-    const store = await openSqliteStore({ path: file });
+  async inspect(where, noted) {
+    const store =
+      "file" in where
+        ? await openSqliteStore({ path: where.file })
+        : await openPostgresStore({ url: where.databaseUrl });
     try {
       const { damage } = await store.verify();
       const { events, requests, snapshots, audit } = await store.sizes();
-      return {
-        clusterId: store.meta.clusterId,
-        events,
-        requests,
-        snapshots,
-        audit,
-        damage,
-        bytes: statSync(file).size,
-      };
+      const comparison = noted && (await store.compareWithNoted(noted));
+      const head = await store.head();
+      return { head, events, requests, snapshots, audit, damage, ...(comparison && { comparison }) };
     } finally {
       await store.close();
     }

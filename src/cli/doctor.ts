@@ -1,31 +1,26 @@
 // berth doctor: looks at this machine, the context, the server and its data, and says what to do.
 
-import { mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { statSync } from "node:fs";
 import type { Command } from "commander";
 import { detectContainment } from "../runner/index.ts";
 import { type Client, createClient } from "../sdk/index.ts";
-import { megabytes, STORE_FILE } from "./backup.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
 import type { CliContext } from "./context.ts";
+import { aboutStore, headOf, type StoreOptions } from "./doctor/store.ts";
 import { type ConnectionOptions, withConnection } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson } from "./output/print.ts";
-import { ageOf, counted, printable, styleOf } from "./output/text.ts";
-import { dataDirectory, shownPath } from "./paths.ts";
-import { hostingOf } from "./serving/host.ts";
-import { findRunning } from "./serving/running.ts";
+import { ageOf, printable, styleOf } from "./output/text.ts";
+import { shownPath } from "./paths.ts";
 import { gather } from "./session.ts";
 import { pauseText } from "./shapes.ts";
 
-interface Finding {
+export interface Finding {
   readonly what: string;
   readonly state: "good" | "note" | "bad";
   readonly text: string;
 }
 
-type DoctorOptions = ConnectionOptions &
-  OutputOptions & { readonly dataDir?: string; readonly verify?: boolean };
+type DoctorOptions = ConnectionOptions & OutputOptions & StoreOptions & { readonly head?: boolean };
 
 const HELP = `
 Ends with 125 if something is wrong.
@@ -33,6 +28,8 @@ Ends with 125 if something is wrong.
 Examples:
   berth doctor
   berth doctor --verify            read the whole store, by way of a copy
+  berth doctor --head > heads/today                 note where the history ends, to be kept on another machine
+  berth doctor --expect "$(cat heads/today)"        check that the history still contains it
   berth doctor -o json
 `;
 
@@ -44,18 +41,22 @@ export function define(command: Command, context: CliContext): void {
   withConnection(command)
     .option("-o, --output <form>", "table or json")
     .option("--data-dir <directory>", "where the store is")
-    .option("--verify", "read the whole embedded store and check every hash")
+    .option("--database-url <url>", "the store is in this PostgreSQL database")
+    .option("--verify", "read the whole store and check every hash")
+    .option("--head", "print the ends of the journal and of the audit log, and nothing else")
+    .option("--expect <head>", "check also that the history still contains this head")
     .addHelpText("after", HELP)
     .action((options: DoctorOptions) => doctor(options, context));
 }
 
 async function doctor(options: DoctorOptions, context: CliContext): Promise<void> {
+  if (options.head === true) return context.write(`${await headOf(options, context)}\n`);
   const format = formatOf(options);
   const findings: Finding[] = [
     aboutNode(),
     aboutContainment(),
     ...(await aboutServer(options)),
-    ...(await aboutData(options, context)),
+    ...(await aboutStore(options, context)),
   ];
   if (format === "json") context.write(`${toJson({ findings }, 2)}\n`);
   else {
@@ -171,51 +172,4 @@ async function aboutPauses(client: Client): Promise<Finding[]> {
           },
         ],
   );
-}
-
-async function aboutData({ dataDir, verify }: DoctorOptions, context: CliContext): Promise<Finding[]> {
-  const directory = dataDirectory(dataDir);
-  const store = join(directory, STORE_FILE);
-  const size = statSync(store, { throwIfNoEntry: false })?.size;
-  if (size === undefined)
-    return [{ what: "data", state: "note", text: `no embedded store at ${shownPath(store)}` }];
-  const log = statSync(`${store}-wal`, { throwIfNoEntry: false })?.size ?? 0;
-  const running = findRunning(directory);
-  const who =
-    running === undefined ? "no server runs on it" : `pid ${running.pid} serves it at ${running.url}`;
-  const findings: Finding[] = [
-    { what: "data", state: "good", text: `${shownPath(store)}, ${megabytes(size + log)}; ${who}` },
-  ];
-  if (verify !== true) return findings;
-  const scratch = mkdtempSync(join(tmpdir(), "berth-doctor-"));
-  try {
-    const hosting = await hostingOf(context);
-    const copy = join(scratch, STORE_FILE);
-    await hosting.backup(store, copy);
-    const { events, requests, snapshots, audit, damage } = await hosting.inspect(copy);
-    const sizes = [
-      counted(events, "event"),
-      counted(requests, "request"),
-      counted(snapshots, "snapshot"),
-      `${audit} audit entries`,
-    ];
-    findings.push({ what: "contents", state: "good", text: sizes.join(", ") });
-    findings.push(
-      damage.length === 0
-        ? { what: "hashes", state: "good", text: "everything is as it was written" }
-        : {
-            what: "hashes",
-            state: "bad",
-            text: damage
-              .slice(0, 5)
-              .map(({ where, what }) => `${where}: ${what}`)
-              .join("; "),
-          },
-    );
-  } catch (error) {
-    findings.push({ what: "hashes", state: "bad", text: (error as Error).message });
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
-  return findings;
 }

@@ -13,6 +13,7 @@ import {
   renewLease,
 } from "./journal.ts";
 import { beat, membersWithin } from "./members.ts";
+import { compareWithNoted } from "./noted-head.ts";
 import { prune } from "./prune.ts";
 import {
   type AuditRow,
@@ -110,6 +111,7 @@ export function createSqlStore(driver: Driver): Store {
     prune: (retention, nowMs) => prune(driver, retention, nowMs),
     hasRoom: () => driver.hasRoom(),
     verify: () => verify(driver),
+    compareWithNoted: (noted) => compareWithNoted(driver, noted),
     sizes: () => sizes(driver),
     async close() {
       await lastCommit;

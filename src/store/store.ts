@@ -212,6 +212,12 @@ export type Verification = {
   readonly damage: readonly Damage[];
 };
 
+/** The ends of both hash chains, noted outside the store. */
+export type NotedHead = Pick<Head, "seq" | "hash" | "auditId" | "auditHash">;
+
+/** Per chain: it still contains what was noted, it no longer does, or it no longer reaches back that far. */
+export type Comparison = Readonly<Record<"journal" | "audit", "contained" | "changed" | "forgotten">>;
+
 export type Sizes = {
   readonly bytes: number;
   readonly events: number;
@@ -285,6 +291,7 @@ export type Store = {
   hasRoom(): boolean;
   prune(retention: Retention, nowMs: number): Promise<Pruned>;
   verify(): Promise<Verification>;
+  compareWithNoted(noted: NotedHead): Promise<Comparison>;
   sizes(): Promise<Sizes>;
   close(): Promise<void>;
 };

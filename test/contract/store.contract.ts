@@ -485,6 +485,10 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect((await store.prune(retention, 370 * DAY_MS + 1)).audit).toBe(5);
         expect((await store.listAudit({ limit: 100 })).items.map(({ id }) => id)).toEqual([10, 9, 8, 7, 6]);
         expect(await store.verify()).toMatchObject({ auditEntries: 5, damage: [] });
+        expect(await store.compareWithNoted({ ...head, auditId: 4 })).toEqual({
+          journal: "contained",
+          audit: "forgotten",
+        });
         expect((await commitAfter(head, { audit: [auditEntry("next")] })).auditId).toBe(11);
       });
 
@@ -528,6 +532,26 @@ export function storeContract(name: string, subject: ContractSubject): void {
         snapshots: 1,
         records: 4,
         damage: [],
+      });
+    });
+
+    test("a head that was noted is found again, and another one is not", async () => {
+      const start = await lead();
+      const noted = await commitAfter(start, {
+        events: [event("a"), event("b")],
+        audit: [auditEntry("ann")],
+      });
+      const head = await commitAfter(noted, { events: [event("c")], audit: [auditEntry("bob")] });
+      for (const known of [start, noted, head]) {
+        expect(await store.compareWithNoted(known)).toEqual({ journal: "contained", audit: "contained" });
+      }
+      expect(await store.compareWithNoted({ ...noted, hash: head.hash })).toMatchObject({
+        journal: "changed",
+      });
+      expect(await store.compareWithNoted({ ...noted, seq: 1 })).toMatchObject({ journal: "changed" }); // Within a commit.
+      expect(await store.compareWithNoted({ ...head, auditId: 3 })).toEqual({
+        journal: "contained",
+        audit: "changed", // It was cut.
       });
     });
 

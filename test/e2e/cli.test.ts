@@ -1,8 +1,9 @@
 // The commands against a real server: every form of output, names, plans, contexts, files, tokens, copies.
 
-import { statSync, writeFileSync } from "node:fs";
+import { rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openSqliteStore } from "../../src/store/index.ts";
 import { createUser } from "./cli-support.ts";
 import { openWorld, type World } from "./run-support.ts";
 import { temporaryDirectory } from "./runner-support.ts";
@@ -395,7 +396,40 @@ test("a copy is taken while the server runs, and put back where none is", async 
   expect(await person.berth(["restore", copy, "-y"])).toMatchObject({ exitCode: 5 });
   const elsewhere = join(person.home, "elsewhere");
   expect(await person.berth(["restore", copy, "--data-dir", elsewhere, "-y"])).toMatchObject({ exitCode: 0 });
-  expect((await hosting.inspect(join(elsewhere, "berth.db"))).damage).toEqual([]);
+  expect((await hosting.inspect({ file: join(elsewhere, "berth.db") })).damage).toEqual([]);
+});
+
+test("a history that was rewritten and sealed again does not contain a head that was noted before", async () => {
+  const person = createUser();
+  const file = join(person.home, ".local/share/berth/berth.db");
+  const write = async (actors: readonly string[]) => {
+    const store = await openSqliteStore({ path: file });
+    const head = await store.takeOver({ holder: "server" });
+    const audit = actors.map((actor) => ({
+      actor,
+      action: "deletePool",
+      target: "lab",
+      outcome: "accepted",
+      body: {},
+    }));
+    await store.commit({ epoch: head.epoch, expectedSeq: 0, atMs: 1, events: [{ kind: "tick" }], audit });
+    await store.close();
+  };
+  await write(["mallory", "ann"]);
+  const { stdout: noted } = await person.berth(["doctor", "--head"]);
+  expect(noted).toMatch(/^1\.[0-9a-f]{64}\/2\.[0-9a-f]{64}\n$/);
+  const unchanged = await person.berth(["doctor", "--expect", noted]);
+  expect(unchanged).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(unchanged.stdout).toContain("✓ audit      contains entry 2 as it was noted\n");
+
+  rmSync(file);
+  await write(["ann", "ann"]);
+  expect(await person.berth(["doctor", "--verify"])).toMatchObject({ exitCode: 0 }); // The chain alone does not tell.
+  const rewritten = await person.berth(["doctor", "--expect", noted]);
+  expect(rewritten.exitCode).toBe(125);
+  expect(rewritten.stdout).toContain("✓ journal    contains event 1 as it was noted\n");
+  expect(rewritten.stdout).toContain("✗ audit      does not contain entry 2 as it was noted");
+  expect(await person.berth(["doctor", "--expect", "1.abc"])).toMatchObject({ exitCode: 2 });
 });
 
 test("a token from elsewhere asks for its own component, not for that of the saved context", async () => {

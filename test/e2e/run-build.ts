@@ -1,6 +1,6 @@
 // Builds `berth` as it is installed, for tests and measurements that start it.
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BuildOptions, build } from "esbuild";
@@ -34,7 +34,8 @@ export async function buildCommandLine(): Promise<{ berth: string; remove: () =>
       outdir: join(root, "dist/runner"),
     }),
   ]);
-  writeFileSync(join(root, "package.json"), '{"version": "0.0.0-test", "type": "module"}');
+  const { version } = JSON.parse(readFileSync(source("package.json"), "utf8")) as { version: string };
+  writeFileSync(join(root, "package.json"), JSON.stringify({ version, type: "module" }));
   return {
     berth: join(root, "dist/cli/berth.js"),
     remove: () => rmSync(root, { recursive: true, force: true }),

@@ -6,8 +6,11 @@ export interface Hosting {
   backup(from: string, to: string): Promise<void>;
   /** Puts a copy back where no store is. */
   restore(from: string, to: string): Promise<void>;
-  /** Reads a whole store that no server uses. */
-  inspect(file: string): Promise<Inspection>;
+  /** Reads a whole store: a file that no server uses, or a database. Compares it with a head that was noted before. */
+  inspect(
+    store: { readonly file: string } | { readonly databaseUrl: string },
+    noted?: NotedHead,
+  ): Promise<Inspection>;
   /** A sentence and a way out, if the error is one of those that people can act on. */
   explain(error: unknown): { readonly message: string; readonly hint: string } | undefined;
 }
@@ -49,12 +52,21 @@ export interface HostedServer {
   close(): Promise<void>;
 }
 
+/** The ends of the journal and of the audit log, as hash chains. */
+export interface NotedHead {
+  readonly seq: number;
+  readonly hash: string;
+  readonly auditId: number;
+  readonly auditHash: string;
+}
+
 export interface Inspection {
-  readonly clusterId: string;
+  readonly head: NotedHead;
   readonly events: number;
-  readonly bytes: number;
   readonly requests: number;
   readonly snapshots: number;
   readonly audit: number;
   readonly damage: readonly { readonly where: string; readonly what: string }[];
+  /** Only if a head was given: whether each chain still contains it, or no longer reaches back that far. */
+  readonly comparison?: Readonly<Record<"journal" | "audit", "contained" | "changed" | "forgotten">>;
 }
