@@ -1,5 +1,6 @@
 // The undo log: every change that `evolve` makes while a command is being decided can be taken back, so that
-// a refused command, a throw and a what-if leave the state as it was, without ever copying it.
+// a refused command, a throw and a what-if leave the state as it was, without ever copying it. Marks nest (X5): what
+// was done since an inner mark can be taken back alone, and all of it with the outer one.
 
 /** A list whose changes can be taken back. */
 interface List<Item> {
@@ -15,6 +16,8 @@ const CLEARED = Symbol("cleared");
 export class UndoLog {
   /** Flat triples: (object, field, old value), (vector, vector, sign), (collection, symbol, item) or (function, null, null). */
   readonly #entries: unknown[] = [];
+  /** How long the log was at each mark that is still open. */
+  readonly #marks: number[] = [];
   #recording = false;
   #watcher: ((target: object) => void) | null = null;
 
@@ -27,21 +30,23 @@ export class UndoLog {
     };
   }
 
+  /** Sets a mark, up to which what follows can be taken back. */
   begin(): void {
-    this.#entries.length = 0;
+    this.#marks.push(this.#entries.length);
     this.#recording = true;
   }
 
-  /** Keeps what was done. */
+  /** Keeps what was done since the last mark, as far as the marks before it are concerned. */
   commit(): void {
-    this.#entries.length = 0;
-    this.#recording = false;
+    this.#close();
   }
 
+  /** Takes back what was done since the last mark. */
   rollback(): void {
     const entries = this.#entries;
+    const mark = this.#marks.at(-1) ?? 0;
     this.#recording = false;
-    for (let i = entries.length - 3; i >= 0; i -= 3) {
+    for (let i = entries.length - 3; i >= mark; i -= 3) {
       const target = entries[i];
       const field = entries[i + 1];
       if (typeof target === "function") target();
@@ -52,7 +57,14 @@ export class UndoLog {
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
-    entries.length = 0;
+    entries.length = mark;
+    this.#close();
+  }
+
+  #close(): void {
+    this.#marks.pop();
+    this.#recording = this.#marks.length > 0;
+    if (!this.#recording) this.#entries.length = 0;
   }
 
   /** Sets a field and remembers what it was. */

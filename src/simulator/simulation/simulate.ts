@@ -5,9 +5,11 @@ import {
   type Command,
   createState,
   type DisciplineName,
+  decide,
   type EngineState,
   type Event,
   evolve,
+  fork,
   type RequestId,
   reasonViolations,
   requestIds,
@@ -42,6 +44,9 @@ export interface SimulationReport {
   readonly counts: ReadonlyMap<string, number>;
 }
 
+/** A fork is tried every so many steps, on average. */
+const FORK_EVERY = 10;
+
 /** Something that must never happen did; the seed repeats it. */
 export class SimulationViolation extends Error {
   constructor(seed: number, step: number, problems: readonly string[]) {
@@ -64,6 +69,8 @@ interface Birth {
 class Simulation {
   readonly #seed: number;
   readonly #random: Random;
+  /** Of its own, so that what is only tried does not change the course of the world. */
+  readonly #tries: Random;
   readonly #options: SimulationOptions;
   readonly #ledger = new Ledger();
   readonly #audit = new Audit((what) => this.#ledger.count(what));
@@ -77,6 +84,7 @@ class Simulation {
   constructor(seed: number, random: Random, options: SimulationOptions) {
     this.#seed = seed;
     this.#random = random;
+    this.#tries = seededRandom(seed + 1);
     this.#options = options;
   }
 
@@ -89,6 +97,7 @@ class Simulation {
       this.#check(this.#brokenPromises());
       this.#check(this.#changedBirths());
       this.#check(this.#falseReasons());
+      if (this.#tries.int(1, FORK_EVERY) === 1) this.#check(this.#tracesOfFork());
       if (this.#random.int(1, this.#options.restartEvery ?? 25) === 1) this.#restart();
     }
   }
@@ -114,8 +123,8 @@ class Simulation {
     return send(this.#world, this.#fitting(someCommand(this.#random, state, this.#step)));
   }
 
-  #fitting(command: Command): Command {
-    return this.#options.discipline === "fair_share" ? withShares(this.#random, command) : command;
+  #fitting(command: Command, random = this.#random): Command {
+    return this.#options.discipline === "fair_share" ? withShares(random, command) : command;
   }
 
   #take({
@@ -161,6 +170,21 @@ class Simulation {
     const waiting = [...requestIds(state)].filter((id) => requestOf(state, id)?.progress.status === "queued");
     const asked = waiting.filter((_, index) => index % 5 === this.#step % 5);
     return asked.flatMap((id) => reasonViolations(state, id, nowMs));
+  }
+
+  /** Decisions on a fork, and on a fork of it, leave nothing behind (X5). */
+  #tracesOfFork(): string[] {
+    const { state, nowMs } = this.#world;
+    const before = textOf(state);
+    const trySome = (depth: number): void => {
+      for (let i = 0; i < 3; i++) {
+        decide(state, this.#fitting(someCommand(this.#tries, state, this.#step), this.#tries), nowMs);
+        if (depth > 1) fork(state, () => trySome(depth - 1));
+      }
+    };
+    fork(state, () => trySome(2));
+    if (textOf(state) !== before) return ["a fork has changed the state"];
+    return violations(state, nowMs);
   }
 
   /** The state is the fold of its journal, from the beginning and from a snapshot; the world goes on from there. */
