@@ -28,6 +28,7 @@ export {
 } from "./errors.ts";
 export { type EventName, eventName, streamEvent, type WireEvent } from "./events.ts";
 export { type Issue, issuesOf, toFieldName, toPointer } from "./issues.ts";
+export * from "./jobs.ts";
 export * from "./limits.ts";
 export { node, nodeUpdate, type WireNode, type WireNodeUpdate } from "./nodes.ts";
 export { errorCodes, type OpenApiDocument, openApiDocument } from "./openapi.ts";

@@ -47,6 +47,13 @@ export const GRANT_TOKEN_LENGTH_MAX = 128;
 /** Some three hundred years: sums of such times stay exact, and nobody waits longer. */
 export const SECONDS_MAX = 10_000_000_000;
 
+/** What a job is told to run: words of its command, and everything together as JSON. */
+export const RUN_WORDS_MAX = 1_000;
+export const RUN_BYTES_MAX = 512 * 1024;
+/** Kept of the output of each attempt (J6), and one piece of it on its way, in base64. */
+export const LOG_TAIL_BYTES = 64 * 1024;
+export const LOG_PIECE_CHARS_MAX = 64 * 1024;
+
 export interface ShapeProblem {
   readonly path: readonly (string | number)[];
   readonly message: string;
