@@ -70,7 +70,15 @@ function asPool(pool: WirePoolAnswer, groups: readonly WireGroupAnswer[], isFull
 }
 
 /** Without what `berth apply` assumes anyway. */
-function asPolicy({ closing: _, component_type, ...policy }: WirePolicyAnswer) {
+function asPolicy(answer: WirePolicyAnswer) {
+  const {
+    closing: _,
+    id: _id,
+    created_at: _created,
+    updated_at: _updated,
+    component_type,
+    ...policy
+  } = answer;
   return { ...withoutDefaults(policy, POLICY_DEFAULTS), ...(component_type !== "" && { component_type }) };
 }
 

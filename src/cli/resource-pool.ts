@@ -105,11 +105,10 @@ function definePools(command: Command, context: CliContext): void {
     );
   list.action((options: Options & ListFilters) => {
     const session = connect(options);
-    const { created, updated, user } = options;
-    if (created !== undefined || updated !== undefined || user !== undefined) {
-      context.tell("berth: pools are shown whenever and by whomever they were made.\n");
+    if (options.user !== undefined) {
+      context.tell("berth: pools are shown whoever created them; the audit log says who did.\n");
     }
-    const load = async () => filterRows(await gather(session.client.pools.all()), options, ["name", "id"]);
+    const load = async () => filterRows(await gather(session.client.pools.all()), options, POOL_FILTERS);
     const columns = options.columns ?? "id,name,capacity,occupied_resources";
     return showRows(session, { load, shape: POOL }, { ...options, columns }, context);
   });
@@ -121,17 +120,19 @@ function definePools(command: Command, context: CliContext): void {
   remove.action((text: string, options: Options) => deletePool(text, options, context));
 }
 
+const POOL_FILTERS = ["name", "id", "created", "updated"];
+
 /** ZenML's columns, whose maps are JSON. */
 const ZEN_POLICY: Shape<WirePolicyAnswer> = {
   nameOf: POLICY.nameOf,
   columns: [
-    { name: "id", value: POLICY.nameOf },
+    { name: "id", value: ({ id }) => id },
     { name: "component", value: ({ component }) => component },
     { name: "pool", value: ({ pool }) => pool },
     { name: "priority", value: ({ priority }) => String(priority) },
     { name: "reserved", value: ({ reserved }) => JSON.stringify(reserved) },
     { name: "limit", value: ({ limit }) => JSON.stringify(limit) },
-    { name: "created", value: () => "-" }, // Not kept; the column is where scripts expect it.
+    { name: "created", value: ({ created_at }) => created_at ?? "-" },
     { name: "component_type", value: ({ component_type }) => component_type, isWide: true },
   ],
 };

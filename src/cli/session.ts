@@ -26,14 +26,20 @@ export function connect(flags: ConnectionFlags = {}): Session {
   return { ...connection, client };
 }
 
-/** A pool by its name, or by an unambiguous beginning of it. */
+const ID_LENGTH_MIN = 4;
+
+/** A pool by its name or id, or by an unambiguous beginning of one of them. */
 export async function findPool(client: Client, text: string): Promise<WirePoolAnswer> {
   try {
     return await client.pools.get(text);
   } catch (error) {
     if (!isBerthError(error, "not_found", "invalid_request")) throw error;
-    const name = choose("pool", text, await namesOf(client.pools.all()));
-    return client.pools.get(name);
+    const pools = await gather(client.pools.all());
+    const isName = text.length < ID_LENGTH_MIN || pools.some(({ name }) => name.startsWith(text));
+    const [byId, ...others] = isName ? [] : pools.filter(({ id }) => id.startsWith(text));
+    if (byId !== undefined && others.length === 0) return byId;
+    const names = pools.map(({ name }) => name);
+    return client.pools.get(choose("pool", text, names));
   }
 }
 

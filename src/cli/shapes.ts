@@ -9,7 +9,7 @@ import type {
   WireToken,
 } from "../protocol/index.ts";
 import type { Line, Shape } from "./output/print.ts";
-import type { Cells } from "./output/table.ts";
+import type { Cells, Column } from "./output/table.ts";
 import type { Style } from "./output/text.ts";
 import { ageOf, amountsText, durationText, labelsText } from "./output/text.ts";
 import { titleOf } from "./session.ts";
@@ -224,6 +224,15 @@ function requeueText({ requeue, retries }: WireRequest): string {
 
 // --- Pools
 
+type Lifetime = Pick<WirePoolAnswer & WirePolicyAnswer, "id" | "created_at" | "updated_at">;
+
+/** As ZenML names them. */
+const LIFETIME: readonly Column<Lifetime>[] = [
+  { name: "id", value: ({ id }) => id, isHidden: true },
+  { name: "created", value: ({ created_at }) => created_at ?? "-", isHidden: true },
+  { name: "updated", value: ({ updated_at }) => updated_at ?? "-", isHidden: true },
+];
+
 export const POOL: Shape<WirePoolAnswer> = {
   nameOf: ({ name }) => name,
   columns: [
@@ -235,7 +244,7 @@ export const POOL: Shape<WirePoolAnswer> = {
     { name: "nodes", value: ({ node_backed }) => (node_backed ? "yes" : "no"), isWide: true },
     { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
     { name: "description", value: ({ description }) => description || "-", isWide: true },
-    { name: "id", value: ({ name }) => name, isHidden: true },
+    ...LIFETIME,
     { name: "capacity", value: ({ capacity }) => JSON.stringify(capacity), isHidden: true },
     { name: "occupied_resources", value: ({ usage }) => JSON.stringify(usage), isHidden: true },
     { name: "queue_length", value: ({ queued }) => String(queued), isHidden: true },
@@ -297,7 +306,7 @@ export const POLICY: Shape<WirePolicyAnswer> = {
     { name: "max_class", value: ({ max_class }) => String(max_class), alignsRight: true, isWide: true },
     { name: "component_type", value: ({ component_type }) => component_type || "-", isWide: true },
     { name: "home", value: ({ home }) => labelsText(home), isWide: true },
-    { name: "id", value: ({ pool, component }) => `${pool}/${component}`, isHidden: true },
+    ...LIFETIME,
   ],
   detail: (policy) => [
     [`policy of ${policy.component} in pool ${policy.pool}${policy.closing ? " (being detached)" : ""}`, ""],

@@ -85,13 +85,11 @@ function orderOf(text: string): [1 | -1, string] {
 function fieldOf(row: Row, field: string): string {
   switch (field) {
     case "created":
-      return String(row.submitted_at ?? "");
+      return String(row.submitted_at ?? row.created_at ?? "");
     case "updated":
-      return String(row.ended_at ?? row.started_at ?? row.submitted_at ?? "");
+      return String(row.updated_at ?? row.ended_at ?? row.started_at ?? row.submitted_at ?? "");
     case "user":
       return String(row.submitted_by ?? "");
-    case "id":
-      return String(row.id ?? row.name ?? "");
     default:
       return String(row[field] ?? "");
   }

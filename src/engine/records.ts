@@ -14,7 +14,15 @@ export type RequestId = Branded<"RequestId">;
 
 export type Labels = Readonly<Record<string, string>>;
 
-export interface PoolRecord {
+/** When a thing that people set was created and last changed. Absent in older records. */
+export interface Lifetime {
+  /** Journal position of its creation: tells it from earlier ones of the same name. */
+  readonly createdSeq?: number;
+  readonly createdAtMs?: number;
+  readonly updatedAtMs?: number;
+}
+
+export interface PoolRecord extends Lifetime {
   readonly name: PoolName;
   readonly description: string;
   readonly labels: Labels;
@@ -41,7 +49,7 @@ export interface GroupRecord {
 
 export type PolicyKind = "batch" | "training" | "service" | "sensitive" | "interactive";
 
-export interface PolicyRecord {
+export interface PolicyRecord extends Lifetime {
   readonly pool: PoolName;
   readonly component: ComponentName;
   readonly componentType: string;

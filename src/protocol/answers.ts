@@ -409,6 +409,15 @@ export const decisionList = z.object({ items: z.array(decisionAnswer) });
 
 // --- Pools, groups, policies, nodes
 
+/** What pools and policies have beside what people set. Calls take names. */
+const lifetime = {
+  /** Of this one alone: a later one of the same name has another. */
+  id: z.string(),
+  /** Null: created, or last changed, before these times were kept. */
+  created_at: timestamp.nullable(),
+  updated_at: timestamp.nullable(),
+};
+
 export const poolAnswer = z
   .object({
     name: z.string(),
@@ -422,6 +431,7 @@ export const poolAnswer = z
     settings: poolSettings,
     queued: z.int(),
     running: z.int(),
+    ...lifetime,
     /** Only while nothing expires here, because many clients fell silent at once (L3). */
     expiry_paused: z.object({ silent: z.int(), clients: z.int(), until: timestamp }).optional(),
     /** Only right after a change: what was accepted but looks like a slip (R5). */
@@ -458,6 +468,7 @@ export const policyAnswer = z
     group: z.string().nullable(),
     home: labels.nullable(),
     closing: z.boolean(),
+    ...lifetime,
     /** Only right after a change: what was accepted but looks like a slip (10.8). */
     warnings: z.array(z.string()).optional(),
   })

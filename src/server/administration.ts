@@ -7,6 +7,7 @@ import {
   groupsOf,
   type NodeView,
   nodeViewsOf,
+  type PolicyRecord,
   type PoolName,
   policiesOf,
   poolsOf,
@@ -14,9 +15,10 @@ import {
   usageOf,
 } from "../engine/index.ts";
 import type { LeaderRefusal, View } from "../leader/index.ts";
-import { PAGE_ITEMS_DEFAULT, type WirePoolAnswer } from "../protocol/index.ts";
+import { PAGE_ITEMS_DEFAULT, type WirePolicyAnswer, type WirePoolAnswer } from "../protocol/index.ts";
 import {
   presentGroup,
+  presentLifetime,
   presentNode,
   presentNodeView,
   presentPolicy,
@@ -26,6 +28,7 @@ import {
 } from "../translation/index.ts";
 import { type Call, type Denial, denial, ok, perform, type Reply, refused, type Services } from "./call.ts";
 import { reachesPool } from "./identity.ts";
+import { policyIdOf, poolIdOf } from "./ids.ts";
 import { planOf } from "./plans.ts";
 import { hidden, notFound, ProblemError, problemError } from "./problems.ts";
 import { type Sight, sightOf } from "./sight.ts";
@@ -46,6 +49,8 @@ export function showPool(view: View, name: string): Shown | undefined {
   const { record } = pool;
   const body: WirePoolAnswer = {
     ...presentPool(record, capacityOf(view.state, record.name)),
+    id: poolIdOf(record),
+    ...presentLifetime(record),
     usage: usageOf(view.state, record.name),
     queued: queueLengthOf(pool),
     running: pool.runCount,
@@ -55,7 +60,11 @@ export function showPool(view: View, name: string): Shown | undefined {
 
 export function showPolicy(view: View, pool: string, component: string): Shown | undefined {
   const policy = poliesIn(view, pool).find((record) => record.component === component);
-  return policy && shown(presentPolicy(policy));
+  return policy && { body: policyBody(policy), etag: etagOf(presentPolicy(policy)) };
+}
+
+export function policyBody(record: PolicyRecord): WirePolicyAnswer {
+  return { ...presentPolicy(record), id: policyIdOf(record), ...presentLifetime(record) };
 }
 
 export function showGroup(view: View, pool: string, name: string): Shown | undefined {

@@ -5,6 +5,7 @@ import type {
   GroupChange,
   GroupName,
   GroupRecord,
+  Lifetime,
   NodeChange,
   NodeRecord,
   NodeView,
@@ -102,6 +103,14 @@ export function presentPool(pool: PoolRecord, capacity: Resources = pool.capacit
     node_backed: pool.nodeBacked,
     closing: pool.closing,
     settings: presentPoolSettings(pool.settings),
+  };
+}
+
+/** Null: it was created, or last changed, before such times were kept. */
+export function presentLifetime({ createdAtMs, updatedAtMs }: Lifetime) {
+  return {
+    created_at: createdAtMs === undefined ? null : toTimestamp(createdAtMs),
+    updated_at: updatedAtMs === undefined ? null : toTimestamp(updatedAtMs),
   };
 }
 

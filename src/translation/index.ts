@@ -3,6 +3,7 @@
 
 export {
   presentGroup,
+  presentLifetime,
   presentNode,
   presentNodeView,
   presentPolicy,

@@ -66,6 +66,7 @@ const ATTACH_OPERATOR = `zenml resource-pool attach-policy training-gpus my-remo
   --priority 5 \\
   --reserved '{"gpu": 2}' \\
   --limit '{"gpu": 4}'`;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const as = (line: string) => line.replace(/^zenml /, "berth ");
 
 describe("one page from top to bottom", () => {
@@ -131,6 +132,10 @@ describe("one page from top to bottom", () => {
         const [head, ...rows] = cells(stdout);
         expect(head).toEqual(["ID", "COMPONENT", "POOL", "PRIORITY", "RESERVED", "LIMIT", "CREATED"]);
         expect(rows.map(([, component]) => component)).toEqual(["my-k8s-orch", "my-remote-operator"]);
+        for (const row of rows) {
+          expect(row[0]).toMatch(UUID);
+          expect(row.at(-1)).toMatch(/^\d{4}-\d\d-\d\dT/);
+        }
       },
     },
     "the pools of a component": {
@@ -227,8 +232,16 @@ describe("every option is known there", () => {
     "nothing to change is no error": { line: "zenml resource-pool update p2", says: /^$/ },
     "a new description": { line: "zenml resource-pool update p2 -d other", says: /changed/ },
     "filters of pools": {
-      line: `zenml resource-pool list ${FILTERS} --id p2 --name oneof:[p2,p3] --user me -c id,name`,
-      says: /^ID +NAME\np2 +p2\n$/,
+      line: `zenml resource-pool list ${FILTERS} --name oneof:[p2,p3] --user me -c id,name`,
+      says: /^ID +NAME\n[0-9a-f-]{36} +p2\n$/,
+    },
+    "pools that were created in the past only": {
+      line: "zenml resource-pool list --created lt:2020-01-01 -o csv -c name",
+      says: /^name\n$/,
+    },
+    "a pool by its id, and by the beginning of it": {
+      line: `id=$(berth resource-pool list --name p2 -c id -o csv | tail -1) && berth resource-pool list --id $id -c name -o csv && berth resource-pool describe $id && berth pool show $(echo $id | cut -c1-8)`,
+      says: /^name\np2\npool p2\b[\s\S]*\npool p2\b/,
     },
     "forms of output": { line: "zenml resource-pool list -o tsv --columns all", says: /\t.*\n[\s\S]*p2\t/ },
     "a policy with short options": {

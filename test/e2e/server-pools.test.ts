@@ -1,7 +1,7 @@
 // Pools, policies, groups and settings over HTTP: versions, plans, force.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openTestServer, type TestServer } from "./server-support.ts";
+import { openTestServer, type TestServer, temporaryDirectory } from "./server-support.ts";
 
 let server: TestServer;
 beforeAll(async () => {
@@ -74,6 +74,51 @@ test("If-Match: a change meant for another version is refused, even when two rac
   );
   const current = (await admin("GET", path)).headers.get("etag") as string;
   expect((await admin("DELETE", path, undefined, { "if-match": current })).status).toBe(204);
+});
+
+test("ids and times of pools and policies outlive a restart, and tell a later one of the same name apart", async () => {
+  const directory = await temporaryDirectory();
+  const policies = "/v1/pools/p/policies";
+  let own = await openTestServer({ directory: directory.path });
+  const [pool, policy] = await made();
+  expect(pool).toMatchObject({ id: expect.stringMatching(UUID) as string, updated_at: pool.created_at });
+  expect(policy).toMatchObject({ id: expect.stringMatching(UUID) as string, updated_at: policy.created_at });
+  expect(Date.parse(policy.created_at)).toBeGreaterThanOrEqual(Date.parse(pool.created_at));
+  const changed = (await own.admin("PATCH", `${policies}/x`, { priority: 2 })).body;
+  expect(changed).toMatchObject({ id: policy.id, created_at: policy.created_at });
+  expect(Date.parse(changed.updated_at)).toBeGreaterThanOrEqual(Date.parse(policy.updated_at));
+
+  await own.close();
+  own = await openTestServer({ directory: directory.path });
+  expect((await own.admin("GET", "/v1/pools/p")).body).toMatchObject(lifetimeOf(pool));
+  expect((await own.admin("GET", `${policies}/x`)).body).toMatchObject(lifetimeOf(changed));
+  expect((await own.admin("GET", policies)).body.items).toMatchObject([lifetimeOf(changed)]);
+
+  await own.admin("DELETE", "/v1/pools/p");
+  const [later, laterPolicy] = await made();
+  expect(later.id).not.toBe(pool.id);
+  expect(laterPolicy.id).not.toBe(policy.id);
+  await own.close();
+  await directory.remove();
+
+  async function made() {
+    const { body: one } = await own.admin("POST", "/v1/pools", { name: "p", capacity: { gpu: 2 } });
+    const { body: other } = await own.admin("POST", policies, { component: "x" });
+    return [one, other];
+  }
+});
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const lifetimeOf = ({ id, created_at, updated_at }: Record<string, unknown>) => ({
+  id,
+  created_at,
+  updated_at,
+});
+
+test("a change that changes nothing leaves the version as it is", async () => {
+  const first = await admin("PUT", "/v1/pools/same", { capacity: { gpu: 2 } });
+  const again = await admin("PUT", "/v1/pools/same", { capacity: { gpu: 2 } });
+  expect(again.headers.get("etag")).toBe(first.headers.get("etag"));
 });
 
 test("a version does not change by use alone", async () => {

@@ -8,12 +8,14 @@ import {
   decide,
   type EngineState,
   type GroupName,
+  type Lifetime,
   PLAIN_REQUEST,
   type PoolName,
   preview,
   type RefusalCode,
   type RequestId,
   type RequestSpec,
+  restoreState,
   snapshotOf,
 } from "../index.ts";
 
@@ -190,4 +192,36 @@ test("deleting a pool by force stops what runs, takes nothing new, and the pool 
     ],
   });
   expect(state.pools.size).toBe(0);
+});
+
+describe("lifetimes of pools and policies", () => {
+  test("an update and a forced removal change the time, not the position of the creation", () => {
+    const state = world();
+    const [pool, team] = [state.pools.get(POOL)!, state.pools.get(POOL)!.policies.get(TEAM)!];
+    expect(pool.record).toMatchObject({ createdSeq: 1, createdAtMs: 0, updatedAtMs: 0 });
+    const { createdSeq } = team.record;
+    expect(createdSeq).toBeGreaterThan(1);
+    decide(state, { kind: "updatePool", name: POOL, description: "new" }, 5);
+    decide(state, { kind: "detachPolicy", pool: POOL, component: TEAM, force: true }, 7);
+    expect(pool.record).toMatchObject({ createdSeq: 1, createdAtMs: 0, updatedAtMs: 5 });
+    expect(team.record).toMatchObject({ closing: true, createdSeq, createdAtMs: 0, updatedAtMs: 7 });
+    decide(state, { kind: "attachPolicy", policy: { pool: POOL, component: TEAM } }, 9);
+    expect(team.record).toMatchObject({ closing: false, createdAtMs: 9 });
+    expect(team.record.createdSeq).toBeGreaterThan(createdSeq as number);
+  });
+
+  test("a snapshot of an older version is read, and what it leaves out stays unknown until a change", () => {
+    const { pools, policies, ...frame } = snapshotOf(world());
+    const state = restoreState({ ...frame, pools: pools.map(older), policies: policies.map(older) });
+    expect(snapshotOf(state).pools).toEqual(pools.map(older));
+    decide(state, { kind: "updatePool", name: POOL, description: "new" }, 5);
+    const { record } = state.pools.get(POOL)!;
+    expect(record).toMatchObject({ description: "new", updatedAtMs: 5 });
+    expect(record.createdAtMs).toBeUndefined();
+  });
+
+  function older<Thing extends Lifetime>(record: Thing): Thing {
+    const { createdSeq: _seq, createdAtMs: _created, updatedAtMs: _updated, ...rest } = record;
+    return rest as Thing;
+  }
 });

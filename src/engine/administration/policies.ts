@@ -16,6 +16,7 @@ import {
 } from "./checks.ts";
 import { checkUnused, clear, waitingOf } from "./effects.ts";
 import { guarded } from "./guarantees.ts";
+import { created, updated } from "./lifetime.ts";
 
 export function attachPolicy(
   transaction: Transaction,
@@ -44,6 +45,7 @@ export function attachPolicy(
     group: null,
     home: null,
     closing: false,
+    ...created(transaction),
   };
   putPolicy(transaction, pool, { ...fresh, ...change }, force);
 }
@@ -54,7 +56,7 @@ export function updatePolicy(
 ): void {
   const pool = poolNamed(transaction.state, change.pool);
   const { record } = policyNamed(pool, change.component);
-  putPolicy(transaction, pool, { ...record, ...withoutUndefined(change) }, force);
+  putPolicy(transaction, pool, { ...record, ...withoutUndefined(change), ...updated(transaction) }, force);
 }
 
 function putPolicy(transaction: Transaction, pool: Pool, record: PolicyRecord, force: boolean): void {
@@ -94,7 +96,9 @@ export function detachPolicy(transaction: Transaction, command: CommandOf<"detac
     command.force ?? false,
   );
   clear(transaction, pool, queued, runs);
-  if (runs.length > 0)
-    return transaction.emit({ kind: "policySet", policy: { ...policy.record, closing: true } });
+  if (runs.length > 0) {
+    const closing = { ...policy.record, closing: true, ...updated(transaction) };
+    return transaction.emit({ kind: "policySet", policy: closing });
+  }
   transaction.emit({ kind: "policyDetached", pool: command.pool, component: command.component });
 }

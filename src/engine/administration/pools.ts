@@ -10,6 +10,7 @@ import { checkAmounts, checkName, checkSettings, poolNamed } from "./checks.ts";
 import { checkUnused, clear, waitingOf } from "./effects.ts";
 import { putGroups } from "./groups.ts";
 import { guarded } from "./guarantees.ts";
+import { created, updated } from "./lifetime.ts";
 
 export function createPool(transaction: Transaction, command: CommandOf<"createPool">): void {
   const { state } = transaction;
@@ -38,6 +39,7 @@ export function createPool(transaction: Transaction, command: CommandOf<"createP
       nodeBacked: capacity === undefined,
       settings: { ...DEFAULT_POOL_SETTINGS, ...settings },
       closing: false,
+      ...created(transaction),
     },
   });
   guarded(transaction, name, false, () => putGroups(transaction, name, groups));
@@ -55,6 +57,7 @@ export function updatePool(transaction: Transaction, command: CommandOf<"updateP
       labels: command.labels ?? record.labels,
       capacity: command.capacity === undefined ? record.capacity : mergeCapacity(record, command.capacity),
       settings: { ...record.settings, ...settings },
+      ...updated(transaction),
     };
     transaction.emit({ kind: "poolSet", pool: next });
     putGroups(transaction, name, command.groups ?? []);
@@ -94,5 +97,5 @@ export function deletePool(transaction: Transaction, { name, force = false }: Co
   checkUnused(`Pool "${name}"`, queued, runs, force);
   clear(transaction, pool, queued, runs);
   if (runs.length === 0) return transaction.emit({ kind: "poolDeleted", name });
-  transaction.emit({ kind: "poolSet", pool: { ...pool.record, closing: true } });
+  transaction.emit({ kind: "poolSet", pool: { ...pool.record, closing: true, ...updated(transaction) } });
 }

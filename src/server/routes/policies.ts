@@ -5,7 +5,6 @@ import type { View } from "../../leader/index.ts";
 import type { WireGroup, WirePolicy } from "../../protocol/index.ts";
 import {
   presentGroup,
-  presentPolicy,
   toComponentName,
   toGroupChange,
   toGroupName,
@@ -18,6 +17,7 @@ import {
   createOrChange,
   hasPool,
   pageOf,
+  policyBody,
   reachedPool,
   showGroup,
   showPolicy,
@@ -36,7 +36,7 @@ export const listPolicies: Handler<"listPolicies"> = async (call, services) => {
     const sight = sightOf(call.identity, view);
     return policiesOf(view.state, toPoolName(pool))
       .filter(({ component }) => sight.namesComponent(pool, component))
-      .map(presentPolicy);
+      .map(policyBody);
   });
   return pageOf(policies, ({ component }) => component, call.query);
 };
