@@ -22,6 +22,7 @@ export const hosting: Hosting = {
   async openServer({ log, logLevel = "info", tell, isUnlimited = false, ...options }) {
     return openServer({
       ...options,
+      warmForesight: true,
       ...(isUnlimited && { rates: UNLIMITED }),
       log: await createLog(log, logLevel, tell),
     });

@@ -1,10 +1,8 @@
 // What the leader offers to the rest of the server, and what it needs from the world.
 
 import type {
-  AskInstead,
   AttemptOutcome,
   Command,
-  Decision,
   EndFacts,
   EngineState,
   Event,
@@ -30,8 +28,8 @@ export interface Leader {
   perform(command: LeaderCommand, context: CallContext): Promise<Answer>;
   /** Many at once, in one batch where it fits; each stands for itself. */
   performMany(calls: readonly Call[]): Promise<readonly Answer[]>;
-  /** What would happen (P10, 14); nothing is kept. */
-  preview(command: Command | AskInstead): Promise<Decision>;
+  /** A command as it would be decided now: whether a grant was taken up, only the leases know (L2). */
+  completed(command: Command): Command;
 
   /** Looks at the committed state, never at what a batch in flight has changed. `look` must not wait or write. */
   read<T>(look: (view: View) => T): Promise<T>;

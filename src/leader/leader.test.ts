@@ -173,26 +173,6 @@ describe("reads", () => {
     expect(await answer).toMatchObject({ outcome: "accepted", seq: rig.leader.seq() });
   });
 
-  test("a preview changes nothing", async () => {
-    const rig = await createRig();
-    await createPool(rig, { gpu: 1 });
-    await rig.do(submit("a"));
-    await rig.do(submit("b"));
-    const before = await rig.leader.read(({ state }) => stateHash(state));
-
-    const decision = await rig.leader.preview({
-      kind: "updatePool",
-      name: pool("main"),
-      capacity: { gpu: 2 },
-    });
-
-    expect(decision.outcome === "accepted" && decision.events.map(({ kind }) => kind)).toEqual([
-      "poolSet",
-      "requestAllocated",
-    ]);
-    expect(await rig.leader.read(({ state }) => stateHash(state))).toBe(before);
-  });
-
   test("the answer is presented from the state right after its own command", async () => {
     const rig = await createRig();
     await createPool(rig, { gpu: 1 });

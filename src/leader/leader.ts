@@ -11,7 +11,6 @@
 //   clock         the time of the cluster                     → never runs backwards
 
 import { hostname } from "node:os";
-import { preview } from "../engine/index.ts";
 import type { Decider } from "./batch.ts";
 import { createChores } from "./chores.ts";
 import { checkClock, clusterTime, systemClock } from "./clock.ts";
@@ -124,11 +123,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
       return answer as Answer;
     },
     performMany: inbox.performMany,
-    preview: (command) =>
-      reads.read(({ state, nowMs }) => {
-        const meant = command.kind === "askInstead" ? command : withoutHolder(leases, command);
-        return preview(state, meant, nowMs);
-      }),
+    completed: (command) => withoutHolder(leases, command),
     read: reads.read,
     renew(requestId, token, client) {
       // Heard is heard, even while the answer has to wait for the disk.

@@ -208,7 +208,9 @@ async function readBack({ pieces }: Snapshot, breathe: () => Promise<void>): Pro
   return hash.digest("hex");
 }
 
-export async function loadSnapshot(snapshot: Snapshot): Promise<Memory> {
+type StoredLines = Pick<Snapshot, "seq" | "pieces">;
+
+export async function loadSnapshot(snapshot: StoredLines): Promise<Memory> {
   const lines = storedLines(snapshot);
   const first = await nextLine(lines);
   const header = JSON.parse(first) as Header | FirstForm;
@@ -259,7 +261,7 @@ async function nextLine(lines: AsyncGenerator<string>): Promise<string> {
   return value;
 }
 
-async function* storedLines({ pieces }: Snapshot): AsyncGenerator<string> {
+async function* storedLines({ pieces }: StoredLines): AsyncGenerator<string> {
   for await (const piece of pieces) yield* linesOf(gunzipSync(piece));
 }
 
@@ -267,7 +269,7 @@ function linesOf(text: Buffer): readonly string[] {
   return text.toString().trimEnd().split("\n");
 }
 
-function newerForm({ seq }: Snapshot, form: unknown): StoreError {
+function newerForm({ seq }: StoredLines, form: unknown): StoreError {
   return new StoreError(
     "newer_version",
     `The snapshot at event ${seq} has form ${form}; this version reads ${FORM}.`,

@@ -112,6 +112,12 @@ export const ERRORS = {
     EXIT.berthFailed,
     "The leader went away after the call was sent: it may have taken effect.",
   ),
+  foresight_unavailable: info(
+    503,
+    EXIT.berthFailed,
+    "Plans and suggestions cannot be made at the moment; everything else goes on.",
+  ),
+  foresight_busy: info(429, EXIT.berthFailed, "Too many plans and questions wait already; try again."),
   disk_full: info(
     507,
     EXIT.berthFailed,

@@ -7,7 +7,6 @@
 
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { preview } from "../engine/index.ts";
 import {
   checkClock,
   clusterTime,
@@ -147,11 +146,7 @@ function leaderSurface(
       const follower = following();
       return look(viewOf(follower.recovered.memory, timeOf(follower)));
     },
-    async preview(command) {
-      if (roles.role.kind === "leading") return roles.role.leader.preview(command);
-      const follower = following();
-      return preview(follower.recovered.memory.state, command, timeOf(follower));
-    },
+    completed: (command) => (roles.role.kind === "leading" ? roles.role.leader.completed(command) : command),
     async audit(entry) {
       if (roles.role.kind === "leading") return roles.role.leader.audit(entry);
       log.info({ entry }, "a follower writes nothing into the audit log");

@@ -3,6 +3,7 @@
 import { hash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
+import type { Foresight } from "../foresight/index.ts";
 import type {
   Answer,
   CallContext,
@@ -31,6 +32,7 @@ export interface Services {
   /** The same, of a server that is one of several. */
   readonly replica: Replica | undefined;
   readonly store: Store;
+  readonly foresight: Foresight;
   readonly tokens: TokenBook;
   readonly grants: Grants;
   readonly waiting: Waiting;

@@ -7,11 +7,13 @@ import {
   explain as explainState,
   type Holder,
   type PoolExplanation,
+  type RequestId,
   requestOf,
 } from "../engine/index.ts";
+import { type Explained, ForesightError } from "../foresight/index.ts";
 import type { View } from "../leader/index.ts";
 import type { WireExplanation, WirePoolExplanation } from "../protocol/index.ts";
-import { toTimestamp } from "../translation/index.ts";
+import { toPoolName, toTimestamp } from "../translation/index.ts";
 import type { Call, Services } from "./call.ts";
 import type { Grants } from "./grants.ts";
 import { silenceOf } from "./holders.ts";
@@ -21,7 +23,6 @@ import { presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
 import { presentShareExplanation } from "./shares.ts";
 import { type Sight, sightOf } from "./sight.ts";
-import { suggestionsFor } from "./suggestions.ts";
 
 export async function explain(
   call: Call,
@@ -36,14 +37,27 @@ export async function explain(
     const { number, status, reasons } = shown;
     return { ...NOTHING_TO_SAY, request_id: id, number, status, reasons };
   }
-  const found = await leader.read((view) => {
-    const whole = explainState(view.state, id, view.nowMs);
-    const facts = whole && { ...whole, pools: whole.pools.filter(({ pool }) => sees(pool)) };
-    return facts && { facts, shown: presentExplanation(view, facts, { identity, grants }) };
-  });
-  if (found === undefined) throw notFound("request", id);
-  const suggestions = await suggestionsFor(leader, found.facts, sees);
-  return { ...found.shown, suggestions };
+  const { facts: whole, suggestions } = await foreseen(call, services, id);
+  if (whole === undefined) throw notFound("request", id);
+  const facts = { ...whole, pools: whole.pools.filter(({ pool }) => sees(pool)) };
+  const shown = await leader.read((view) => presentExplanation(view, facts, { identity, grants }));
+  return { ...shown, suggestions: [...suggestions] };
+}
+
+/** From the thread, with what it has tried; without it, from the state alone (X4). */
+async function foreseen(
+  { identity }: Call,
+  { leader, foresight }: Services,
+  requestId: RequestId,
+): Promise<Pick<Explained, "facts" | "suggestions">> {
+  const pools = identity.pools === null ? null : [...identity.pools].map(toPoolName);
+  try {
+    return await foresight.ask({ kind: "explain", requestId, suggestions: true, pools });
+  } catch (error) {
+    if (!(error instanceof ForesightError)) throw error;
+    const facts = await leader.read((view) => explainState(view.state, requestId, view.nowMs));
+    return { facts, suggestions: [] };
+  }
 }
 
 const NOTHING_TO_SAY = { stop: null, delayed_until: null, pools: [], not_admitted: [], suggestions: [] };

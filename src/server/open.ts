@@ -16,7 +16,10 @@ import { addressOf, type RunningServer, ServerError, type ServerOptions, startSe
 import type { MadeToken } from "./tokens.ts";
 
 export interface OpenServerOptions
-  extends Pick<ServerOptions, "listen" | "insecureBind" | "allowedHosts" | "rates" | "log" | "version"> {
+  extends Pick<
+    ServerOptions,
+    "listen" | "insecureBind" | "allowedHosts" | "rates" | "log" | "version" | "warmForesight"
+  > {
   /** Where the data is: a directory, a PostgreSQL database, or nowhere. */
   readonly data:
     | { readonly directory: string }

@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto";
 import type { HttpBindings } from "@hono/node-server";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { type Context, Hono } from "hono";
+import { ForesightError } from "../foresight/index.ts";
 import { LeaderError } from "../leader/index.ts";
 import {
   BATCH_BODY_BYTES_MAX,
@@ -271,6 +272,10 @@ function notServed({ req }: Context<Env>): ProblemError {
 function failure(error: unknown, { log }: Services): Exclude<Reply, "sent"> {
   if (error instanceof ProblemError) return problemReply(error);
   if (error instanceof LeaderError) return problemReply(leaderProblem(error));
+  if (error instanceof ForesightError) {
+    const extra = { hint: "Nothing was changed; try again soon.", headers: { "retry-after": "1" } };
+    return problemReply(problemError(error.code, error.message, extra));
+  }
   if (isStoreError(error, "unavailable")) {
     log.error({ err: error }, "a call could not be served: the store does not answer");
     const extra = { hint: "Try again soon.", headers: { "retry-after": "1" } };

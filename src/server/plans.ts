@@ -9,8 +9,10 @@ import { ownedOf, type Sight, sightOf } from "./sight.ts";
 
 /** Throws the refusal where the change would be refused. */
 export async function planOf(call: Call, services: Services, command: Command): Promise<WirePlan> {
-  const decision = await services.leader.preview(command);
-  if (decision.outcome === "refused") throw refused(decision.refusal);
+  const commands = [services.leader.completed(command)];
+  const plan = await services.foresight.ask({ kind: "plan", steps: [{ commands }] });
+  if (plan.outcome === "refused") throw refused(plan.refusal);
+  const events = plan.events.flat();
   return services.leader.read((view) => {
     const sight = sightOf(call.identity, view);
     const affected = (id: RequestId): Affected | undefined => {
@@ -28,7 +30,7 @@ export async function planOf(call: Call, services: Services, command: Command): 
     };
     const runsOn = (node: NodeName) =>
       nodeViewsOf(view.state, [node]).flatMap(({ runs }) => runs.map(({ requestId }) => requestId));
-    return toPlan(decision.events, affected, sight, runsOn);
+    return toPlan(events, affected, sight, runsOn);
   });
 }
 

@@ -4,6 +4,7 @@ import { createServer, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
+import { startForesight } from "../foresight/index.ts";
 import type { Leader, Log } from "../leader/index.ts";
 import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
@@ -56,6 +57,8 @@ export interface ServerOptions {
   readonly metrics?: Metrics;
   readonly log?: Log;
   readonly version?: string;
+  /** The replica for plans and suggestions is made at once, not with the first question. */
+  readonly warmForesight?: boolean;
 }
 
 export interface RunningServer {
@@ -99,10 +102,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const stopLog = logChanges(leader, log);
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
+  const foresight = startForesight({ leader, store, log });
+  if (options.warmForesight === true) foresight.warmUp();
   const services: Services = {
     leader,
     replica,
     store,
+    foresight,
     tokens,
     grants,
     waiting,
@@ -151,6 +157,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       stopReloading?.();
       streams.close();
       waiting.close();
+      await foresight.close();
       await closeServer(server, connections);
       await strangers.close();
       log.info({ url }, "closed");

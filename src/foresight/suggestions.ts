@@ -3,56 +3,72 @@
 import {
   type AskInstead,
   type Command,
+  type EngineState,
   type Explanation,
   type PoolExplanation,
   policiesOf,
   poolsOf,
+  preview,
+  type RequestId,
   type RequestSpec,
   requestOf,
 } from "../engine/index.ts";
-import type { Leader, View } from "../leader/index.ts";
-import type { WireSuggestion } from "../protocol/index.ts";
+import type { Suggestion } from "./questions.ts";
 
 /** Each costs a decision, so only so many pools are looked at. */
 const POOLS_MAX = 3;
 
 interface Trial {
-  readonly suggestion: WireSuggestion;
+  readonly suggestion: Suggestion;
   readonly change: Command | AskInstead;
 }
 
-export async function suggestionsFor(
-  leader: Leader,
+export function suggestionsFor(
+  state: EngineState,
   facts: Explanation,
-  /** Pools that the caller may know of. */
-  reaches: (pool: string) => boolean,
-): Promise<WireSuggestion[]> {
-  if (facts.status !== "queued") return [];
-  const trials = await leader.read((view) => {
-    const spec = requestOf(view.state, facts.requestId)?.spec;
-    if (spec === undefined) return [];
-    const inPools = facts.pools.slice(0, POOLS_MAX).flatMap((pool) => trialsIn(pool, spec, view));
-    return [...inPools, ...trialsElsewhere(spec, view, reaches)];
-  });
-  const suggestions: WireSuggestion[] = [];
-  for (const { suggestion, change } of trials) {
-    const decision = await leader.preview(change);
-    const isTrue =
-      decision.outcome === "accepted" &&
-      decision.events.some(
-        (event) =>
-          event.kind === "requestAllocated" &&
-          event.requestId === facts.requestId &&
-          event.pool === suggestion.pool,
-      );
-    if (isTrue) suggestions.push(suggestion);
-  }
-  return suggestions;
+  {
+    nowMs,
+    reaches,
+  }: {
+    readonly nowMs: number;
+    /** Pools that the caller may know of. */
+    readonly reaches: (pool: string) => boolean;
+  },
+): Suggestion[] {
+  const spec = facts.status === "queued" ? requestOf(state, facts.requestId)?.spec : undefined;
+  if (spec === undefined) return [];
+  const inPools = facts.pools
+    .filter(({ pool }) => reaches(pool))
+    .slice(0, POOLS_MAX)
+    .flatMap((pool) => trialsIn(pool, spec, state));
+  return [...inPools, ...trialsElsewhere(spec, state, reaches)]
+    .filter(({ suggestion, change }) => isGranted(state, facts.requestId, suggestion.pool, change, nowMs))
+    .map(({ suggestion }) => suggestion);
+}
+
+function isGranted(
+  state: EngineState,
+  requestId: RequestId,
+  pool: string,
+  change: Command | AskInstead,
+  nowMs: number,
+): boolean {
+  const decision = preview(state, change, nowMs);
+  return (
+    decision.outcome === "accepted" &&
+    decision.events.some(
+      (event) => event.kind === "requestAllocated" && event.requestId === requestId && event.pool === pool,
+    )
+  );
 }
 
 type Amounts = Readonly<Record<string, number>>;
 
-function trialsIn({ pool, blockedBy, nodes }: PoolExplanation, spec: RequestSpec, { state }: View): Trial[] {
+function trialsIn(
+  { pool, blockedBy, nodes }: PoolExplanation,
+  spec: RequestSpec,
+  state: EngineState,
+): Trial[] {
   const { component } = spec;
   switch (blockedBy.rule) {
     case "limit": {
@@ -114,7 +130,7 @@ function trialsIn({ pool, blockedBy, nodes }: PoolExplanation, spec: RequestSpec
 /** Pools in which the component has no policy yet. */
 function trialsElsewhere(
   { component }: RequestSpec,
-  { state }: View,
+  state: EngineState,
   reaches: (pool: string) => boolean,
 ): Trial[] {
   const known = new Set(
@@ -136,6 +152,6 @@ function fewerUnits(spec: RequestSpec, pool: string, left: Amounts): Trial[] {
   return [instead({ ...spec, resources }, { change: "fewer_units", pool, resources: shown })];
 }
 
-function instead(spec: RequestSpec, suggestion: WireSuggestion): Trial {
+function instead(spec: RequestSpec, suggestion: Suggestion): Trial {
   return { suggestion, change: { kind: "askInstead", spec } };
 }

@@ -1,0 +1,114 @@
+import type { Worker } from "node:worker_threads";
+import { expect, test } from "vitest";
+import { createPool, createRig, pool, type Rig, request, submit } from "../../test/simulation/rig.ts";
+import { stateHash } from "../leader/index.ts";
+import { type Foresight, startForesight } from "./foresight.ts";
+import { startWorker } from "./worker.ts";
+
+const silentLog = { info: () => undefined, warn: () => undefined, error: () => undefined };
+
+async function foresee(rig: Rig, run: (foresight: Foresight) => Promise<void>): Promise<void> {
+  const foresight = startForesight({ leader: rig.leader, store: rig.store, log: silentLog });
+  try {
+    await run(foresight);
+  } finally {
+    await foresight.close();
+  }
+}
+
+/** Two ask for the only GPU. */
+async function contended(): Promise<Rig> {
+  const rig = await createRig();
+  await createPool(rig, { gpu: 1 });
+  await rig.do(submit("a"));
+  await rig.do(submit("b"));
+  return rig;
+}
+
+const more = (gpu: number) => ({ kind: "updatePool", name: pool("main"), capacity: { gpu } }) as const;
+const planOf = (gpu: number) => ({ kind: "plan", steps: [{ commands: [more(gpu)] }] }) as const;
+
+test("a plan gives the events of the change, and changes nothing (X3)", async () => {
+  const rig = await contended();
+  const before = await rig.leader.read(({ state }) => stateHash(state));
+  await foresee(rig, async (foresight) => {
+    const plan = await foresight.ask(planOf(2));
+    expect(plan).toMatchObject({ outcome: "planned", atSeq: rig.leader.seq() });
+    const planned = plan.outcome === "planned" ? plan.events.flat() : [];
+    expect(planned.map(({ kind }) => kind)).toEqual(["poolSet", "requestAllocated"]);
+    expect(await foresight.ask(planOf(2))).toEqual(plan);
+    expect(await rig.leader.read(({ state }) => stateHash(state))).toBe(before);
+
+    const done = await rig.do(more(2));
+    expect(done.outcome === "accepted" && done.events).toEqual(planned);
+  });
+});
+
+test("a question sees everything that was committed before it, and steps see those before them", async () => {
+  const rig = await contended();
+  await foresee(rig, async (foresight) => {
+    await foresight.ask(planOf(2));
+    for (const id of ["c", "d", "e"]) {
+      await rig.do(submit(id));
+      const { facts, atSeq } = await foresight.ask({
+        ...{ kind: "explain", requestId: request(id), suggestions: false, pools: null },
+      });
+      expect(atSeq).toBe(rig.leader.seq());
+      expect(facts?.status).toBe("queued");
+    }
+    const both = await foresight.ask({
+      ...{ kind: "plan", steps: [{ commands: [more(2)] }, { commands: [more(3)] }] },
+    });
+    expect(both.outcome === "planned" && both.events.map((events) => events.length)).toEqual([2, 2]);
+  });
+});
+
+test("a step that is refused is named", async () => {
+  await foresee(await contended(), async (foresight) => {
+    const plan = await foresight.ask({
+      kind: "plan",
+      steps: [{ commands: [more(2)] }, { commands: [{ ...more(2), name: pool("other") }] }],
+    });
+    expect(plan).toMatchObject({ outcome: "refused", step: 1, refusal: { code: "not_found" } });
+  });
+});
+
+test("the replica begins with the newest snapshot", async () => {
+  const rig = await contended();
+  await rig.leader.close(); // Saves a snapshot.
+  const again = await createRig({ store: rig.store });
+  await foresee(again, async (foresight) => {
+    const { facts } = await foresight.ask({
+      ...{ kind: "explain", requestId: request("b"), suggestions: true, pools: null },
+    });
+    expect(facts?.pools[0]).toMatchObject({ pool: "main", position: 1 });
+  });
+});
+
+test("a question that the thread cannot answer fails alone", async () => {
+  await foresee(await contended(), async (foresight) => {
+    const senseless = { kind: "plan", steps: [{ commands: [] }] } as const;
+    await expect(foresight.ask(senseless)).rejects.toMatchObject({ code: "foresight_unavailable" });
+    expect(await foresight.ask(planOf(2))).toMatchObject({ outcome: "planned" });
+  });
+});
+
+test("a thread that dies fails the questions on their way, and another takes its place (X7)", async () => {
+  const rig = await contended();
+  const started: Worker[] = [];
+  const start = () => {
+    const worker = startWorker();
+    started.push(worker);
+    return worker;
+  };
+  const foresight = startForesight({ leader: rig.leader, store: rig.store, log: silentLog, start });
+  await foresight.ask(planOf(2));
+  const asked = expect(foresight.ask(planOf(2))).rejects.toMatchObject({ code: "foresight_unavailable" });
+  await started[0]?.terminate();
+  await asked;
+  await expect
+    .poll(() => foresight.ask(planOf(2)).catch(() => undefined))
+    .toMatchObject({ outcome: "planned" });
+  expect(started).toHaveLength(2);
+  await foresight.close();
+});

@@ -1,0 +1,92 @@
+// Asks the foresight thread, and starts another one when it has died (X4, X7).
+//
+// Invariants
+//   1. A question is answered from a state that has everything that was committed when it was asked.
+//   2. Without a thread the server loses plans and suggestions, and nothing else.
+
+import type { Worker } from "node:worker_threads";
+import type { Leader, Log } from "../leader/index.ts";
+import type { Store } from "../store/index.ts";
+import { type Connection, connect } from "./connection.ts";
+import type { AnswerTo, Question } from "./questions.ts";
+import { startWorker } from "./worker.ts";
+
+export interface Foresight {
+  /** Rejects with a `ForesightError` where the thread cannot answer. */
+  ask<Asked extends Question>(question: Asked): Promise<AnswerTo<Asked>>;
+  /** Begins before the first question, so that it need not wait. */
+  warmUp(): void;
+  status(): { readonly seq: number | null; readonly bytes: number };
+  close(): Promise<void>;
+}
+
+export class ForesightError extends Error {
+  readonly code: "foresight_unavailable" | "foresight_busy";
+  constructor(code: ForesightError["code"], message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = "ForesightError";
+    this.code = code;
+  }
+}
+
+/** A replica that has not caught up by then is too old (X4). */
+const BEHIND_MS_MAX = 5_000;
+/** The replica has to be made first; the larger the state, the longer that takes. */
+const START_MS_MAX = 30_000;
+const QUESTIONS_WAITING_MAX = 64;
+const RESTART_AFTER_MS = 200;
+
+export function startForesight(parts: {
+  readonly leader: Pick<Leader, "events" | "seq" | "nowMs">;
+  readonly store: Pick<Store, "latestSnapshot">;
+  readonly log: Log;
+  readonly start?: () => Worker;
+}): Foresight {
+  const { leader, store, log, start = startWorker } = parts;
+  let connection: Connection | undefined;
+  let endedAtMs = Number.NEGATIVE_INFINITY;
+  let isClosed = false;
+
+  function connected(): Connection {
+    if (isClosed) throw unavailable("The server is closing.");
+    if (connection === undefined && performance.now() - endedAtMs < RESTART_AFTER_MS)
+      throw unavailable("The foresight thread has just ended.");
+    connection ??= connect(start(), { leader, store, onEnd });
+    return connection;
+  }
+
+  function onEnd(why: unknown): void {
+    connection = undefined;
+    endedAtMs = performance.now();
+    if (!isClosed) log.error({ err: why }, "the foresight thread has ended");
+  }
+
+  return {
+    async ask<Asked extends Question>(question: Asked) {
+      const thread = connected();
+      if (thread.questionsWaiting >= QUESTIONS_WAITING_MAX)
+        throw new ForesightError("foresight_busy", `${QUESTIONS_WAITING_MAX} questions wait already.`);
+      const patienceMs = thread.seq < 0 ? START_MS_MAX : BEHIND_MS_MAX;
+      if (!(await thread.reaches(leader.seq(), patienceMs)))
+        throw unavailable("The foresight thread has not caught up with what happened.");
+      try {
+        return (await thread.ask(question, leader.nowMs())) as AnswerTo<Asked>;
+      } catch (error) {
+        log.error({ err: error, question }, "the foresight thread could not answer");
+        throw new ForesightError("foresight_unavailable", "The foresight thread could not answer.", {
+          cause: error,
+        });
+      }
+    },
+    warmUp: () => void connected(),
+    status: () => ({ seq: connection?.seq ?? null, bytes: connection?.bytes ?? 0 }),
+    async close() {
+      isClosed = true;
+      await connection?.close();
+    },
+  };
+}
+
+function unavailable(message: string): ForesightError {
+  return new ForesightError("foresight_unavailable", message);
+}

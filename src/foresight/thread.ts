@@ -1,0 +1,68 @@
+// The program of the foresight thread: a replica of the state, fed with what was committed (X4). It writes nothing, and
+// the server does without it when it dies.
+
+import { parentPort } from "node:worker_threads";
+import { decide, fork, resume } from "../engine/index.ts";
+import { createMemory, loadSnapshot, type Memory, replay } from "../leader/index.ts";
+import { answer } from "./answer.ts";
+import type { FromThread, ToThread } from "./messages.ts";
+
+if (parentPort === null) throw new Error("this program runs in a thread of the server");
+const port = parentPort;
+let memory: Memory = createMemory();
+/** One message after the other: loading a snapshot waits for nothing else, but is not done at once. */
+let turn: Promise<void> = Promise.resolve();
+
+port.on("message", (message: ToThread) => {
+  turn = turn.then(() => take(message));
+});
+
+async function take(message: ToThread): Promise<void> {
+  switch (message.kind) {
+    case "snapshot": {
+      const { seq, pieces } = message;
+      memory = pieces.length === 0 ? createMemory() : await loadSnapshot({ seq, pieces: each(pieces) });
+      return tellPosition();
+    }
+    case "events":
+      for (const { event } of message.events) replay(memory, event);
+      resume(memory.state, Math.max(memory.state.clockMs, message.events.at(-1)?.atMs ?? 0));
+      return tellPosition();
+    case "ask":
+      return send(answered(message));
+  }
+}
+
+function answered({ id, question, nowMs }: Extract<ToThread, { kind: "ask" }>): FromThread {
+  const { state } = memory;
+  try {
+    const atMs = Math.max(nowMs, state.clockMs);
+    settle(atMs);
+    return { kind: "answer", id, answer: answer(state, question, atMs) };
+  } catch (error) {
+    return { kind: "failed", id, message: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/**
+ * After a fold every pool is to be looked at once more. Where the look finds nothing to do, as it does unless time has
+ * passed, it is kept, so that the next question does not repeat it.
+ */
+function settle(nowMs: number): void {
+  const { state } = memory;
+  if (state.unsettled.size === 0) return;
+  const found = fork(state, () => decide(state, { kind: "tick" }, nowMs));
+  if (found.outcome === "accepted" && found.events.length === 0) decide(state, { kind: "tick" }, nowMs);
+}
+
+async function* each(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
+  yield* pieces;
+}
+
+function tellPosition(): void {
+  send({ kind: "at", seq: memory.state.seq, bytes: process.memoryUsage().heapUsed });
+}
+
+function send(message: FromThread): void {
+  port.postMessage(message);
+}
