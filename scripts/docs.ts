@@ -114,6 +114,11 @@ const POOL_SETTINGS: Record<keyof WirePoolSettings, string> = {
   renewal_seconds: "how often a holder should renew",
   heartbeat_seconds: "how often a node should report",
   visibility: "`own` hides the names of others' work from those who merely use or read the pool",
+  executor:
+    "who starts the jobs of this pool: `none`, nobody, so that it admits no jobs; the `agents` of its nodes; `slurm` or `kubernetes`, an adapter",
+  node_lost_seconds:
+    "with `executor: agents`: a node that is silent for so long is down, and what ran there is lost",
+  allow_run_on: "whether jobs with `on_lost: run-on` keep their units while their node is silent",
 };
 
 function settings(): string {

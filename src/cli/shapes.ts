@@ -125,6 +125,7 @@ function inUseCells({ capacity, usage }: Pick<WirePoolAnswer, "capacity" | "usag
 }
 
 const CAUSES: Readonly<Record<NonNullable<WireRequest["attempts"][number]["cause"]>, string>> = {
+  oom: "ran out of memory",
   interrupted: "interrupted",
   wrapper_killed: "its wrapper was killed",
   start_failed: "could not be started",

@@ -21,6 +21,9 @@ export function judge(poolLine: PoolLine): RejectionReason | null {
   if (!isNamed || pool.record.closing || policy.record.closing) {
     return { pool: pool.record.name, code: "no_policy", key: null, asked: 0, allowed: 0 };
   }
+  if (line.shape.isJob === true && (pool.record.settings.executor ?? "none") === "none") {
+    return { pool: pool.record.name, code: "no_executor", key: null, asked: 0, allowed: 0 };
+  }
   for (const key of Object.keys(asked)) {
     if (!pool.keys.includes(key) && !isUnmeteredWhenMissing(key)) return refused("unknown_key", key, 0);
   }

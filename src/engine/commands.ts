@@ -4,6 +4,7 @@ import type { EndFacts } from "./events.ts";
 import type {
   ComponentName,
   GroupName,
+  JobPhase,
   Labels,
   NodeName,
   PolicyKind,
@@ -44,6 +45,8 @@ export interface NodeChange {
   readonly capacity?: Resources;
   readonly labels?: Labels;
   readonly topology?: string;
+  /** The most that its agent may offer (E1). */
+  readonly enrolled?: Resources;
 }
 
 /** What a holder says about the end of its run. */
@@ -144,7 +147,12 @@ export type Command =
   | { readonly kind: "loseNode"; readonly name: NodeName }
   | { readonly kind: "removeNode"; readonly name: NodeName; readonly force?: boolean }
   | { readonly kind: "changeServerSettings"; readonly unmanaged: "reject" | "allow" }
-  | { readonly kind: "submitRequest"; readonly spec: RequestSpec }
+  | {
+      readonly kind: "submitRequest";
+      readonly spec: RequestSpec;
+      /** It was to wait for this one, which is no longer in memory and has not ended as it had to (J9). */
+      readonly impossible?: RequestId;
+    }
   | { readonly kind: "updateRequest"; readonly requestId: RequestId; readonly change: RequestChange }
   | { readonly kind: "cancelRequest"; readonly requestId: RequestId; readonly noHolder?: NoHolder }
   | {
@@ -169,6 +177,15 @@ export type Command =
       readonly token?: number;
       readonly checkpoint: CheckpointReport;
     }
+  /** The executor says how far a job is (J4). What was said before, or goes back, changes nothing. */
+  | {
+      readonly kind: "reportPhase";
+      readonly requestId: RequestId;
+      readonly token: number;
+      readonly phase: JobPhase;
+    }
+  /** A part of a job on several nodes failed: the others are stopped, and their end is a failure (E7). */
+  | { readonly kind: "failPart"; readonly requestId: RequestId; readonly token: number }
   /** The lease rules (13) say that the holder, or the client of a waiting attended request, is gone. */
   | {
       readonly kind: "loseHolder";

@@ -11,15 +11,24 @@ import { isFirmOn } from "./admission.ts";
 import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
 import type { Command, CommandOf, NoHolder, RequestChange } from "./commands.ts";
+import { enterReady, settleBlocked } from "./entering.ts";
 import type { Event } from "./events.ts";
+import { dependenciesOf, hasTurn } from "./indexes/blocked.ts";
 import { rewake } from "./indexes/timers.ts";
 import { shapeKeyOf } from "./lines.ts";
-import { type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
+import { type JobPhase, type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
 import { amountOf } from "./resources.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import type { EngineState, Request, Run } from "./state.ts";
-import { cancelRun, deferStop, fireRunTimer, reportCheckpointDone, reportProgress } from "./stopping.ts";
+import {
+  cancelRun,
+  deferStop,
+  failRun,
+  fireRunTimer,
+  reportCheckpointDone,
+  reportProgress,
+} from "./stopping.ts";
 import { EvolveError, Transaction } from "./transaction.ts";
 
 export type Decision =
@@ -66,7 +75,10 @@ function attempt(
   try {
     state.undo.set(state, "clockMs", nowMs);
     if (command.kind === "askInstead") askInstead(transaction, command.spec);
-    else carryOut(transaction, command);
+    else {
+      carryOut(transaction, command);
+      enterReady(transaction);
+    }
     schedule(transaction); // Time has passed, whatever the command was about.
   } catch (error) {
     state.undo.rollback();
@@ -123,7 +135,7 @@ function carryOut(transaction: Transaction, command: Command): void {
     case "changeServerSettings":
       return transaction.emit({ kind: "serverSettingsChanged", unmanaged: command.unmanaged });
     case "submitRequest":
-      return submit(transaction, command.spec);
+      return submit(transaction, command);
     case "updateRequest":
       return updateRequest(transaction, command);
     case "cancelRequest":
@@ -136,6 +148,10 @@ function carryOut(transaction: Transaction, command: Command): void {
       return reportEnd(transaction, command);
     case "reportCheckpoint":
       return reportCheckpoint(transaction, command);
+    case "reportPhase":
+      return reportPhase(transaction, command);
+    case "failPart":
+      return failRun(transaction, runningRequest(transaction.state, command.requestId, command.token));
     case "loseHolder":
       return loseHolder(transaction, command);
     case "tick":
@@ -152,7 +168,7 @@ function administer(transaction: Transaction, change: () => void): void {
   schedule(transaction);
 }
 
-function submit(transaction: Transaction, spec: RequestSpec): void {
+function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submitRequest">): void {
   const { state, nowMs } = transaction;
   if (state.requests.has(spec.id)) {
     refuse(
@@ -162,9 +178,27 @@ function submit(transaction: Transaction, spec: RequestSpec): void {
     );
   }
   checkSpec(state, spec);
-  transaction.emit({ kind: "requestSubmitted", spec, atMs: nowMs });
-  const { line } = requestNamed(state, spec.id);
-  if (line.pools.size === 0 && state.unmanaged === "allow") {
+  checkBeginning(state, spec);
+  const isImpossible = impossible !== undefined;
+  const isBlocked = isImpossible || dependenciesOf(state, spec).are !== "met" || !hasTurn(state, spec);
+  transaction.emit({
+    kind: "requestSubmitted",
+    spec,
+    ...(isBlocked && { blocked: true as const }),
+    atMs: nowMs,
+  });
+  const request = requestNamed(state, spec.id);
+  const { line } = request;
+  if (isImpossible) {
+    return transaction.emit({
+      kind: "requestCancelled",
+      requestId: spec.id,
+      because: impossible,
+      atMs: nowMs,
+    });
+  }
+  if (isBlocked) return rejectBlocked(transaction, request);
+  if (line.pools.size === 0 && state.unmanaged === "allow" && spec.isJob !== true) {
     return transaction.emit({
       kind: "requestAllocated",
       requestId: spec.id,
@@ -176,6 +210,16 @@ function submit(transaction: Transaction, spec: RequestSpec): void {
   }
   rejectUnadmitted(transaction, line);
   schedule(transaction);
+}
+
+/** What no pool admits is rejected before it waits for others (A3); what waits for the impossible is cancelled (J9). */
+function rejectBlocked(transaction: Transaction, request: Request): void {
+  const { spec, line } = request;
+  settleBlocked(transaction, request);
+  const isAdmitted = [...line.pools.values()].some(({ verdict }) => verdict === null);
+  if (isAdmitted || request.progress.blocked !== true) return;
+  transaction.emit({ kind: "requestEntered", requestId: spec.id, atMs: transaction.nowMs });
+  rejectUnadmitted(transaction, line);
 }
 
 const CHANGEABLE_ALWAYS: ReadonlySet<string> = new Set<keyof RequestChange>(["labels", "note"]);
@@ -301,6 +345,29 @@ function checkSpec(state: EngineState, spec: RequestSpec): void {
   wholeFrom(0, "retry delay in milliseconds", spec.retryDelayMs);
 }
 
+/** Members of an array are told apart by their numbers, and belong to one operation (J9). */
+function checkBeginning(state: EngineState, { array, operation, after, id }: RequestSpec): void {
+  const unknown = after?.find(({ requestId }) => requestId !== id && !state.requests.has(requestId));
+  if (unknown !== undefined) {
+    refuse(
+      "not_found",
+      `The request "${id}" waits for "${unknown.requestId}", which is not there.`,
+      "List the requests to see their ids.",
+    );
+  }
+  if (after?.some(({ requestId }) => requestId === id)) {
+    refuse("invalid_request", `The request "${id}" waits for its own end.`, "Name another one.");
+  }
+  if (array == null) return;
+  if (operation === null) {
+    refuse(
+      "invalid_request",
+      `The request "${id}" is a member of an array and has no operation.`,
+      "Give all members of an array the same operation.",
+    );
+  }
+}
+
 /** The highest class that some policy of the component allows (A5). */
 function highestClass(state: EngineState, component: RequestSpec["component"]): number {
   const policies = state.components.get(component)?.policies;
@@ -400,6 +467,19 @@ function reportCheckpoint(transaction: Transaction, command: CommandOf<"reportCh
       assertNever(command.checkpoint);
   }
   schedule(transaction);
+}
+
+const PHASES: readonly JobPhase[] = ["assigned", "starting", "running"];
+
+/** Phases only go forward, so that a late report does no harm (J4). */
+function reportPhase(transaction: Transaction, { requestId, token, phase }: CommandOf<"reportPhase">): void {
+  const { allocation } = runningRequest(transaction.state, requestId, token).progress;
+  const known = allocation?.phase;
+  if (known === undefined) {
+    refuse("invalid_request", `Request "${requestId}" is not a job.`, "Only jobs have phases.");
+  }
+  if (PHASES.indexOf(phase) <= PHASES.indexOf(known)) return;
+  transaction.emit({ kind: "phaseChanged", requestId, phase, atMs: transaction.nowMs });
 }
 
 /** The lease rules say that a holder is gone, or that nobody waits any more for an attended request (L2). */

@@ -4,6 +4,7 @@ import type {
   ComponentName,
   GroupName,
   GroupRecord,
+  JobPhase,
   NodeName,
   NodeRecord,
   NodeState,
@@ -34,8 +35,9 @@ export interface EndFacts {
   readonly message?: string;
 }
 
-/** The first three are reported by holders, the others follow from the lease rules (L2). */
+/** The first four are reported by holders and executors, the others follow from the lease rules (L2). */
 export type EndCause =
+  | "oom"
   | "interrupted"
   | "wrapper_killed"
   | "start_failed"
@@ -93,7 +95,13 @@ export type Event =
     }
   | { readonly kind: "nodeRemoved"; readonly name: NodeName }
   | { readonly kind: "serverSettingsChanged"; readonly unmanaged: "reject" | "allow" }
-  | { readonly kind: "requestSubmitted"; readonly spec: RequestSpec; readonly atMs: number }
+  | {
+      readonly kind: "requestSubmitted";
+      readonly spec: RequestSpec;
+      /** Present: it is not in the queue yet (J9). */
+      readonly blocked?: true;
+      readonly atMs: number;
+    }
   /** It says something else now. Who asks for more stands where it would if it had asked just now (Q9). */
   | {
       readonly kind: "requestChanged";
@@ -109,7 +117,7 @@ export type Event =
       readonly reasons: readonly RejectionReason[];
       readonly atMs: number;
     }
-  /** A delayed attempt enters the queue (Q3). */
+  /** A delayed attempt enters the queue (Q3), or what was blocked (J9). */
   | { readonly kind: "requestEntered"; readonly requestId: RequestId; readonly atMs: number }
   | {
       readonly kind: "requestAllocated";
@@ -155,6 +163,13 @@ export type Event =
       readonly stop: Stop;
       readonly atMs: number;
     }
+  /** A job is starting, or runs, where it was placed (J4). */
+  | {
+      readonly kind: "phaseChanged";
+      readonly requestId: RequestId;
+      readonly phase: JobPhase;
+      readonly atMs: number;
+    }
   | { readonly kind: "checkpointCompleted"; readonly requestId: RequestId; readonly atMs: number }
   | {
       readonly kind: "attemptEnded";
@@ -170,7 +185,13 @@ export type Event =
       readonly end?: EndFacts;
       readonly atMs: number;
     }
-  | { readonly kind: "requestCancelled"; readonly requestId: RequestId; readonly atMs: number }
+  | {
+      readonly kind: "requestCancelled";
+      readonly requestId: RequestId;
+      /** It waited for this one, which has not ended as it had to (J9). */
+      readonly because?: RequestId;
+      readonly atMs: number;
+    }
   | { readonly kind: "requestExpired"; readonly requestId: RequestId; readonly atMs: number }
   /** Deleted by force while it runs: its record goes with its end (Q6). */
   | { readonly kind: "deletionPlanned"; readonly requestId: RequestId }

@@ -5,6 +5,7 @@ import { assertNever } from "./assert.ts";
 import { assertDecision, assertGrant, assertPlacement } from "./assertions.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { Event } from "./events.ts";
+import { joinBlocked, leaveBlocked } from "./indexes/blocked.ts";
 import { joinLine, leaveLine } from "./indexes/lines.ts";
 import { dropNode, evolveNode } from "./indexes/nodes.ts";
 import {
@@ -94,6 +95,8 @@ export function evolve(state: EngineState, event: Event): void {
       return evolvePreemptionDecided(state, event);
     case "stopChanged":
       return evolveStopChanged(state, event);
+    case "phaseChanged":
+      return evolvePhase(state, event);
     case "checkpointCompleted":
       return evolveCheckpointCompleted(state, event);
     case "attemptEnded":
@@ -213,7 +216,8 @@ function evolvePolicySet(state: EngineState, { policy: record }: EventOf<"policy
 
 // --- the life of a request ---------------------------------------------------------------------------
 
-function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSubmitted">): void {
+function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"requestSubmitted">): void {
+  const isBlocked = blocked === true;
   const component = ensureComponent(state, spec.component);
   const progress: RequestProgress = {
     status: "queued",
@@ -229,7 +233,9 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
     lastCheckpointSeq: 0,
     furtherAttempts: 0,
     queuedAtMs: atMs,
-    delayed: false,
+    delayed: isBlocked,
+    blocked: isBlocked,
+    cancelledBecause: null,
     allocation: null,
     hold: null,
     rejection: null,
@@ -246,6 +252,7 @@ function evolveSubmitted(state: EngineState, { spec, atMs }: EventOf<"requestSub
   state.undo.put(state.requests, spec.id, request);
   forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
+  joinBlocked(state, request);
   enqueue(state, request);
   rewake(state, request);
 }
@@ -260,6 +267,7 @@ function evolveChanged(state: EngineState, event: EventOf<"requestChanged">): vo
   if (run !== null) endRun(state, request);
   unwake(state, request);
   forgetOperation(state, request);
+  leaveBlocked(state, request);
   state.undo.set(request, "spec", spec);
   state.undo.set(request, "line", joinLine(state, line.component, spec));
   leaveLine(state, line);
@@ -268,6 +276,7 @@ function evolveChanged(state: EngineState, event: EventOf<"requestChanged">): vo
     state.undo.set(progress, "submittedAtMs", atMs);
   }
   rememberOperation(state, request);
+  joinBlocked(state, request);
   if (progress.status === "queued") enqueue(state, request);
   if (run !== null) startRun(state, request);
   rewake(state, request);
@@ -279,11 +288,17 @@ function evolveRejected(state: EngineState, event: EventOf<"requestRejected">): 
   endWaiting(state, request, "rejected", event.atMs);
 }
 
-function evolveEntered(state: EngineState, { requestId }: EventOf<"requestEntered">): void {
+function evolveEntered(state: EngineState, { requestId, atMs }: EventOf<"requestEntered">): void {
   const request = requireRequest(state, requestId);
+  const { progress } = request;
   dequeue(state, request);
-  state.undo.set(request.progress, "delayed", false);
-  state.undo.set(request.progress, "attempt", request.progress.attempt + 1);
+  if (progress.blocked === true) {
+    leaveBlocked(state, request);
+    state.undo.set(progress, "blocked", false);
+    state.undo.set(progress, "queuedAtMs", atMs);
+    joinBlocked(state, request);
+  } else state.undo.set(progress, "attempt", progress.attempt + 1);
+  state.undo.set(progress, "delayed", false);
   enqueue(state, request);
   rewake(state, request);
 }
@@ -304,6 +319,7 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">)
     opportunistic: event.opportunistic,
     placement: event.placement,
     stop: null,
+    ...(request.spec.isJob === true && event.pool !== null && { phase: "assigned" as const }),
   });
   startRun(state, request);
   rewake(state, request);
@@ -326,6 +342,12 @@ function setStop(state: EngineState, request: Request, stop: Stop): void {
     touchShares(state, request.run.poolLine); // It may not come back any more (9).
   }
   rewake(state, request);
+}
+
+function evolvePhase(state: EngineState, { requestId, phase }: EventOf<"phaseChanged">): void {
+  const { progress } = requireRequest(state, requestId);
+  if (progress.allocation === null) throw new Error(`${requestId} has no phase`);
+  state.undo.set(progress, "allocation", { ...progress.allocation, phase });
 }
 
 function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpointCompleted">): void {
@@ -364,11 +386,12 @@ function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">):
 
 function evolveWithdrawn(
   state: EngineState,
-  { requestId, atMs }: EventOf<"requestCancelled" | "requestExpired">,
+  { requestId, because, atMs }: Omit<EventOf<"requestCancelled">, "kind">,
   status: RequestStatus,
 ): void {
   const request = requireRequest(state, requestId);
   forgetWhereAdmitted(state, request);
+  if (because !== undefined) state.undo.set(request.progress, "cancelledBecause", because);
   endWaiting(state, request, status, atMs);
 }
 
@@ -380,6 +403,8 @@ function endWaiting(state: EngineState, request: Request, status: RequestStatus,
 }
 
 function endRequest(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
+  leaveBlocked(state, request);
+  if (request.progress.blocked === true) state.undo.set(request.progress, "blocked", false);
   state.undo.set(request.progress, "status", status);
   state.undo.set(request.progress, "endedAtMs", atMs);
   state.undo.addTo(state.ended, request);

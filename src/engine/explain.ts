@@ -15,7 +15,7 @@ import type {
   Stop,
 } from "./records.ts";
 import type { Resources } from "./resources.ts";
-import type { EngineState } from "./state.ts";
+import type { EngineState, Request } from "./state.ts";
 
 export interface Explanation {
   readonly requestId: RequestId;
@@ -26,6 +26,8 @@ export interface Explanation {
   readonly stop: Stop | null;
   /** Out of the queue until then (Q3). */
   readonly delayedUntilMs: number | null;
+  /** Not in the queue yet: those whose end it waits for, or none of them and its turn in an array (J9). */
+  readonly blocked: { readonly after: readonly RequestId[]; readonly atOnce: number | null } | null;
   /** What it meets in each pool that admits it, in the order in which it prefers them (G5). */
   readonly pools: readonly PoolExplanation[];
   /** Pools that do not admit it, and why. */
@@ -106,10 +108,17 @@ export function explain(state: EngineState, id: RequestId, nowMs: number): Expla
     status: progress.status,
     rejection: progress.rejection,
     stop: progress.allocation?.stop ?? null,
-    delayedUntilMs: progress.delayed ? progress.queuedAtMs : null,
+    delayedUntilMs: progress.delayed && progress.blocked !== true ? progress.queuedAtMs : null,
+    blocked: progress.blocked === true ? blockedOf(state, request) : null,
     pools: standings
       .filter(({ verdict }) => verdict === null)
       .map((poolLine) => disciplineOf(poolLine.pool).explain(state, poolLine, request, nowMs)),
     notAdmitted: standings.flatMap(({ verdict }) => verdict ?? []),
   };
+}
+
+function blockedOf({ requests }: EngineState, { spec }: Request): NonNullable<Explanation["blocked"]> {
+  const isOpen = (id: RequestId) => requests.get(id)?.progress.endedAtMs === null;
+  const after = (spec.after ?? []).map(({ requestId }) => requestId).filter(isOpen);
+  return { after, atOnce: spec.array?.atOnce ?? null };
 }

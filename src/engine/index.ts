@@ -46,6 +46,7 @@ export { amountOf, compareIds, likelyMeantKey, type Resources } from "./resource
 export {
   DEFAULT_POOL_SETTINGS,
   type DisciplineName,
+  type ExecutorName,
   type GroupSettings,
   type PoolSettings,
   type ScoreWeights,

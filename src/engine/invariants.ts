@@ -3,6 +3,7 @@
 
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import { type Blocker, explain } from "./explain.ts";
+import { dependenciesOf, hasTurn } from "./indexes/blocked.ts";
 import { rewake } from "./indexes/timers.ts";
 import { ANY_NODE } from "./placement/node-index.ts";
 import { compareFit } from "./placement/node-list.ts";
@@ -15,7 +16,7 @@ import { Transaction } from "./transaction.ts";
 /** What is wrong with the state, in words; empty if nothing is. */
 export function violations(state: EngineState, nowMs: number): string[] {
   return [
-    ...[...state.requests.values()].flatMap(recordViolations),
+    ...[...state.requests.values()].flatMap((request) => recordViolations(state, request)),
     ...[...state.pools.values()].flatMap((pool) => poolViolations(state, pool, nowMs)),
     ...indexViolations(state),
     ...restlessness(state),
@@ -23,7 +24,8 @@ export function violations(state: EngineState, nowMs: number): string[] {
 }
 
 /** A request's parts fit its status (Q2), and at most one allocation exists (it has one place for one). */
-function recordViolations({ spec, progress, run }: Request): string[] {
+function recordViolations(state: EngineState, request: Request): string[] {
+  const { spec, progress, run } = request;
   const { status, allocation, hold } = progress;
   const isRunning = status === "allocated" || status === "preempting";
   const checks: [string, boolean][] = [
@@ -33,6 +35,7 @@ function recordViolations({ spec, progress, run }: Request): string[] {
       (run !== null) === (allocation !== null && allocation.pool !== null),
     ],
     ["holds capacity only while it waits", hold === null || (status === "queued" && !progress.delayed)],
+    ["is blocked only while it waits, for something that can happen (J9)", isBlockedRightly(state, request)],
     ["is preempting only when told to stop", status !== "preempting" || allocation?.stop !== null],
     ["has an end only when it has ended", (progress.endedAtMs !== null) === TERMINAL_STATUSES.has(status)],
     ["counts its attempts without a gap", attemptsFit(progress)],
@@ -47,9 +50,16 @@ function recordViolations({ spec, progress, run }: Request): string[] {
   return checks.filter(([, holds]) => !holds).map(([rule]) => `request ${spec.id} (${status}): ${rule}`);
 }
 
+function isBlockedRightly(state: EngineState, { spec, progress }: Request): boolean {
+  if (progress.blocked !== true) return true;
+  if (progress.status !== "queued" || !progress.delayed) return false;
+  const { are } = dependenciesOf(state, spec);
+  return are === "open" || (are === "met" && !hasTurn(state, spec));
+}
+
 /** A further attempt counts when it enters the queue; one that ended before that never did (Q3). */
-function attemptsFit({ attempt, furtherAttempts, delayed, endedAtMs }: RequestProgress): boolean {
-  if (attempt === furtherAttempts + 1) return !delayed;
+function attemptsFit({ attempt, furtherAttempts, delayed, blocked, endedAtMs }: RequestProgress): boolean {
+  if (attempt === furtherAttempts + 1) return delayed === (blocked ?? false);
   return attempt === furtherAttempts && (delayed || endedAtMs !== null);
 }
 
@@ -181,6 +191,11 @@ function describeIndexes(state: EngineState): Map<string, string> {
     "the timers",
     [...state.timers].map(({ spec, wakeAtMs }) => [spec.id, wakeAtMs]),
   );
+  note("who waits for whom", [...state.dependents].map(([id, dependents]) => [id, idsOf(dependents)]).sort());
+  note(
+    "the arrays",
+    [...state.arrays].map(([key, { active, blocked }]) => [key, active, idsOf(blocked)]).sort(),
+  );
   note("the ended", idsOf(state.ended));
   return found;
 }
@@ -202,6 +217,7 @@ function restlessness(state: EngineState): string[] {
 export function reasonViolations(state: EngineState, id: RequestId, nowMs: number): string[] {
   const explanation = explain(state, id, nowMs);
   if (explanation?.status !== "queued" || explanation.delayedUntilMs !== null) return [];
+  if (explanation.blocked !== null) return [];
   if (explanation.pools.length === 0) return [`${id} waits, and no pool says why`];
   return explanation.pools
     .filter(({ pool }) => {

@@ -12,6 +12,7 @@ export function shapeKeyOf(spec: RequestSpec): string {
     key += `${resource}=${spec.resources[resource]},`;
   key += `|${spec.preemptible ? "" : "np"}|${spec.preemptionClass}|${spec.sensitive ? "s" : ""}`;
   key += `|${spec.checkpoint}|${spec.checkpointMs ?? ""}|${spec.nodes}|${spec.gang ? "g" : ""}|`;
+  if (spec.isJob === true) key += "j|";
   if (spec.pools) key += `${JSON.stringify(spec.pools)}|`;
   for (const label of Object.keys(spec.constraints).sort(compareIds)) {
     key += `${JSON.stringify([label, spec.constraints[label]])},`;

@@ -77,6 +77,8 @@ export interface NodeRecord {
   readonly state: NodeState;
   /** When work that still runs on a draining node is stopped; `null`: it may finish (N4). */
   readonly drainDeadlineMs: number | null;
+  /** The most that its agent may offer (E1). Absent: it was registered by hand. */
+  readonly enrolled?: Resources;
 }
 
 export type CheckpointKind = "none" | "auto" | "manual";
@@ -114,6 +116,20 @@ export interface RequestSpec {
   readonly submittedBy: string;
   /** Where it was started, by whom and how, for people to see; absent in older records. */
   readonly origin?: RequestOrigin | null;
+  /** Berth starts it itself, so only a pool with an executor admits it (J1, J3). Absent in older records. */
+  readonly isJob?: boolean;
+  /** It may go on where no server can be reached, if its pool permits that (E3). Absent in older records. */
+  readonly runsOn?: boolean;
+  /** Not in the queue before these have ended (J9). Absent in older records. */
+  readonly after?: readonly Dependency[] | null;
+  /** Which member of the array of its operation it is, and how many of them may be in the queue or running (J9). */
+  readonly array?: { readonly index: number; readonly atOnce: number | null } | null;
+}
+
+/** `ok`: it must end well. */
+export interface Dependency {
+  readonly requestId: RequestId;
+  readonly when: "ok" | "any";
 }
 
 export interface RequestOrigin {
@@ -148,6 +164,10 @@ const BLANK_REQUEST: RequestSpec = {
   note: "",
   submittedBy: "",
   origin: null,
+  isJob: false,
+  runsOn: false,
+  after: null,
+  array: null,
 };
 
 /** What a request is that says nothing but who asks, and for what (Q1, Q3). */
@@ -185,7 +205,13 @@ export type PreemptionReason =
   | "overcommit"
   | "administration";
 
-export type RejectionCode = "no_policy" | "unknown_key" | "over_capacity" | "over_limit" | "over_reserved";
+export type RejectionCode =
+  | "no_policy"
+  | "no_executor"
+  | "unknown_key"
+  | "over_capacity"
+  | "over_limit"
+  | "over_reserved";
 
 /** Why one pool refuses a request (A3). `pool` is null where the component has no policy at all (A4). */
 export interface RejectionReason {
@@ -198,8 +224,8 @@ export interface RejectionReason {
 
 /** Where the stopping sequence of an allocation stands (11). */
 export interface Stop {
-  /** Who or what asked for it. A cancelled victim does not come back (Q5). */
-  readonly cause: "preemption" | "cancellation" | "walltime";
+  /** Who or what asked for it. A cancelled victim does not come back (Q5). `failure`: another part of it failed (E7). */
+  readonly cause: "preemption" | "cancellation" | "walltime" | "failure";
   /** `checkpoint`: asked to save its work; `terminate`: SIGTERM was sent; `kill`: SIGKILL was sent. */
   readonly phase: "checkpoint" | "terminate" | "kill";
   /** When the phase ends if nothing is heard. */
@@ -230,7 +256,12 @@ export interface AllocationRecord {
   readonly opportunistic: boolean;
   readonly placement: readonly Placement[];
   readonly stop: Stop | null;
+  /** Of a job only: how far its executor is (J4). */
+  readonly phase?: JobPhase;
 }
+
+/** What else J4 knows follows from the stopping sequence and from the state of the nodes. */
+export type JobPhase = "assigned" | "starting" | "running";
 
 /** Capacity of one pool promised to a waiting request while its victims stop (V5). */
 export interface HoldRecord {
@@ -261,8 +292,12 @@ export interface RequestProgress {
   furtherAttempts: number;
   /** Latest entry into the queue, or for a delayed attempt the moment it will enter. */
   queuedAtMs: number;
-  /** Out of the queue until `queuedAtMs` (retries.delay). */
+  /** Out of the queue until `queuedAtMs` (retries.delay), or until what `blocked` says is over. */
   delayed: boolean;
+  /** Not in the queue yet: it waits for others to end, or for its turn in an array (J9). Absent in older records. */
+  blocked?: boolean;
+  /** Cancelled, because this request has not ended as it had to (J9). Absent in older records. */
+  cancelledBecause?: RequestId | null;
   allocation: AllocationRecord | null;
   hold: HoldRecord | null;
   rejection: readonly RejectionReason[] | null;

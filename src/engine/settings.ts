@@ -2,6 +2,9 @@
 
 import type { Resources } from "./resources.ts";
 
+/** Who starts what a pool grants (J3). */
+export type ExecutorName = "none" | "agents" | "slurm" | "kubernetes";
+
 export type DisciplineName = "priority" | "fair_share" | "class";
 
 /** The weights w1, w2, w3 and w8 of the score that orders a queue of discipline `class` (10.6). */
@@ -46,6 +49,12 @@ export interface PoolSettings {
   readonly heartbeatMs: number;
   /** `own`: names of others' work are not shown (14). No rule of the engine asks for it. */
   readonly visibility: "all" | "own";
+  /** Only a pool with one admits jobs (J3). Absent in older records: none. */
+  readonly executor?: ExecutorName;
+  /** How long a node with an agent may be silent before it is down (E3). No rule of the engine asks for it. */
+  readonly nodeLostMs?: number;
+  /** Whether jobs may run on where no server can be reached (E3). No rule of the engine asks for it. */
+  readonly allowRunOn?: boolean;
 }
 
 /** What a group may override for everything below it (P6). */
@@ -91,4 +100,7 @@ export const DEFAULT_POOL_SETTINGS: PoolSettings = {
   renewalMs: 20_000,
   heartbeatMs: 5_000,
   visibility: "all",
+  executor: "none",
+  nodeLostMs: 300_000,
+  allowRunOn: false,
 };

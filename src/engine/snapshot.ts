@@ -6,6 +6,7 @@
 
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
+import { joinBlocked } from "./indexes/blocked.ts";
 import { joinLine } from "./indexes/lines.ts";
 import { ensureComponent, releaseComponent } from "./indexes/pools.ts";
 import { startRun } from "./indexes/running.ts";
@@ -217,6 +218,7 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
     }
     return request;
   }
+  joinBlocked(state, request);
   if (progress.status === "queued") enqueue(state, request);
   else startRun(state, request);
   rewake(state, request);

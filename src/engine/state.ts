@@ -45,6 +45,10 @@ export interface EngineState {
   readonly lines: Map<string, Line>;
   /** All remembered requests of each operation: it is as old as the first of them (9.11). */
   readonly operations: Map<string, SortedList<Request>>;
+  /** Blocked requests by what they wait for (J9). */
+  readonly dependents: Map<RequestId, Set<Request>>;
+  /** Arrays with live members, by operation (J9). */
+  readonly arrays: Map<string, ArrayState>;
   /** Requests with something to do at a known time, soonest first. */
   readonly timers: SortedList<Request>;
   /** Pools that remember who displaced whom (V6). */
@@ -56,6 +60,12 @@ export interface EngineState {
   /** The latest time that `decide` was given: timers up to it have fired. Not part of the records. */
   clockMs: number;
   readonly undo: UndoLog;
+}
+
+export interface ArrayState {
+  /** Members in the queue or running. */
+  active: number;
+  readonly blocked: SortedList<Request>;
 }
 
 export interface Component {
@@ -238,6 +248,8 @@ export function createState(): EngineState {
     ended: new Set(),
     lines: new Map(),
     operations: new Map(),
+    dependents: new Map(),
+    arrays: new Map(),
     timers: new SortedList(compareTimers),
     guarded: new Set(),
     unsettled: new Set(),

@@ -38,6 +38,12 @@ export function cancelRun(transaction: Transaction, request: Request): void {
   emitStop(transaction, request, next);
 }
 
+/** A part of the job failed: what is left of it gets SIGTERM, unless it is stopping anyway (E7). */
+export function failRun(transaction: Transaction, request: Request): void {
+  if (allocationOf(request).stop !== null) return;
+  emitStop(transaction, request, { ...terminated(transaction, request, null), cause: "failure" });
+}
+
 /** Time is up for something about this run: its walltime, or a deadline of the stopping sequence. */
 export function fireRunTimer(transaction: Transaction, request: Request): void {
   const { nowMs, state } = transaction;
@@ -132,6 +138,7 @@ function outcomeOf(reported: ReportedEnd, stop: Stop | null): AttemptOutcome {
   if (reported === "succeeded") return "succeeded"; // Its own result counts, whatever it was asked for (11.4).
   if (stop?.cause === "cancellation") return "cancelled";
   if (reported === "lost" || reported === "failed") return reported;
+  if (stop?.cause === "failure") return "failed";
   return stop?.cause === "walltime" ? "walltime" : "preempted";
 }
 

@@ -44,7 +44,7 @@ const BLANK_PROGRESS: Required<RequestProgress> = {
   ...{ status: "queued", seq: 0, submittedAtMs: 0, attempt: 1, preemptedCount: 0, preemptedFor: null },
   ...{ preemptedAtMs: [], shielded: false, resume: false, lastCheckpointAtMs: null, lastCheckpointSeq: 0 },
   ...{ furtherAttempts: 0, queuedAtMs: 0, delayed: false, allocation: null, hold: null, rejection: null },
-  ...{ endedAtMs: null, deletionPlanned: false },
+  ...{ endedAtMs: null, deletionPlanned: false, blocked: false, cancelledBecause: null },
 };
 
 interface Header {

@@ -32,7 +32,8 @@ export const rejectionReason = z.object({
 });
 
 export const stopAnswer = z.object({
-  cause: z.enum(["preemption", "cancellation", "walltime"]),
+  /** `failure`: another part of a job on several nodes failed (E7). */
+  cause: z.enum(["preemption", "cancellation", "walltime", "failure"]),
   phase: z.enum(["checkpoint", "terminate", "kill"]),
   reason: preemptionReason.nullable(),
   for_request: z.string().nullable(),
@@ -41,7 +42,7 @@ export const stopAnswer = z.object({
 });
 
 /** What a holder says about an end that its exit code does not tell. */
-const reportedCause = z.enum(["interrupted", "wrapper_killed", "start_failed"]);
+const reportedCause = z.enum(["oom", "interrupted", "wrapper_killed", "start_failed"]);
 export const endCause = z.enum([...reportedCause.options, "not_taken_up", "holder_silent", "declared_lost"]);
 
 export const attemptAnswer = z.object({

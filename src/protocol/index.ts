@@ -35,6 +35,7 @@ export { errorCodes, type OpenApiDocument, openApiDocument } from "./openapi.ts"
 export { policy, policyKind, type WirePolicy } from "./policies.ts";
 export {
   discipline,
+  executor,
   group,
   groupSettings,
   pool,

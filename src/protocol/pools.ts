@@ -3,6 +3,8 @@
 import { z } from "zod";
 import { amounts, count, labels, name, note, seconds } from "./common.ts";
 
+export const executor = z.enum(["none", "agents", "slurm", "kubernetes"]);
+
 export const discipline = z.enum(["priority", "fair_share", "class"]);
 
 /** The weights w1, w2, w3 and w8 of 10.6. */
@@ -47,6 +49,12 @@ export const poolSettings = z.strictObject({
   heartbeat_seconds: seconds.optional(),
   /** `own`: names of others' work are not shown to those who merely use or read the pool. */
   visibility: z.enum(["all", "own"]).optional(),
+  /** Who starts the jobs of this pool (J3): nobody, the agents of its nodes, or an adapter. */
+  executor: executor.optional(),
+  /** How long a node with an agent may be silent before it counts as down (E3). */
+  node_lost_seconds: seconds.optional(),
+  /** Whether jobs with `on_lost: run-on` may keep their units while their node is silent (E3). */
+  allow_run_on: z.boolean().optional(),
 });
 
 export const group = z.strictObject({

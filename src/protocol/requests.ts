@@ -95,6 +95,7 @@ export const preemptionReason = z.enum([
 
 export const rejectionCode = z.enum([
   "no_policy",
+  "no_executor",
   "unknown_key",
   "over_capacity",
   "over_limit",

@@ -11,7 +11,7 @@ interface Field {
 }
 
 /** Typed by what it must be: a setting of the engine that is forgotten here does not compile. */
-const NAMES: Record<keyof PoolSettings, keyof WirePoolSettings> = {
+const NAMES: Record<keyof Required<PoolSettings>, keyof WirePoolSettings> = {
   backfill: "backfill",
   priorityPreempts: "priority_preempts",
   minRuntimeMs: "min_runtime_seconds",
@@ -39,6 +39,9 @@ const NAMES: Record<keyof PoolSettings, keyof WirePoolSettings> = {
   renewalMs: "renewal_seconds",
   heartbeatMs: "heartbeat_seconds",
   visibility: "visibility",
+  executor: "executor",
+  nodeLostMs: "node_lost_seconds",
+  allowRunOn: "allow_run_on",
 };
 
 const FIELDS: readonly Field[] = Object.entries(NAMES).map(([engine, wire]) => ({

@@ -30,4 +30,7 @@ export const POOL_SETTING_DEFAULTS: { readonly [Name in keyof Required<WirePoolS
   renewal_seconds: 20,
   heartbeat_seconds: 5,
   visibility: "all",
+  executor: "none",
+  node_lost_seconds: 300,
+  allow_run_on: false,
 };

@@ -403,6 +403,8 @@ function rejectionLine({
   switch (code) {
     case "no_policy":
       return [where, "the component has no policy (berth policy attach)"];
+    case "no_executor":
+      return [where, "starts no jobs (berth pool update --set executor=agents)"];
     case "unknown_key":
       return [where, `has no ${key ?? "such key"}`];
     case "over_capacity":

@@ -3,7 +3,7 @@
 import { assertNever } from "../assert.ts";
 import { endDraining, finishAttempt } from "../attempts.ts";
 import type { CommandOf, NodeChange } from "../commands.ts";
-import type { NodeName, NodeState } from "../records.ts";
+import type { NodeName, NodeRecord, NodeState } from "../records.ts";
 import { refuse } from "../refusals.ts";
 import type { EngineState, Node, Run } from "../state.ts";
 import type { Transaction } from "../transaction.ts";
@@ -76,8 +76,14 @@ function putNode(transaction: Transaction, change: NodeChange): void {
       topology: change.topology ?? known?.topology ?? "",
       state: "ready",
       drainDeadlineMs: null,
+      ...enrolledOf(change, known),
     },
   });
+}
+
+function enrolledOf(change: NodeChange, known: NodeRecord | undefined): Pick<NodeRecord, "enrolled"> {
+  const enrolled = change.enrolled ?? known?.enrolled;
+  return enrolled === undefined ? {} : { enrolled };
 }
 
 /** No new work; what runs finishes, or is stopped when the deadline has come (N4). */

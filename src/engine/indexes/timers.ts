@@ -23,6 +23,7 @@ export function unwake(state: EngineState, request: Request): void {
 function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
   const never = Number.POSITIVE_INFINITY;
   if (progress.status === "queued") {
+    if (progress.blocked === true) return never;
     return progress.delayed ? progress.queuedAtMs : progress.queuedAtMs + (spec.waitTimeoutMs ?? never);
   }
   const { allocation } = progress;

@@ -49,6 +49,8 @@ export function narrate(event: Event): string {
       const { phase, cause, deadlineMs } = event.stop;
       return `${event.requestId} must ${phase} by ${deadlineMs / 1000} s (${cause})`;
     }
+    case "phaseChanged":
+      return `${event.requestId} is ${event.phase}`;
     case "checkpointCompleted":
       return `${event.requestId} has a complete checkpoint`;
     case "attemptEnded":

@@ -50,7 +50,7 @@ export function someWorld(random: Random, discipline: DisciplineName, onNodes: b
 /** The next thing that happens, from the state as it is. */
 export function someCommand(random: Random, state: EngineState, step: number): Command {
   const draw = random.int(1, 100);
-  if (draw <= 56) return { kind: "submitRequest", spec: someRequest(random, `r${step}` as RequestId) };
+  if (draw <= 56) return { kind: "submitRequest", spec: someRequest(random, state, `r${step}` as RequestId) };
   if (draw <= 82) return someReport(random, state);
   if (draw <= 87) return { kind: "cancelRequest", requestId: someRequestId(random, state) };
   if (draw <= 89)
@@ -65,6 +65,11 @@ function someReport(random: Random, state: EngineState): Command {
   const allocation = requestOf(state, requestId)?.progress.allocation;
   const token =
     allocation == null || random.chance(50) ? {} : { token: allocation.token - (random.chance(5) ? 1 : 0) };
+  if (allocation?.phase !== undefined && random.chance(25)) {
+    const about = { requestId, token: allocation.token };
+    if (random.chance(20)) return { kind: "failPart", ...about };
+    return { kind: "reportPhase", ...about, phase: random.pick(["starting", "running"] as const) };
+  }
   if (random.chance(30)) {
     const checkpoint = random.pick([
       { report: "done" },
@@ -215,12 +220,14 @@ function someSettings(random: Random): Partial<PoolSettings> {
     ...(random.chance(15) ? { classBands: random.chance(50) } : {}),
     ...(random.chance(20) ? { enableAggressiveStarvation: random.chance(70) } : {}),
     ...(random.chance(20) ? { enforceLimits: random.chance(50) } : {}),
+    ...(random.chance(70) ? { executor: random.pick(["agents", "agents", "agents", "none"] as const) } : {}),
   };
 }
 
-function someRequest(random: Random, id: RequestId): RequestSpec {
+function someRequest(random: Random, state: EngineState, id: RequestId): RequestSpec {
   const seconds = (choices: readonly number[]) => random.pick(choices) * SECOND_MS;
   const retriesMax = random.chance(30) ? random.int(0, 2) : null;
+  const operation = random.chance(30) ? random.pick(["op-a", "op-b", "op-c"]) : null;
   return {
     id,
     component: random.chance(2) ? ("nobody" as ComponentName) : random.pick(COMPONENTS),
@@ -236,7 +243,7 @@ function someRequest(random: Random, id: RequestId): RequestSpec {
     checkpoint: random.pick(["none", "none", "auto", "manual"] as const),
     checkpointMs: random.chance(20) ? seconds([30, 120, 900]) : null,
     walltimeMs: random.chance(50) ? seconds([33, 60, 122, 600, 3600, 7200]) : null,
-    operation: random.chance(30) ? random.pick(["op-a", "op-b", "op-c"]) : null,
+    operation,
     gang: random.chance(5),
     nodes: random.chance(12) ? 2 : 1,
     constraints: random.chance(8) ? { disk: "fast" } : {},
@@ -251,7 +258,18 @@ function someRequest(random: Random, id: RequestId): RequestSpec {
     labels: {},
     note: "",
     submittedBy: "simulation",
+    isJob: random.chance(25),
+    after: random.chance(8) ? someDependencies(random, state) : null,
+    array:
+      operation !== null && random.chance(40)
+        ? { index: random.int(0, 99), atOnce: random.chance(70) ? random.int(1, 3) : null }
+        : null,
   };
+}
+
+function someDependencies(random: Random, state: EngineState): NonNullable<RequestSpec["after"]> {
+  const requestIds = [someRequestId(random, state), someRequestId(random, state)].slice(random.int(0, 1));
+  return requestIds.map((requestId) => ({ requestId, when: random.pick(["ok", "ok", "any"] as const) }));
 }
 
 function someRequestId(random: Random, state: EngineState): RequestId {
