@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, List, Optional
 
 import berth
-
-ROOT = Path(__file__).resolve().parents[2]
-WAIT_SECONDS_MAX = 90.0
-
-
-def load_support() -> Any:
-    path = ROOT / "clients" / "python" / "tests" / "support.py"
-    spec = importlib.util.spec_from_file_location("berth_test_support", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import berth_support
+from berth_support import WAIT_SECONDS_MAX, Server, in_thread
 
 
 def main() -> int:
-    server = load_support().Server()
+    server = Server()
     try:
         os.environ["ZENML_BERTH_URL"] = server.url
         os.environ["ZENML_BERTH_TOKEN"] = server.token
@@ -42,6 +30,7 @@ def tell(server: Any) -> int:
     from zenml.models import ResourcePoolSubjectPolicyRequest, ResourceRequestFilter
 
     import prove_pipelines as pipelines
+    from zenml_berth.mapping import time_of
     from zenml_berth.store import BerthResourcePools
 
     print(f"zenml {zenml.__version__} on Berth at {server.url}", flush=True)
@@ -69,6 +58,8 @@ def tell(server: Any) -> int:
     updated = client.update_resource_pool(pool.id, capacity={"step_run": 8})
     check("a pool is created, updated and listed", updated.capacity == {"gpu": 2, "step_run": 8})
     check("ZenML lists it", [one.name for one in client.list_resource_pools()] == ["Lab GPUs"])
+    made = plugin.pools.list_pools()[0]
+    check("with Berth's id and times", (str(pool.id), pool.created) == (made["id"], time_of(made["created_at"])))
     check("and its policy", store.get_resource_pool_subject_policy(policy.id).reserved == {"gpu": 1, "step_run": 2})
 
     # --- Pipelines
@@ -229,38 +220,16 @@ def expect_error(kind: Any, act: Callable[[], Any]) -> None:
         check(f"{kind.__name__} is raised", False)
 
 
-def eventually(what: str, look: Callable[[], Any]) -> Any:
-    end = time.monotonic() + WAIT_SECONDS_MAX
-    while time.monotonic() < end:
+def eventually(what: str, look: Callable[[], Any]) -> None:
+    """ZenML raises where something does not exist yet."""
+
+    def found() -> Any:
         try:
-            found = look()
+            return look()
         except Exception:
-            found = None
-        if found:
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"Waited in vain until {what}.")
+            return None
 
-
-def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
-    box: Dict[str, Any] = {}
-
-    def run() -> None:
-        try:
-            box["result"] = work()
-        except BaseException as error:
-            box["error"] = error
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-
-    def join() -> Any:
-        thread.join(WAIT_SECONDS_MAX)
-        if "error" in box:
-            raise box["error"]
-        return box["result"]
-
-    return join
+    berth_support.eventually(what, found)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 export HOME="$home" ZENML_CONFIG_PATH="$home/zenml" ZENML_ANALYTICS_OPT_IN=false AUTO_OPEN_DASHBOARD=false
 export ZENML_DISABLE_STEP_LOGS_STORAGE=true ZENML_DISABLE_PIPELINE_LOGS_STORAGE=true ZENML_LOGGING_VERBOSITY=WARN
-export PYTHONPATH="$here:$root/clients/python:$ZENML_SOURCE/src${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$here:$root/clients/python:$root/clients/python/tests:$ZENML_SOURCE/src${PYTHONPATH:+:$PYTHONPATH}"
 export PROVE_MARKS="$home/marks"
 mkdir "$home/.zen" "$PROVE_MARKS"
 cp "$here/prove_pipelines.py" "$home" # ZenML looks for steps below the directory of .zen.

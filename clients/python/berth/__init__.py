@@ -17,25 +17,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, ContextManager, Optional
 
-from . import job
+from . import errors, job
 from .client import Client
-from .errors import (
-    BerthError,
-    Cancelled,
-    Conflict,
-    Forbidden,
-    HolderLost,
-    InvalidRequest,
-    NotFound,
-    Preempted,
-    Rejected,
-    StaleToken,
-    Stopped,
-    Unauthenticated,
-    Unavailable,
-    WaitTimeout,
-    WalltimeOver,
-)
+from .errors import *
 from .holding import Grant
 from .transport import Abort
 from .work import Function, current_grant
@@ -43,31 +27,8 @@ from .work import step as _step
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Abort",
-    "BerthError",
-    "Cancelled",
-    "Client",
-    "Conflict",
-    "Forbidden",
-    "Grant",
-    "HolderLost",
-    "InvalidRequest",
-    "NotFound",
-    "Preempted",
-    "Rejected",
-    "StaleToken",
-    "Stopped",
-    "Unauthenticated",
-    "Unavailable",
-    "WaitTimeout",
-    "WalltimeOver",
-    "connect",
-    "current",
-    "grant",
-    "job",
-    "step",
-]
+__all__ = ["Abort", "Client", "Grant", "connect", "current", "grant", "job", "step"]
+__all__ += errors.__all__
 
 _default: Optional[Client] = None
 

@@ -12,24 +12,10 @@ from berth.client import IDEMPOTENT, ROUTES
 from berth.context import resolve_connection
 from berth.transport import Abort, Aborted, full_jitter
 
-from .support import Server, berth, eventually, in_thread
+from .berth_support import LabTest, Server, berth, eventually, in_thread
 
 
-class ClientTest(unittest.TestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-        cls.server.make_pool()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
-    def setUp(self) -> None:
-        self.client = self.server.client()
-
+class ClientTest(LabTest):
     def test_every_route_of_the_client_exists_on_the_server(self) -> None:
         answer = self.client.transport.send("GET", "/openapi.json").body
         known = {

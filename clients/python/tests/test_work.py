@@ -16,25 +16,14 @@ from pathlib import Path
 from typing import Any, Dict, List
 from unittest import mock
 
-from .support import PACKAGE, Server, berth, eventually, in_thread
+from .berth_support import PACKAGE, LabTest, Server, berth, eventually, in_thread
 
 EXAMPLES = PACKAGE / "examples"
 
 
-class WorkTest(unittest.TestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = Server()
-        cls.server.make_pool()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
+class WorkTest(LabTest):
     def setUp(self) -> None:
-        self.client = self.server.client()
+        super().setUp()
         self.addCleanup(self._nothing_is_left)
 
     def _nothing_is_left(self) -> None:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 import tempfile
 import unittest
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "clients" / "python"), str(ROOT / "integrations" / "zenml")]
+sys.path[:0] = [str(ROOT / "clients" / "python" / "tests"), str(ROOT / "integrations" / "zenml")]
 
-
-def _load(name: str, path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-support = _load("berth_test_support", ROOT / "clients" / "python" / "tests" / "support.py")
-
-import berth  # noqa: E402
+import berth_support as support  # noqa: E402
+from berth_support import berth  # noqa: E402
 
 from zenml_berth import mapping  # noqa: E402
 from zenml_berth.client import BerthPools  # noqa: E402
@@ -72,17 +61,7 @@ class FakeBook:
             self.steps[request_id] = "cancelling"
 
 
-class PluginTest(unittest.TestCase):
-    server: Any
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = support.Server()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.close()
-
+class PluginTest(support.ServerTest):
     def setUp(self) -> None:
         self.settings = Settings(self.server.url, self.server.token, "fail", 60)
         self.pools = BerthPools(self.settings)
@@ -278,6 +257,16 @@ class MappingTest(unittest.TestCase):
     def test_every_status_of_berth_is_one_of_zenml(self) -> None:
         zenml = {"pending", "allocated", "preempting", "preempted", "cancelled", "rejected", "released"}
         self.assertLessEqual(set(mapping.STATUSES.values()), zenml)
+
+    def test_rows_have_the_ids_and_times_of_berth(self) -> None:
+        pool = {
+            "id": "7f7a2f0e-6a0b-5c8e-9d55-0d7a5a0b9c11",
+            "created_at": "2026-01-02T03:04:05.678Z",
+            "updated_at": None,
+        }
+        created = datetime(2026, 1, 2, 3, 4, 5, 678_000)
+        self.assertEqual(mapping.lifetime_of(pool), {"id": UUID(pool["id"]), "created": created})
+        self.assertEqual(mapping.lifetime_of({"name": "of an older server"}), {})
 
     def test_how_the_end_of_a_step_is_reported(self) -> None:
         cases = {

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional
+from uuid import UUID
+
+from berth.errors import parse_time
 
 #: ZenML knows seven statuses; `failed` and `expired` are ends of the work, not of the request, there.
 STATUSES: Mapping[str, str] = {
@@ -120,6 +124,22 @@ def outcome_of(step_status: str, request_status: str) -> str:
     if step_status in ("completed", "cached", "skipped"):
         return "succeeded"
     return "stopped" if request_status == "preempting" else "failed"
+
+
+def lifetime_of(thing: Mapping[str, Any]) -> Dict[str, Any]:
+    """The columns `id`, `created` and `updated` of a pool or policy, as far as Berth knows them."""
+    columns: Dict[str, Any] = {}
+    if thing.get("id"):
+        columns["id"] = UUID(thing["id"])
+    for column in ("created", "updated"):
+        if thing.get(f"{column}_at"):
+            columns[column] = time_of(thing[f"{column}_at"])
+    return columns
+
+
+def time_of(text: str) -> datetime:
+    """As ZenML keeps times: in UTC, without saying so."""
+    return parse_time(text).astimezone(timezone.utc).replace(tzinfo=None)
 
 
 def usage_of(pool: Mapping[str, Any], keys: List[str]) -> Dict[str, int]:

@@ -71,7 +71,7 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
         with self._session() as session, _zenml_errors():
             self.store._set_request_user_id(request_model=resource_pool, session=session)
             pool = self.pools.create_pool(resource_pool.name, resource_pool.capacity, resource_pool.description)
-            row = ResourcePoolSchema.from_request(resource_pool)
+            row = _born(ResourcePoolSchema.from_request(resource_pool), pool)
             session.add(row)
             session.flush()
             self._mirror_pool(session, row, pool, resource_pool.capacity)
@@ -125,8 +125,8 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
             pool = self._pool(session, policy.pool_id)
             component = _get(session, StackComponentSchema, policy.component_id, "component")
             names = (component.type, component.name)
-            self.pools.attach_policy(pool.name, names, policy.priority, policy.reserved, policy.limit)
-            row = ResourcePoolSubjectPolicySchema.from_request(policy)
+            made = self.pools.attach_policy(pool.name, names, policy.priority, policy.reserved, policy.limit)
+            row = _born(ResourcePoolSubjectPolicySchema.from_request(policy), made)
             session.add(row)
             session.flush()
             _set_policy_amounts(session, row, policy.reserved, policy.limit)
@@ -151,10 +151,11 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
     ) -> ResourcePoolSubjectPolicyResponse:
         with self._session() as session, _zenml_errors():
             row = self._policy(session, policy_id)
-            self.pools.update_policy(
+            policy = self.pools.update_policy(
                 row.pool.name, (row.component.type, row.component.name), update.priority, update.reserved, update.limit
             )
             row.update(update)
+            row.updated = mapping.lifetime_of(policy).get("updated", row.updated)
             reserved = {one.key: one.reserved for one in row.resources} if update.reserved is None else update.reserved
             limits = {one.key: one.limit for one in row.resources if one.limit is not None}
             _set_policy_amounts(session, row, reserved, limits if update.limit is None else update.limit)
@@ -276,6 +277,7 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
         capacity: Optional[Mapping[str, int]] = None,
     ) -> None:
         """`capacity` has ZenML's names of the keys, where Berth's may differ."""
+        row.updated = mapping.lifetime_of(pool).get("updated", row.updated)
         known = {one.key: one for one in row.resources}
         names = {mapping.resource_key(key): key for key in [*known, *(capacity or {})]}
         wanted = {names.get(key, key): total for key, total in pool["capacity"].items()}
@@ -295,7 +297,7 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
         for pool in self.pools.list_pools():
             row = rows.get(pool["name"])
             if row is None:
-                row = ResourcePoolSchema(name=pool["name"], description=pool["description"] or None)
+                row = _born(ResourcePoolSchema(name=pool["name"], description=pool["description"] or None), pool)
                 session.add(row)
                 session.flush()
             self._mirror_pool(session, row, pool)
@@ -335,7 +337,7 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
                 ResourcePoolAllocation(
                     request=request.to_model(include_metadata=True, include_resources=True),
                     priority=self._priority(session, row, request),
-                    allocated_at=_time(running["started_at"]),
+                    allocated_at=mapping.time_of(running["started_at"]),
                 )
             )
         return found
@@ -368,10 +370,10 @@ class BerthResourcePools(ResourcePoolsSQLStoreInterface):
             if pool is None:
                 return
             allocation = ResourcePoolAllocationSchema(
-                pool_id=pool.id, request_id=row.id, allocated_at=_time(request["started_at"])
+                pool_id=pool.id, request_id=row.id, allocated_at=mapping.time_of(request["started_at"])
             )
         if request.get("ended_at") and allocation.released_at is None:
-            allocation.released_at = _time(request["ended_at"])
+            allocation.released_at = mapping.time_of(request["ended_at"])
         session.add(allocation)
 
 
@@ -441,6 +443,13 @@ def _set_policy_amounts(
         session.add(one)
 
 
+def _born(row: Any, thing: Mapping[str, Any]) -> Any:
+    """A new row with the id and the times that Berth gave the thing."""
+    for column, value in mapping.lifetime_of(thing).items():
+        setattr(row, column, value)
+    return row
+
+
 def _get(session: Session, table: Any, row_id: Any, kind: str) -> Any:
     row = session.get(table, row_id)
     if row is None:
@@ -469,8 +478,3 @@ def _zenml_errors() -> Iterator[None]:
 
 def _now() -> datetime:
     return datetime.now(timezone.utc).replace(tzinfo=None)
-
-
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return moment.astimezone(timezone.utc).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""A real server for the tests, started as people start it.
+"""A real server for the tests and proofs of the Python packages, started as people start it.
 
 BERTH_COMMAND is the command line to use, as a JSON list; without it, `berth` of this repository.
 """
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import unittest
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
@@ -22,7 +23,7 @@ sys.path.insert(0, str(PACKAGE))
 
 import berth  # noqa: E402
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 90.0
 #: Quick, so that tests do not wait for what takes minutes elsewhere.
 QUICK = {"grace_seconds": 20, "renewal_seconds": 1, "lease_seconds": 60}
 
@@ -108,6 +109,32 @@ class Server:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+class ServerTest(unittest.TestCase):
+    """One server for all tests of a class."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.server.close()
+
+
+class LabTest(ServerTest):
+    """The same with a pool, and a client that may use it."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server.make_pool()
+
+    def setUp(self) -> None:
+        self.client = self.server.client()
 
 
 def eventually(what: str, look: Callable[[], Any]) -> Any:
