@@ -59,6 +59,7 @@ done
 echo "ok    what README links to is in the package"
 check "berth --version" "^[0-9]" "$(berth --version)"
 check "berth demo" "berth " "$(berth demo 2>&1 | tail -5)"
+check "npx berth demo" "berth " "$(cd "$work" && npx --yes --package="$package" berth demo 2>&1 | tail -5)"
 check "berth up" "gpu 2" "$(berth up --capacity gpu=2 --detach --port "$port" 2>&1)"
 check "berth run" "^hello$" "$(berth run --gpu 1 -- echo hello 2>/dev/null)"
 berth run --gpu 2 --name train -- sleep 600 >/dev/null 2>&1 &

@@ -6,7 +6,6 @@ import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { parseAllDocuments } from "yaml";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const manifest = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as Record<string, unknown>;
@@ -106,52 +105,8 @@ describe("deploy/systemd", () => {
   });
 });
 
-describe("deploy/kubernetes", () => {
-  const objects = ["postgres.yaml", "berth.yaml"].flatMap((name) =>
-    parseAllDocuments(readFileSync(`${root}deploy/kubernetes/${name}`, "utf8")).map((document) => {
-      expect(document.errors).toEqual([]);
-      return document.toJS();
-    }),
-  );
-  const find = (kind: string, name: string) =>
-    objects.find((object) => object.kind === kind && object.metadata.name === name);
-
-  test("three replicas, not root, on a read-only root, with the image's own user", () => {
-    const { spec } = find("Deployment", "berth");
-    const pod = spec.template.spec;
-    const [container] = pod.containers;
-    expect(spec.replicas).toBe(3);
-    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 10_001 });
-    expect(container.securityContext).toMatchObject({
-      readOnlyRootFilesystem: true,
-      allowPrivilegeEscalation: false,
-    });
-    expect(container.readinessProbe.httpGet.path).toBe("/readyz");
-    expect(readFileSync(`${root}deploy/image/build.sh`, "utf8")).toContain("uid=10001");
-    expect(container.image).toBe(`berth:${manifest.version}`);
-    const reference = readFileSync(`${root}docs/reference/commands.md`, "utf8");
-    for (const option of container.args.slice(1)) expect(reference).toContain(option.split("=")[0]);
-  });
-
-  test("what refers to something finds it", () => {
-    const { spec } = find("Deployment", "berth");
-    const [container] = spec.template.spec.containers;
-    const { name, key } = container.env[1].valueFrom.secretKeyRef;
-    const url = new URL(find("Secret", name).stringData[key]);
-    expect(find("Service", url.hostname)).toBeDefined();
-    expect(url.password).toBe(find("Secret", "berth-postgres").stringData.password);
-    for (const service of ["berth", "berth-postgres"]) {
-      const { selector } = find("Service", service).spec;
-      const owner = find("Deployment", service) ?? find("StatefulSet", service);
-      expect(owner.spec.template.metadata.labels).toMatchObject(selector);
-    }
-    const volumes = spec.template.spec.volumes.map((volume: { name: string }) => volume.name);
-    expect(container.volumeMounts.map((mount: { name: string }) => mount.name)).toEqual(volumes);
-  });
-});
-
 test("programs of deploy/ can be executed", () => {
-  for (const name of ["deb.sh", "prove-package.sh", "image/build.sh"]) {
+  for (const name of ["deb.sh", "prove-package.sh", "image/build.sh", "kubernetes/prove.mjs"]) {
     expect(statSync(`${root}deploy/${name}`).mode & 0o111).not.toBe(0);
   }
 });
