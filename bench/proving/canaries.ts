@@ -13,18 +13,23 @@ export interface Fault {
   readonly instead: string;
 }
 
-export function planted(root: string, { what, file, text, instead }: Fault): Plugin {
+export function planted(root: string, fault: Fault): Plugin {
   return {
     name: "fault",
     setup(build) {
       build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
-        if (path !== root + file) return undefined;
-        const parts = (await readFile(path, "utf8")).split(text);
-        if (parts.length !== 2) throw new Error(`"${what}" cannot be planted: ${file} has changed.`);
-        return { contents: parts.join(instead), loader: "ts" satisfies Loader };
+        if (path !== root + fault.file) return undefined;
+        const contents = withFault(await readFile(path, "utf8"), fault);
+        return { contents, loader: "ts" satisfies Loader };
       });
     },
   };
+}
+
+export function withFault(source: string, { what, file, text, instead }: Fault): string {
+  const parts = source.split(text);
+  if (parts.length !== 2) throw new Error(`"${what}" cannot be planted: ${file} has changed.`);
+  return parts.join(instead);
 }
 
 /** Says whether a fault was found, and returns it. */
