@@ -852,6 +852,16 @@ describe("leases", () => {
     expect(await statusOf(rig, "next")).toBe("allocated");
   });
 
+  test("a lease that is shorter than the usual renewal is renewed three times as often", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 1, settings: { leaseMs: 6_000 } });
+    await rig.do(submit("a"));
+    expect(await rig.leader.renew(request("a"), await tokenOf(rig, "a"))).toMatchObject({
+      leaseMs: 6_000,
+      renewAfterMs: 2_000,
+    });
+  });
+
   test("a renewal is told what to do, and a stale one that it is over (L1)", async () => {
     const rig = await createRig();
     await createPool(rig, { gpu: 1, components: ["team", "urgent"], settings });

@@ -39,9 +39,15 @@ export function leaseOf(state: EngineState, requestId: RequestId): WantedLease |
   return { token: null, ...client, terms: termsOf(`${WAITING}, ${settings.leaseMs} ms`, settings, 1) };
 }
 
-function termsOf(group: string, { leaseMs, renewalMs }: PoolSettings, patience: number): LeaseTerms {
-  const silentAfterMs = MISSED_RENEWALS * Math.min(renewalMs, leaseMs / 3);
+function termsOf(group: string, settings: PoolSettings, patience: number): LeaseTerms {
+  const { leaseMs } = settings;
+  const silentAfterMs = MISSED_RENEWALS * renewalMsOf(settings);
   return { group, leaseMs, patienceMs: patience * leaseMs, silentAfterMs };
+}
+
+/** Several times within a lease, however short it is. */
+function renewalMsOf({ leaseMs, renewalMs }: PoolSettings): number {
+  return Math.min(renewalMs, Math.floor(leaseMs / 3));
 }
 
 /** Ends the pause of expiry in a pool, and among those who wait (L3). */
@@ -75,7 +81,7 @@ export function renewalOf(
   const lease = leaseOf(state, requestId);
   const terms = {
     leaseMs: lease?.terms.leaseMs ?? DEFAULT_POOL_SETTINGS.leaseMs,
-    renewAfterMs: poolSettings(state, allocation?.pool ?? null).renewalMs,
+    renewAfterMs: renewalMsOf(poolSettings(state, allocation?.pool ?? null)),
   };
   const expiresAtMs = leaseExpiresAtMs(requestId) ?? 0;
   if (status === "queued" && token === null) return { standing: "waiting", status, expiresAtMs, ...terms };

@@ -88,6 +88,60 @@ const refused: Record<string, [Command, RefusalCode]> = {
     { kind: "updatePool", name: POOL, settings: { shareKeys: [] } },
     "invalid_request",
   ],
+  "an aggressive threshold above the ordinary one": [
+    { kind: "updatePool", name: POOL, settings: { preemptionSatisfactionThreshold: 0.1 } },
+    "invalid_request",
+  ],
+  "a threshold that protects nothing": [
+    {
+      kind: "updatePool",
+      name: POOL,
+      settings: { preemptionSatisfactionThreshold: 0, aggressivePreemptionSatisfactionThreshold: 0 },
+    },
+    "invalid_request",
+  ],
+  "aggressive starvation before starvation": [
+    {
+      kind: "updatePool",
+      name: POOL,
+      settings: { enableAggressiveStarvation: true, starvationTimeoutMs: 120_001 },
+    },
+    "invalid_request",
+  ],
+  "the same in a group that inherits one half of it": [
+    {
+      kind: "updatePool",
+      name: POOL,
+      settings: { starvationTimeoutMs: 120_001 },
+      groups: [{ name: "eager" as GroupName, settings: { enableAggressiveStarvation: true } }],
+    },
+    "invalid_request",
+  ],
+  "fair shares of a key that the pool does not count": [
+    { kind: "updatePool", name: POOL, settings: { shareKeys: ["gpu", "nope"] } },
+    "unknown_key",
+  ],
+  "a main key that the pool does not count": [
+    { kind: "updatePool", name: POOL, settings: { mainKey: "nope" } },
+    "unknown_key",
+  ],
+  "a threshold of a key that the pool does not count": [
+    { kind: "updatePool", name: POOL, settings: { nonPreemptibleUsageThreshold: { nope: 1 } } },
+    "unknown_key",
+  ],
+  "the same threshold in a group": [
+    {
+      kind: "updatePool",
+      name: POOL,
+      groups: [{ name: "safe" as GroupName, settings: { nonPreemptibleUsageThreshold: { nope: 1 } } }],
+    },
+    "unknown_key",
+  ],
+  "a renewal that comes after the lease": [
+    { kind: "updatePool", name: POOL, settings: { leaseMs: 60_000, renewalMs: 60_000 } },
+    "invalid_request",
+  ],
+  "a lease of no time": [{ kind: "updatePool", name: POOL, settings: { leaseMs: 0 } }, "invalid_request"],
   "removing the last key": [{ kind: "updatePool", name: POOL, capacity: { gpu: 0 } }, "empty_capacity"],
   "a capacity below what is reserved (P4)": [
     { kind: "updatePool", name: POOL, capacity: { gpu: 1 } },
@@ -150,6 +204,38 @@ describe("is refused, and changes nothing:", () => {
       }
       expect(JSON.stringify(snapshotOf(state))).toBe(before);
     });
+  }
+});
+
+const consistent: Record<string, Command> = {
+  "a short lease, to which the default renewal adapts itself": {
+    kind: "updatePool",
+    name: POOL,
+    settings: { leaseMs: 10_000 },
+  },
+  "an aggressive timeout that is short and not in use": {
+    kind: "updatePool",
+    name: POOL,
+    settings: { aggressiveStarvationTimeoutMs: 1_000 },
+  },
+  "equal thresholds and equal timeouts": {
+    kind: "updatePool",
+    name: POOL,
+    settings: {
+      ...{ preemptionSatisfactionThreshold: 0.2, enableAggressiveStarvation: true },
+      starvationTimeoutMs: 120_000,
+    },
+  },
+  "keys of nodes that have not come yet": {
+    kind: "createPool",
+    name: "nodes" as PoolName,
+    settings: { shareKeys: ["gpu", "disk"], mainKey: "gpu" },
+  },
+};
+
+describe("is consistent:", () => {
+  for (const [name, command] of Object.entries(consistent)) {
+    test(name, () => expect(decide(world(), command, 0)).toMatchObject({ outcome: "accepted" }));
   }
 });
 

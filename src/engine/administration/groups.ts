@@ -6,6 +6,7 @@ import { refuse } from "../refusals.ts";
 import type { Pool } from "../state.ts";
 import type { Transaction } from "../transaction.ts";
 import { checkAmounts, checkName, checkSettings, checkWeight, groupNamed, poolNamed } from "./checks.ts";
+import { checkContradictions } from "./contradictions.ts";
 import { guarded } from "./guarantees.ts";
 
 export function createGroup(transaction: Transaction, command: CommandOf<"createGroup">): void {
@@ -19,12 +20,15 @@ export function createGroup(transaction: Transaction, command: CommandOf<"create
     );
   }
   guarded(transaction, poolName, force, () => putGroups(transaction, poolName, [group]));
+  if (group.settings !== undefined) checkContradictions(pool);
 }
 
 export function updateGroup(transaction: Transaction, command: CommandOf<"updateGroup">): void {
   const { pool: poolName, group, force = false } = command;
-  groupNamed(poolNamed(transaction.state, poolName), group.name);
+  const pool = poolNamed(transaction.state, poolName);
+  groupNamed(pool, group.name);
   guarded(transaction, poolName, force, () => putGroups(transaction, poolName, [group]));
+  if (group.settings !== undefined || group.parent !== undefined) checkContradictions(pool);
 }
 
 export function deleteGroup(transaction: Transaction, command: CommandOf<"deleteGroup">): void {

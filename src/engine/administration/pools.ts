@@ -7,6 +7,7 @@ import type { Resources } from "../resources.ts";
 import { DEFAULT_POOL_SETTINGS } from "../settings.ts";
 import type { Transaction } from "../transaction.ts";
 import { checkAmounts, checkName, checkSettings, poolNamed } from "./checks.ts";
+import { checkContradictions } from "./contradictions.ts";
 import { checkUnused, clear, waitingOf } from "./effects.ts";
 import { putGroups } from "./groups.ts";
 import { guarded } from "./guarantees.ts";
@@ -43,6 +44,7 @@ export function createPool(transaction: Transaction, command: CommandOf<"createP
     },
   });
   guarded(transaction, name, false, () => putGroups(transaction, name, groups));
+  checkContradictions(poolNamed(state, name));
 }
 
 export function updatePool(transaction: Transaction, command: CommandOf<"updatePool">): void {
@@ -62,6 +64,7 @@ export function updatePool(transaction: Transaction, command: CommandOf<"updateP
     transaction.emit({ kind: "poolSet", pool: next });
     putGroups(transaction, name, command.groups ?? []);
   });
+  if (command.settings ?? command.capacity ?? command.groups) checkContradictions(pool);
 }
 
 /** Merged by key; 0 removes the key (P2). */
