@@ -13,7 +13,7 @@ const read = (path: string) => readFileSync(join(root, path), "utf8");
 
 /** Settings with a number, which have a default in section 17. */
 type Numeric = {
-  [Name in keyof PoolSettings]: number extends PoolSettings[Name] ? Name : never;
+  [Name in keyof PoolSettings]-?: number extends PoolSettings[Name] ? Name : never;
 }[keyof PoolSettings];
 
 const settings: Record<Numeric, string> = {
@@ -32,7 +32,8 @@ const settings: Record<Numeric, string> = {
   preemptiveBackoffMs: "9.7 back-off",
   leaseMs: "L2 one and a half leases",
   renewalMs: "", // Advice to holders: no rule compares with it.
-  heartbeatMs: "", // Advice to agents; when a node is lost is decided outside the engine.
+  heartbeatMs: "", // Advice to agents.
+  nodeLostMs: "", // Judged outside the engine, which is only told that a node is lost.
 };
 
 /** Times and bounds that are written into the engine, by the name of their constant. */

@@ -16,6 +16,7 @@ import {
   withOutput,
 } from "./options.ts";
 import { type OutputOptions, printDone } from "./output/print.ts";
+import { tellWarnings } from "./output/warnings.ts";
 import { componentOf, connect, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
 import { type SubmissionOptions, submissionOf } from "./submission.ts";
@@ -56,7 +57,10 @@ export function define(command: Command, context: CliContext): void {
     .option("--retries <count>", "further attempts at most; also after failures")
     .option("--retry-delay <duration>", "pause before another attempt after a failure")
     .option("--requeue <when>", "never, on_preemption or on_failure")
-    .option("--gang", "all of its operation or nothing, in discipline fair_share")
+    .option(
+      "--gang",
+      "fair_share only: the fair share of its operation is all that it asks for, or nothing; its requests still start one by one",
+    )
     .option("--nodes <count>", "number of nodes, all granted at once; resources are per node")
     .option("--constraint <key=value>", "a label that its nodes must have; may be repeated", collect)
     .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
@@ -79,6 +83,7 @@ async function submit(options: SubmitOptions, context: CliContext): Promise<void
     }),
   };
   let request = await session.client.requests.submit(body, given({ idempotencyKey: options.idempotencyKey }));
+  tellWarnings(request, context);
   if (options.wait === true && request.status === "queued") request = await settled(session, request);
   await printDone(`${titleOf(request)} is ${request.status}.`, request, REQUEST, options, context);
   const ending = request.status === "queued" ? undefined : errorOfEnding(request);

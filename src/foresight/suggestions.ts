@@ -3,15 +3,18 @@
 import {
   type AskInstead,
   type Command,
+  capacityOf,
   type EngineState,
   type Explanation,
   type PoolExplanation,
+  type PoolName,
   policiesOf,
   poolsOf,
   preview,
   type RequestId,
   type RequestSpec,
   requestOf,
+  usageOf,
 } from "../engine/index.ts";
 import type { Suggestion } from "./questions.ts";
 
@@ -41,9 +44,13 @@ export function suggestionsFor(
     .filter(({ pool }) => reaches(pool))
     .slice(0, POOLS_MAX)
     .flatMap((pool) => trialsIn(pool, spec, state));
-  return [...inPools, ...trialsElsewhere(spec, state, reaches)]
-    .filter(({ suggestion, change }) => isGranted(state, facts.requestId, suggestion.pool, change, nowMs))
-    .map(({ suggestion }) => suggestion);
+  const isTrue = ({ suggestion, change }: Trial) =>
+    isGranted(state, facts.requestId, suggestion.pool, change, nowMs);
+  // One other pool is an idea, ten are a list of pools.
+  const elsewhere = trialsElsewhere(spec, state, reaches).find(isTrue);
+  return [...inPools.filter(isTrue), ...(elsewhere === undefined ? [] : [elsewhere])].map(
+    ({ suggestion }) => suggestion,
+  );
 }
 
 function isGranted(
@@ -127,9 +134,9 @@ function trialsIn(
   }
 }
 
-/** Pools in which the component has no policy yet. */
+/** Pools in which the component has no policy yet, with room for the request. */
 function trialsElsewhere(
-  { component }: RequestSpec,
+  { component, resources, pools }: RequestSpec,
   state: EngineState,
   reaches: (pool: string) => boolean,
 ): Trial[] {
@@ -138,11 +145,18 @@ function trialsElsewhere(
   );
   return poolsOf(state)
     .filter(({ name, closing }) => !known.has(name) && !closing && reaches(name))
+    .filter(({ name }) => (pools?.includes(name) ?? true) && hasRoom(state, name, resources))
     .slice(0, POOLS_MAX)
     .map(({ name: pool }) => ({
       suggestion: { change: "another_pool", pool },
       change: { kind: "attachPolicy", policy: { pool, component } },
     }));
+}
+
+function hasRoom(state: EngineState, pool: PoolName, wanted: Amounts): boolean {
+  const [capacity, usage] = [capacityOf(state, pool), usageOf(state, pool)];
+  // Other keys are not counted there, or not there at all: the trial tells.
+  return Object.entries(capacity).every(([key, amount]) => (usage[key] ?? 0) + (wanted[key] ?? 0) <= amount);
 }
 
 function fewerUnits(spec: RequestSpec, pool: string, left: Amounts): Trial[] {

@@ -113,6 +113,8 @@ export const requestAnswer = z
     /** Only while renewals are overdue: when the holder was last heard of, and when it is given up (L2). */
     holder_silent_since: timestamp.optional(),
     given_up_at: timestamp.optional(),
+    /** Only right after it was submitted: what was accepted but has no effect. */
+    warnings: z.array(z.string()).optional(),
   })
   .meta({ id: "Request" });
 export type WireRequest = z.infer<typeof requestAnswer>;

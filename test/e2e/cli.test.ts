@@ -27,6 +27,11 @@ afterAll(() => world.close());
 
 const berth = (...args: string[]) => user.berth(args);
 
+test("a gang that has no effect is said beside the answer, not in it", async () => {
+  const said = await berth("submit", "--gang", "--gpu", "9", "-o", "name");
+  expect(said.stderr).toContain('berth: gang has no effect in pool "lab" (priority)');
+});
+
 describe("output", () => {
   const cases: Record<string, { args: string[]; stdout: RegExp | string }> = {
     "a table without frames": {

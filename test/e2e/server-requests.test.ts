@@ -372,6 +372,42 @@ for (const kind of ["memory", "sqlite"] as const) {
       await release(running);
     });
 
+    test("of many other pools one is suggested, and only one that has room", async () => {
+      const others = ["b-full", "c-roomy", "d-roomy"];
+      for (const name of others) await server.admin("POST", "/v1/pools", { name, capacity: { gpu: 2 } });
+      await server.admin("POST", "/v1/pools/b-full/policies", { component: "filler" });
+      const filler = (await submit({ component: "filler", resources: { gpu: 2 } })).body;
+      const running = (await submit({ resources: { gpu: 2 } })).body;
+      const waiting = (await submit({ resources: { gpu: 1 } })).body;
+      const { body } = await server.admin("GET", `/v1/resource-requests/${waiting.id}/explanation`);
+      expect(body.suggestions).toEqual([
+        { change: "more_capacity", pool: "gpus", capacity: { gpu: 3 } },
+        { change: "another_pool", pool: "c-roomy" },
+      ]);
+      await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
+      for (const run of [filler, running]) await release(run);
+      for (const name of others) await server.admin("DELETE", `/v1/pools/${name}?force=true`);
+    });
+
+    test("a gang where it has no effect is accepted with a warning, and without one where it has", async () => {
+      await server.admin("POST", "/v1/pools", {
+        name: "fair",
+        capacity: { gpu: 2 },
+        discipline: "fair_share",
+      });
+      await server.admin("POST", "/v1/pools/fair/policies", { component: "ganging" });
+      const plain = (await submit({ gang: true, operation: "run" })).body;
+      expect(plain.warnings).toEqual([
+        'gang has no effect in pool "gpus" (priority): requests of one operation start one by one there. ' +
+          "Ask for nodes to get several nodes at once.",
+      ]);
+      const fair = (await submit({ component: "ganging", gang: true, operation: "run" })).body;
+      expect(fair).toMatchObject({ status: "allocated", pool: "fair" });
+      expect(fair.warnings).toBeUndefined();
+      for (const run of [plain, fair]) await release(run);
+      await server.admin("DELETE", "/v1/pools/fair?force=true");
+    });
+
     test("what its limit blocks is told so, and the limit that would do", async () => {
       await server.admin("PUT", "/v1/pools/gpus/policies/capped", { limit: { gpu: 1 } });
       const running = (await submit({ component: "capped" })).body;

@@ -1,8 +1,14 @@
 // Requests: submit, look, wait, hold, release, cancel, delete, explain.
 
 import type { z } from "zod";
-import { type Command, type RequestId, requestOf, TERMINAL_STATUSES } from "../../engine/index.ts";
-import type { Answer, DecisionBody, LeaderRefusal, RequestBody } from "../../leader/index.ts";
+import {
+  type Command,
+  type RequestId,
+  type RequestSpec,
+  requestOf,
+  TERMINAL_STATUSES,
+} from "../../engine/index.ts";
+import type { Answer, DecisionBody, LeaderRefusal, RequestBody, View } from "../../leader/index.ts";
 import {
   bulkReleaseItem,
   bulkRenewalItem,
@@ -37,7 +43,7 @@ import {
 import { presentDecision } from "../decisions.ts";
 import { explain } from "../explanations.ts";
 import { abandonedGuard, addSilence, clientOf, toEndFacts } from "../holders.ts";
-import { type Identity, mayUse, reachesAll, reachesComponent } from "../identity.ts";
+import { type Identity, mayUse, reachesAll, reachesComponent, reachesPool } from "../identity.ts";
 import { newRequestId } from "../ids.ts";
 import { idOf, type Located, locate, locateOwn, reachGuard } from "../locate.ts";
 import { planOf } from "../plans.ts";
@@ -76,8 +82,27 @@ function submission(call: Call, services: Services, wanted: WireRequestSubmissio
     command: { kind: "submitRequest", spec },
     target: spec.id,
     detail: { component: spec.component },
-    present: (view) => presentLive(view, spec.id, { identity, grants }),
+    present: (view) => {
+      const warnings = warningsAbout(view, identity, spec);
+      const shown = presentLive(view, spec.id, { identity, grants });
+      return shown === undefined || warnings.length === 0 ? shown : { ...shown, warnings };
+    },
   };
+}
+
+/** Fair shares alone know operations that have all they ask for or nothing (9.2). */
+function warningsAbout({ state }: View, identity: Identity, spec: RequestSpec): string[] {
+  if (!spec.gang) return [];
+  const pools = [...(state.components.get(spec.component)?.policies.keys() ?? [])]
+    .filter((pool) => (spec.pools?.includes(pool) ?? true) && reachesPool(identity, pool))
+    .map((pool) => state.pools.get(pool)?.record)
+    .filter((pool) => pool !== undefined);
+  if (pools.length === 0 || pools.some(({ discipline }) => discipline === "fair_share")) return [];
+  const named = pools.map(({ name, discipline }) => `"${name}" (${discipline})`).join(", ");
+  return [
+    `gang has no effect in pool ${named}: requests of one operation start one by one there. ` +
+      "Ask for nodes to get several nodes at once.",
+  ];
 }
 
 function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
