@@ -117,7 +117,7 @@ const startedAt = performance.now();
 for (let seed = first; seed < first + count; seed++) {
   try {
     const report = simulate(seed, { steps, discipline, onNodes: values.nodes });
-    events += report.events;
+    events += report.journal.length;
     restarts += report.restarts;
     virtualMs += report.virtualMs;
     for (const [what, times] of report.counts) totals.set(what, (totals.get(what) ?? 0) + times);

@@ -14,7 +14,7 @@ import type { Command, CommandOf, NoHolder, RequestChange } from "./commands.ts"
 import { enterReady, settleBlocked } from "./entering.ts";
 import type { Event } from "./events.ts";
 import { dependenciesOf, hasTurn } from "./indexes/blocked.ts";
-import { rewake } from "./indexes/timers.ts";
+import { dueRequests, rewake } from "./indexes/timers.ts";
 import { shapeKeyOf } from "./lines.ts";
 import { type JobPhase, type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
@@ -36,9 +36,18 @@ export type Decision =
   /** `bug` is there when the engine itself failed: undone, to be reported, and the server lives on. */
   | { readonly outcome: "refused"; readonly refusal: Refusal; readonly bug?: unknown };
 
-/** Decides a command at a time that never runs backwards. On acceptance the state has evolved already. */
-export function decide(state: EngineState, command: Command, nowMs: number): Decision {
-  return attempt(state, command, nowMs, "keep");
+/**
+ * Decides a command at a time that never runs backwards. On acceptance the state has evolved already. A fixed point
+ * that would take more than `looksMax` looks at pools is cut: what is left is for the next ticks (`nextWakeMs` says now).
+ */
+export function decide(
+  state: EngineState,
+  command: Command,
+  nowMs: number,
+  looksMax = Number.POSITIVE_INFINITY,
+): Decision {
+  const transaction = new Transaction(state, nowMs, { looksMax, mayGoOn: command.kind === "tick" });
+  return attempt(transaction, command, "keep");
 }
 
 /** What nobody can command, but somebody may wonder about: that one who waits had asked for something else (14). */
@@ -48,9 +57,9 @@ export interface AskInstead {
   readonly spec: RequestSpec;
 }
 
-/** What would happen (P10, 14): the same decision, taken back. */
+/** What would happen (P10, 14): the same decision up to its end, taken back. */
 export function preview(state: EngineState, command: Command | AskInstead, nowMs: number): Decision {
-  return attempt(state, command, nowMs, "take back");
+  return attempt(new Transaction(state, nowMs), command, "take back");
 }
 
 /** Decisions that `act` makes on the state are taken back at its end, as if it had had a copy (X5). Forks nest. */
@@ -64,13 +73,12 @@ export function fork<T>(state: EngineState, act: () => T): T {
 }
 
 function attempt(
-  state: EngineState,
+  transaction: Transaction,
   command: Command | AskInstead,
-  nowMs: number,
   then: "keep" | "take back",
 ): Decision {
+  const { state, nowMs } = transaction;
   if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
-  const transaction = new Transaction(state, nowMs);
   state.undo.begin();
   try {
     state.undo.set(state, "clockMs", nowMs);
@@ -94,15 +102,6 @@ function attempt(
   if (then === "take back") state.undo.rollback();
   else state.undo.commit();
   return { outcome: "accepted", events: transaction.events };
-}
-
-/**
- * The state is the fold of a journal up to a moment, and commands follow from there on. What had settled is not
- * written down, so every pool is looked at once more with the next command; where nothing changed, nothing happens.
- */
-export function resume(state: EngineState, atMs: number): void {
-  state.clockMs = atMs;
-  for (const pool of state.pools.values()) state.unsettled.add(pool);
 }
 
 function carryOut(transaction: Transaction, command: Command): void {
@@ -165,7 +164,6 @@ function carryOut(transaction: Transaction, command: Command): void {
 function administer(transaction: Transaction, change: () => void): void {
   change();
   settleAdministration(transaction);
-  schedule(transaction);
 }
 
 function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submitRequest">): void {
@@ -209,7 +207,6 @@ function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submi
     });
   }
   rejectUnadmitted(transaction, line);
-  schedule(transaction);
 }
 
 /** What no pool admits is rejected before it waits for others (A3); what waits for the impossible is cancelled (J9). */
@@ -252,7 +249,6 @@ function updateRequest(transaction: Transaction, { requestId, change }: CommandO
   transaction.emit({ kind: "requestChanged", requestId, spec: next, asksForMore, atMs: nowMs });
   if (isWaiting) checkAdmitted(request);
   else if (request.run !== null) checkStays(request.run);
-  schedule(transaction);
 }
 
 /** More of any key, or more nodes. */
@@ -305,7 +301,6 @@ function askInstead(transaction: Transaction, spec: RequestSpec): void {
   transaction.emit({ kind: "requestSubmitted", spec, atMs: progress.submittedAtMs });
   state.undo.set(state, "seq", seq);
   rejectUnadmitted(transaction, requestNamed(state, spec.id).line);
-  schedule(transaction);
 }
 
 /** What is refused before anything is stored (A5, R1). */
@@ -394,7 +389,6 @@ function cancel(transaction: Transaction, id: RequestId, noHolder?: NoHolder): v
       "There is nothing left to cancel.",
     );
   }
-  schedule(transaction);
 }
 
 /** Possible when it has ended; otherwise force cancels first, and the record goes with its end (Q6). */
@@ -441,7 +435,6 @@ function reportEnd(
     );
   }
   finishAttempt(transaction, request, outcome, end);
-  schedule(transaction);
 }
 
 function reportCheckpoint(transaction: Transaction, command: CommandOf<"reportCheckpoint">): void {
@@ -466,7 +459,6 @@ function reportCheckpoint(transaction: Transaction, command: CommandOf<"reportCh
     default:
       assertNever(command.checkpoint);
   }
-  schedule(transaction);
 }
 
 const PHASES: readonly JobPhase[] = ["assigned", "starting", "running"];
@@ -494,7 +486,6 @@ function loseHolder(
     const run = runningRequest(transaction.state, requestId, token);
     finishAttempt(transaction, run, "lost", { cause: untaken ? "not_taken_up" : "holder_silent" });
   }
-  schedule(transaction);
 }
 
 function requestNamed(state: EngineState, id: RequestId): Request {
@@ -527,35 +518,36 @@ function runningRequest(state: EngineState, id: RequestId, token: number | undef
 
 // --- time --------------------------------------------------------------------------------------------
 
-/** Timers on one instant happen together: ends of runs, scheduling, wait timeouts of what still waits, scheduling (Q8). */
+/**
+ * Timers on one instant happen together: ends of runs, scheduling, wait timeouts of what still waits, scheduling (Q8).
+ * What is left of an earlier fixed point comes first.
+ */
 function tick(transaction: Transaction, { ends = [] }: CommandOf<"tick">): void {
   const { state, nowMs } = transaction;
   for (const { requestId, outcome } of ends) {
     finishAttempt(transaction, runningRequest(state, requestId, undefined), outcome);
   }
+  if (state.isPaused) return; // Scheduling goes on, and what is due comes with the tick after it.
   const due = dueRequests(state, nowMs);
   for (const request of due) fireTimer(transaction, request);
   fireDrainDeadlines(transaction);
+  enterReady(transaction);
   schedule(transaction);
 
   for (const request of due) {
-    const { spec, progress } = request;
-    const waitedEnough = nowMs >= progress.queuedAtMs + (spec.waitTimeoutMs ?? Number.POSITIVE_INFINITY);
-    if (progress.status === "queued" && !progress.delayed && waitedEnough) {
-      transaction.emit({ kind: "requestExpired", requestId: spec.id, atMs: nowMs });
-    }
+    const hasWaitedEnough = isWaitOver(request, nowMs);
+    if (hasWaitedEnough && state.isPaused) continue; // It may still be granted: its timer stays due.
+    if (hasWaitedEnough)
+      transaction.emit({ kind: "requestExpired", requestId: request.spec.id, atMs: nowMs });
     rewake(state, request);
   }
-  schedule(transaction);
 }
 
-function dueRequests(state: EngineState, nowMs: number): Request[] {
-  const due: Request[] = [];
-  for (const request of state.timers) {
-    if (request.wakeAtMs > nowMs) break;
-    due.push(request);
-  }
-  return due;
+function isWaitOver({ spec, progress }: Request, nowMs: number): boolean {
+  const { status, delayed, queuedAtMs } = progress;
+  return (
+    status === "queued" && !delayed && nowMs >= queuedAtMs + (spec.waitTimeoutMs ?? Number.POSITIVE_INFINITY)
+  );
 }
 
 function fireTimer(transaction: Transaction, request: Request): void {

@@ -210,7 +210,11 @@ export type Event =
       readonly pool: PoolName;
       readonly changes: readonly { readonly node: NodeName; readonly sinceMs: number | null }[];
       readonly atMs: number;
-    };
+    }
+  /** A long fixed point was cut here: these pools are still to be looked at. */
+  | { readonly kind: "schedulingPaused"; readonly pools: readonly PoolName[]; readonly atMs: number }
+  /** What was left of it is done: no pool has anything to do. */
+  | { readonly kind: "schedulingSettled"; readonly atMs: number };
 
 export interface StarvationChange {
   readonly element: string;

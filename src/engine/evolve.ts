@@ -116,6 +116,10 @@ export function evolve(state: EngineState, event: Event): void {
       return evolveStarvation(state, event);
     case "overcommitChanged":
       return evolveOvercommit(state, event);
+    case "schedulingPaused":
+      return leaveUnsettled(state, event.pools);
+    case "schedulingSettled":
+      return leaveUnsettled(state, []);
     default:
       return assertNever(event);
   }
@@ -520,4 +524,13 @@ function evolveOvercommit(state: EngineState, event: EventOf<"overcommitChanged"
     if (sinceMs === null) state.undo.drop(pool.overcommittedSinceMs, node);
     else state.undo.put(pool.overcommittedSinceMs, node, sinceMs);
   }
+}
+
+// --- the fixed point -----------------------------------------------------------------------------------
+
+/** These pools and no others are still to be looked at. */
+function leaveUnsettled(state: EngineState, pools: readonly PoolName[]): void {
+  state.undo.set(state, "isPaused", pools.length > 0);
+  state.undo.clear(state.unsettled);
+  for (const name of pools) state.undo.addTo(state.unsettled, requirePool(state, name));
 }

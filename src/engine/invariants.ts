@@ -202,6 +202,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
 
 /** Nothing waits that could be granted, promised or preempted for now: another look changes nothing (6). */
 function restlessness(state: EngineState): string[] {
+  if (state.isPaused) return [];
   const transaction = new Transaction(state, state.clockMs);
   state.undo.begin();
   for (const pool of state.pools.values()) state.undo.addTo(state.unsettled, pool);

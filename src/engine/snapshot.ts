@@ -11,7 +11,7 @@ import { joinLine } from "./indexes/lines.ts";
 import { ensureComponent, releaseComponent } from "./indexes/pools.ts";
 import { startRun } from "./indexes/running.ts";
 import { rememberOperation } from "./indexes/shares.ts";
-import { keepOrderUntil, rewake } from "./indexes/timers.ts";
+import { dueRequests, keepOrderUntil, rewake } from "./indexes/timers.ts";
 import { enqueue } from "./indexes/waiting.ts";
 import type {
   GroupRecord,
@@ -26,7 +26,14 @@ import type {
 } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import { compareIds } from "./resources.ts";
-import { bySubmission, createState, type EngineState, type Request, requirePool } from "./state.ts";
+import {
+  bySubmission,
+  createState,
+  type EngineState,
+  poolsByName,
+  type Request,
+  requirePool,
+} from "./state.ts";
 import { groupsOf, nodesOf, policiesOf, poolsOf } from "./views.ts";
 
 /** The form of snapshots that this version writes. */
@@ -59,6 +66,8 @@ export interface SnapshotFrame {
   readonly starvation: readonly (readonly [PoolName, readonly StarvationChange[]])[];
   readonly preemptiveStarts: readonly (readonly [PoolName, readonly (readonly [string, number])[]])[];
   readonly overcommitted: readonly (readonly [PoolName, readonly (readonly [NodeName, number])[]])[];
+  /** Only while scheduling is paused: the pools that are still to be looked at. */
+  readonly unsettled?: readonly PoolName[];
 }
 
 export function snapshotOf(state: EngineState): Snapshot {
@@ -137,6 +146,7 @@ function frameOf(state: EngineState): SnapshotFrame {
     overcommitted: pools
       .filter(({ overcommittedSinceMs }) => overcommittedSinceMs.size > 0)
       .map(({ record, overcommittedSinceMs }) => [record.name, byName(overcommittedSinceMs)]),
+    ...(state.isPaused && { unsettled: poolsByName(state.unsettled).map(({ record }) => record.name) }),
   };
 }
 
@@ -188,19 +198,33 @@ function restoreLooks(state: EngineState, snapshot: SnapshotFrame): void {
   }
   for (const [pool, changes] of snapshot.starvation) {
     for (const change of changes) requirePool(state, pool).starvation.set(change.element, change);
-    keepOrderUntil(state, requirePool(state, pool), 0);
   }
   for (const [pool, starts] of snapshot.preemptiveStarts) {
     for (const [node, atMs] of starts) requirePool(state, pool).preemptiveStartAtMs.set(node, atMs);
   }
   for (const [pool, nodes] of snapshot.overcommitted) {
     for (const [node, sinceMs] of nodes) requirePool(state, pool).overcommittedSinceMs.set(node, sinceMs);
-    keepOrderUntil(state, requirePool(state, pool), 0);
   }
   state.seq = snapshot.seq;
   state.lastEventAtMs = snapshot.lastEventAtMs;
-  state.clockMs = snapshot.lastEventAtMs;
   state.unmanaged = snapshot.unmanaged;
+  state.isPaused = snapshot.unsettled !== undefined;
+  state.unsettled.clear();
+  for (const name of snapshot.unsettled ?? []) state.unsettled.add(requirePool(state, name));
+  resume(state, snapshot.lastEventAtMs);
+}
+
+/**
+ * The state is the fold of a journal up to a moment, and commands follow from there on. Until when time leaves the
+ * order of a pool as it is was found by looking and is not written down, so every pool is looked at once more with
+ * the next command; where nothing changed, nothing happens.
+ */
+export function resume(state: EngineState, atMs: number): void {
+  state.clockMs = atMs;
+  if (!state.isPaused) state.unsettled.clear();
+  // What has come of age since is not written down either.
+  for (const request of dueRequests(state, atMs)) rewake(state, request);
+  for (const pool of state.pools.values()) keepOrderUntil(state, pool, 0);
 }
 
 function restoreRequest(state: EngineState, spec: RequestSpec, progress: RequestProgress): Request {

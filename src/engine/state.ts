@@ -53,8 +53,10 @@ export interface EngineState {
   readonly timers: SortedList<Request>;
   /** Pools that remember who displaced whom (V6). */
   readonly guarded: Set<Pool>;
-  /** Pools in which something changed since they were last scheduled. */
+  /** Pools in which something changed since they were last looked at; none, unless scheduling is paused. */
   readonly unsettled: Set<Pool>;
+  /** A fixed point was cut: the next tick goes on with the unsettled pools, before anything else. */
+  isPaused: boolean;
   /** Pools whose order time moves (10.6), by when it next may; found by looking, so not part of the records. */
   readonly moving: SortedList<Pool>;
   /** The latest time that `decide` was given: timers up to it have fired. Not part of the records. */
@@ -253,6 +255,7 @@ export function createState(): EngineState {
     timers: new SortedList(compareTimers),
     guarded: new Set(),
     unsettled: new Set(),
+    isPaused: false,
     moving: new SortedList(compareMoving),
     clockMs: 0,
     undo: new UndoLog(),

@@ -4,8 +4,12 @@ import { drainWakeMs } from "./administration/nodes.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { EngineState } from "./state.ts";
 
-/** The next moment at which a `tick` has something to do; null if only commands can change anything. */
+/**
+ * The next moment at which a `tick` has something to do; null if only commands can change anything. While scheduling
+ * is paused that is now.
+ */
 export function nextWakeMs(state: EngineState): number | null {
+  if (state.isPaused) return state.clockMs;
   const wakeAtMs = Math.min(
     state.timers.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY,
     starvationWakeMs(state),

@@ -11,10 +11,20 @@ export class Transaction {
   readonly events: Event[] = [];
   readonly state: EngineState;
   readonly nowMs: number;
+  /** How many looks at pools may still be taken before the fixed point is cut. */
+  looksLeft: number;
+  /** Whether scheduling that was paused goes on here. */
+  mayGoOn: boolean;
 
-  constructor(state: EngineState, nowMs: number) {
+  constructor(
+    state: EngineState,
+    nowMs: number,
+    { looksMax = Number.POSITIVE_INFINITY, mayGoOn = true }: { looksMax?: number; mayGoOn?: boolean } = {},
+  ) {
     this.state = state;
     this.nowMs = nowMs;
+    this.looksLeft = looksMax;
+    this.mayGoOn = mayGoOn;
   }
 
   /** Records an event and lets it happen, so that what follows is decided on the state after it. */

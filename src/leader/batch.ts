@@ -24,6 +24,7 @@ import type {
 import type { Leases } from "./leases.ts";
 import type { Lookups } from "./lookups.ts";
 import { type Memory, note } from "./memory.ts";
+import type { Pace } from "./pace.ts";
 import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
 import { toStored } from "./recovery.ts";
 import { resumeExpiry, withoutHolder } from "./renewals.ts";
@@ -51,6 +52,7 @@ export interface Decider {
   readonly observer: Observer;
   readonly measureMs: () => number;
   readonly leases: Leases;
+  readonly pace: Pace;
 }
 
 export function openBatch(view: View): Batch {
@@ -156,11 +158,13 @@ function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, c
 }
 
 function decideInEngine(batch: Batch, decider: Decider, command: Command, context: CallContext): Answer {
-  const { memory, log, observer, measureMs } = decider;
+  const { memory, log, observer, measureMs, pace } = decider;
   const startMs = measureMs();
-  const decision = decide(memory.state, command, batch.nowMs);
-  observer.decided?.(command.kind, measureMs() - startMs);
+  const decision = decide(memory.state, command, batch.nowMs, pace.looksMax);
+  const ms = measureMs() - startMs;
+  observer.decided?.(command.kind, ms);
   if (decision.outcome === "accepted") {
+    pace.note(ms, decision.events.at(-1)?.kind === "schedulingPaused");
     include(batch, memory, decision.events);
     return accepted(batch, decider, context, decision.events);
   }

@@ -126,6 +126,30 @@ describe("batches", () => {
     expect(commits.length - before).toBe(4);
   });
 
+  test("a long fixed point is decided in slices, with other calls between them, and a restart goes on", async () => {
+    const rig = await createRig();
+    await createPool(rig, { gpu: 1 });
+    const ids = Array.from({ length: 1_000 }, (_, i) => `r${i}`);
+    const calls = ids.map((id) => ({ command: submit(id), context: { actor: "ann" } }));
+    await rig.leader.performMany(calls);
+    const running = (leader: Rig["leader"]) =>
+      leader.read(
+        ({ state }) => ids.filter((id) => requestOf(state, request(id))?.progress.allocation != null).length,
+      );
+
+    await rig.do({ kind: "updatePool", name: pool("main"), capacity: { gpu: 2_000 } });
+    const atFirst = await running(rig.leader);
+    expect(atFirst).toBeGreaterThan(1);
+    expect(await rig.do(submit("other"))).toMatchObject({ outcome: "accepted" });
+    expect(await running(rig.leader)).toBeLessThan(1_000);
+
+    const restarted = await createRig({ store: rig.store, clock: rig.clock });
+    expect(await running(restarted.leader)).toBeGreaterThanOrEqual(atFirst);
+    await rig.clock.advance(1_000);
+    expect(await running(restarted.leader)).toBe(1_000);
+    expect(await statusOf(restarted, "other")).toBe("allocated");
+  });
+
   test("too many waiting calls are refused, and nothing happens to them", async () => {
     const rig = await createRig({ settings: { waitingCommandsMax: 2 } });
     const calls = ["a", "b", "c"].map((id) =>

@@ -13,6 +13,16 @@ export function rewake(state: EngineState, request: Request): void {
   if (wakeAtMs < Number.POSITIVE_INFINITY) state.undo.insert(state.timers, request);
 }
 
+/** Requests whose timer fires by then. */
+export function dueRequests(state: EngineState, nowMs: number): Request[] {
+  const due: Request[] = [];
+  for (const request of state.timers) {
+    if (request.wakeAtMs > nowMs) break;
+    due.push(request);
+  }
+  return due;
+}
+
 /** Takes the request's timer away: it is about to stand elsewhere in the order, which tells timers apart. */
 export function unwake(state: EngineState, request: Request): void {
   if (request.wakeAtMs === Number.POSITIVE_INFINITY) return;

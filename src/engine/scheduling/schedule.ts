@@ -7,6 +7,10 @@
 //   4. preemption (V2–V5)
 // In every stage each pool names one request; the pools are served by name, and the request takes the pool
 // that it prefers among those that name it. Only pools in which something changed are looked at.
+//
+// A fixed point that takes more looks than the decision may take is cut between two steps, and the next tick goes on.
+// What happens, and in which order, is the same: a pool that is looked at again is found as it was. Meanwhile other
+// commands are carried out, and the pools that they change wait for the same tick.
 
 import type { Grant, PoolLook, Preemption, VictimChoice, Waiter } from "../disciplines/discipline.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
@@ -22,28 +26,67 @@ import type { Transaction } from "../transaction.ts";
 type Looks = ReadonlyMap<Pool, PoolLook>;
 
 export function schedule(transaction: Transaction): void {
-  const { state } = transaction;
-  unsettleMoved(state, transaction.nowMs);
-  if (state.unsettled.size === 0) return;
+  const { state, nowMs } = transaction;
+  if (state.isPaused && !transaction.mayGoOn) return;
+  unsettleMoved(state, nowMs);
   const looks = new Map<Pool, PoolLook>();
   let taker: Waiter | undefined;
-  do {
-    lookAround(transaction, looks, taker);
+  let steps = 0;
+  while (taker !== undefined || state.unsettled.size > 0) {
+    steps += lookAround(transaction, looks, taker, steps > 0);
+    const isCut = transaction.looksLeft <= 0 && steps > 0; // At least one step, or it would never end.
+    if (isCut && (state.unsettled.size > 0 || hasSomethingToDo(looks))) return pause(transaction, looks);
     taker = act(transaction, looks);
-  } while (taker !== undefined || state.unsettled.size > 0);
+    steps++;
+  }
   for (const [pool, { untilMs }] of looks) keepOrderUntil(state, pool, untilMs);
+  if (state.isPaused) transaction.emit({ kind: "schedulingSettled", atMs: nowMs });
 }
 
-/** Looks at every pool in which something changed, until no promise is lost any more. */
-function lookAround(transaction: Transaction, looks: Map<Pool, PoolLook>, taker: Waiter | undefined): void {
+/**
+ * Looks at every pool in which something changed, until no promise is lost any more; answers how many were. Whoever
+ * took units is known here only, so that it is cut short only if nobody did.
+ */
+function lookAround(
+  transaction: Transaction,
+  looks: Map<Pool, PoolLook>,
+  taker: Waiter | undefined,
+  hasStepped: boolean,
+): number {
   const { unsettled, undo } = transaction.state;
+  let lost = 0;
   while (unsettled.size > 0) {
     for (const pool of poolsByName(unsettled)) {
+      if (transaction.looksLeft <= 0 && taker === undefined && (hasStepped || lost > 0)) return lost;
+      transaction.looksLeft--;
       undo.removeFrom(unsettled, pool);
-      if (endLostHold(transaction, pool, taker)) continue; // Looked at again: it is unsettled now.
-      looks.set(pool, disciplineOf(pool).look(transaction, pool));
+      if (endLostHold(transaction, pool, taker))
+        lost++; // Looked at again: it is unsettled now.
+      else looks.set(pool, disciplineOf(pool).look(transaction, pool));
     }
   }
+  return lost;
+}
+
+function pause(transaction: Transaction, looks: Looks): void {
+  const { state, nowMs } = transaction;
+  const left = new Set(state.unsettled);
+  for (const [pool, look] of looks) {
+    if (isSomethingToDo(look)) left.add(pool);
+    else if (!left.has(pool)) keepOrderUntil(state, pool, look.untilMs);
+  }
+  transaction.mayGoOn = false;
+  const pools = poolsByName(left).map(({ record }) => record.name);
+  transaction.emit({ kind: "schedulingPaused", pools, atMs: nowMs });
+}
+
+function hasSomethingToDo(looks: Looks): boolean {
+  for (const look of looks.values()) if (isSomethingToDo(look)) return true;
+  return false;
+}
+
+function isSomethingToDo({ grant, enforce, promise, preempt }: PoolLook): boolean {
+  return (grant ?? enforce ?? promise ?? preempt) !== undefined;
 }
 
 /** One thing that happens; answers who took units by it, or undefined if nobody did. */

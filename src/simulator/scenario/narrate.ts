@@ -69,6 +69,10 @@ export function narrate(event: Event): string {
       return `in ${event.pool}: ${event.changes.map(({ element, status }) => `${element} is ${words(status)}`).join(", ")}`;
     case "overcommitChanged":
       return `in ${event.pool}: ${event.changes.map(({ node, sinceMs }) => `${node} holds ${sinceMs === null ? "no more than" : "more than"} it has`).join(", ")}`;
+    case "schedulingPaused":
+      return `there is still something to do in ${event.pools.join(", ")}`;
+    case "schedulingSettled":
+      return "nothing is left to do";
   }
 }
 

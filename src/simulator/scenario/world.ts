@@ -31,6 +31,8 @@ export interface World {
   readonly stopping: Map<RequestId, Stop>;
   /** Holders, or clients of waiting requests, that fell silent for good, and when. */
   readonly silentSinceMs: Map<RequestId, number>;
+  /** Where fixed points are cut into slices: how many looks each may take, and what happens between two of them. */
+  readonly slices?: { readonly looksMax: number; readonly between: (events: readonly Event[]) => void };
 }
 
 /** What came of one action: events, and a refusal if the engine said no. */
@@ -44,10 +46,14 @@ export function createWorld(): World {
 }
 
 export function send(world: World, command: Command): Outcome {
-  const decision = decide(world.state, command, world.nowMs);
+  const { slices, nowMs } = world;
+  const decision = decide(world.state, command, nowMs, slices?.looksMax);
   if (decision.outcome === "refused") return { events: [], refusal: decision.refusal };
   for (const event of decision.events) noticeByHolders(world, event);
-  return { events: decision.events, refusal: null };
+  slices?.between(decision.events);
+  if (decision.events.at(-1)?.kind !== "schedulingPaused") return { events: decision.events, refusal: null };
+  const rest = send(world, { kind: "tick" });
+  return { events: [...decision.events, ...rest.events], refusal: rest.refusal };
 }
 
 /** Lets time pass, from instant to instant at which something is due, and looks once more at the end. */
