@@ -12,7 +12,8 @@ Several servers may share one PostgreSQL database: one leads, the others follow 
 
 Examples:
   berth cluster status
-  berth cluster handover        # before the leader's machine is restarted
+  berth cluster handover                              # before the leader's machine is restarted
+  berth cluster handover --to http://berth-2:7770
 `;
 
 const STATUS_HELP = `
@@ -26,6 +27,7 @@ The leader finishes what it has begun and releases its lease; another server lea
 
 Examples:
   berth cluster handover
+  berth cluster handover --to http://berth-2:7770
 `;
 
 type Member = WireCluster["members"][number] & { readonly behind: number };
@@ -49,9 +51,10 @@ export function define(command: Command, context: CliContext): void {
     .action((options: ConnectionOptions & OutputOptions) => showStatus(options, context));
   const handover = command.command("handover").description("let another server lead");
   withConnection(handover)
+    .option("--to <server>", "the one that shall lead: its address, or its id")
     .addHelpText("after", HANDOVER_HELP)
-    .action(async (options: ConnectionOptions) => {
-      await connect(options).client.server.handOver();
+    .action(async ({ to, ...options }: ConnectionOptions & { readonly to?: string }) => {
+      await connect(options).client.server.handOver(to === undefined ? {} : { to });
       context.tell("The leader hands over. `berth cluster status` shows which server leads.\n");
     });
 }

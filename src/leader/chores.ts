@@ -13,6 +13,8 @@ export interface Chores {
   /** Saves a snapshot now, unless the newest one is as new as the journal. */
   snapshot(): Promise<void>;
   rest(): Promise<void>;
+  /** Gives up what is under way: another server may do the same from now on. */
+  stop(): void;
   /** The state up to here is in a snapshot. */
   readonly snapshotSeq: number;
 }
@@ -33,6 +35,7 @@ export function createChores(
   let prunedAtMs = nowMs();
   let hadRoom = true;
   let underWay: Promise<void> | null = null;
+  let isStopped = false;
 
   function watchRoom(): void {
     const hasRoom = store.hasRoom();
@@ -54,7 +57,10 @@ export function createChores(
 
   function begin(what: string, work: () => Promise<void>): void {
     underWay = work()
-      .catch((error: unknown) => log.error({ err: error }, `the ${what} failed`))
+      .catch((error: unknown) => {
+        if (isStopped) log.info({}, `the ${what} was given up`);
+        else log.error({ err: error }, `the ${what} failed`);
+      })
       .finally(() => {
         underWay = null;
       });
@@ -76,6 +82,7 @@ export function createChores(
   function createBreath(): () => Promise<void> {
     let sinceMs = clock.monotonicMs();
     return async () => {
+      if (isStopped) throw new Error("this server leads no longer");
       if (clock.monotonicMs() - sinceMs < WORK_MS_MAX) return;
       await new Promise<void>((resolve) => clock.soon(resolve));
       sinceMs = clock.monotonicMs();
@@ -88,9 +95,12 @@ export function createChores(
   }
 
   return {
+    stop() {
+      isStopped = true;
+    },
     look() {
       watchRoom();
-      if (underWay !== null) return;
+      if (underWay !== null || isStopped) return;
       if (isSnapshotDue()) begin("snapshot", snapshot);
       else if (nowMs() - prunedAtMs >= settings.pruneEveryMs) begin("pruning", prune);
     },

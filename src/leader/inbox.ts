@@ -87,7 +87,8 @@ export function createInbox(
 
   function objectionTo(calls: readonly Call[]): LeaderError | undefined {
     const now = condition();
-    if (now.kind === "stopped" || isClosed) return errorOf("stopped");
+    if (now.kind === "stopped") return errorOf(now.code);
+    if (isClosed) return errorOf("stopped");
     if (now.kind === "readOnly") return errorOf(now.why.code);
     if (waiting.length + calls.length > settings.waitingCommandsMax) return errorOf("overloaded");
     return objectionToNew(calls);

@@ -7,6 +7,6 @@ export { DEFAULT_LEADER_SETTINGS, startLeader } from "./leader.ts";
 export { createMemory, type Memory, replay } from "./memory.ts";
 export { touchedBy } from "./projections.ts";
 export { viewOf } from "./reads.ts";
-export { committedOf, EVENT_VERSION, foldTo, type Recovered, recover } from "./recovery.ts";
+export { committedOf, EVENT_VERSION, fold, type Recovered, recover } from "./recovery.ts";
 export { loadSnapshot, stateHash } from "./snapshots.ts";
 export { createEventStream, type EventStream } from "./stream.ts";

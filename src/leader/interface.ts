@@ -79,8 +79,12 @@ export interface GrantKey {
 /** A leader that can end without its process (C6). */
 export interface ReplicatedLeader extends Leader {
   epoch(): number;
+  /** Reads that were not sure whether it leads may be now. */
+  leaseRenewed(): void;
   /** Leads no longer: whatever waits fails, nothing is written. */
   stepDown(why: string): void;
+  /** Finishes what it has begun and leaves the lease to others, or to one of them. They have the state: no snapshot is saved. */
+  retire(to?: string): Promise<void>;
 }
 
 /** What the engine decides, and the changes that only the store needs to know. */
@@ -333,7 +337,7 @@ export interface LeaderOptions {
   readonly replica?: {
     /** Taken over already, and the state at that head. */
     readonly taken: { readonly head: Head; readonly recovered: Recovered };
-    /** Whether this server knows that it still leads. Asked before every answer from memory (C6). */
+    /** Whether this server knows that it still leads. Asked before every answer from memory, which waits if not (C6). */
     readonly mayAnswer: () => boolean;
     /** Outlives the leadership. */
     readonly stream: EventStream;

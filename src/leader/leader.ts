@@ -116,6 +116,20 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     await store.commit({ epoch, expectedSeq: seq, atMs: nowMs() });
   }
 
+  /** False: it had stopped already, or cannot write. */
+  async function finish(): Promise<boolean> {
+    if (condition().kind === "stopped") return false;
+    inbox.close();
+    // A chore may begin when a turn ends, and a turn while a chore goes on.
+    do {
+      await loop.rest();
+      await chores.rest();
+    } while (loop.isBusy);
+    const isWhole = condition().kind === "leading";
+    trouble.stop("it was closed.");
+    return isWhole;
+  }
+
   own.restartLeases();
   log.info({ epoch: head.epoch, seq: head.seq, ...recovery }, "leading");
   loop.planTimer();
@@ -157,19 +171,20 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     }),
     grantKeys,
     epoch: () => ledger.head.epoch,
-    // What a commit in flight has come to, nobody knows yet; the rest was not even tried.
-    stepDown: (why) => trouble.stop(why, ledger.isAhead ? "unavailable" : "not_leader"),
+    leaseRenewed() {
+      if (!ledger.isAhead) reads.serve();
+    },
+    stepDown(why) {
+      chores.stop();
+      // What a commit in flight has come to, nobody knows yet; the rest was not even tried.
+      trouble.stop(why, ledger.isAhead ? "unavailable" : "not_leader");
+    },
+    async retire(to) {
+      chores.stop();
+      if (await finish()) await store.releaseLease(ledger.head.epoch, to);
+    },
     async close() {
-      if (condition().kind === "stopped") return;
-      inbox.close();
-      // A chore may begin when a turn ends, and a turn while a chore goes on.
-      do {
-        await loop.rest();
-        await chores.rest();
-      } while (loop.isBusy);
-      const isWhole = condition().kind === "leading";
-      trouble.stop("it was closed.");
-      if (!isWhole) return;
+      if (!(await finish())) return;
       await chores.snapshot();
       await noteTime();
       await store.releaseLease(ledger.head.epoch);

@@ -2,7 +2,7 @@
 //
 // Invariants
 //   1. Nobody outside sees an event before it is durable: while memory is ahead of the disk, reads wait.
-//   2. A server that has stopped, or does not know that it still leads, answers nothing from memory (C6).
+//   2. A server that has stopped answers nothing from memory; while it does not know that it still leads, reads wait (C6).
 
 import { errorOf } from "./inbox.ts";
 import type { Leader, View } from "./interface.ts";
@@ -67,8 +67,9 @@ export function createReads(
   function read<T>(look: (view: View) => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const serve = () => {
-        if (condition().kind === "stopped") return reject(errorOf("stopped"));
-        if (!mayAnswer()) return reject(errorOf("not_leader"));
+        const now = condition();
+        if (now.kind === "stopped") return reject(errorOf(now.code));
+        if (!mayAnswer()) return void waiting.push(serve);
         try {
           resolve(look(view(nowMs())));
         } catch (error) {

@@ -36,22 +36,20 @@ export async function recover(store: Store, head: Head): Promise<Recovered> {
   return { memory, snapshotSeq, replayedEvents: memory.state.seq - snapshotSeq };
 }
 
-/** Brings memory from where it stands to the head. Between two reads it stands at some event before that. */
-export async function foldTo(
-  store: Store,
-  memory: Memory,
-  head: Head,
-  onFolded: (events: readonly JournalEvent[]) => void = () => undefined,
-): Promise<void> {
+async function foldTo(store: Store, memory: Memory, head: Head): Promise<void> {
   const { state } = memory;
   while (state.seq < head.seq) {
     const events = await store.readEvents(state.seq + 1, Math.min(EVENTS_PER_READ, head.seq - state.seq));
     if (events.length === 0) throw endsEarly(state.seq, head);
-    for (const { event } of events) replay(memory, fromStored(event));
-    resume(state, (events.at(-1) as JournalEvent).atMs);
-    onFolded(events);
+    fold(memory, events, (events.at(-1) as JournalEvent).atMs);
   }
   resume(state, head.atMs);
+}
+
+/** Events that follow on those which memory has, and the time that it is by then. */
+export function fold(memory: Memory, events: readonly JournalEvent[], atMs: number): void {
+  for (const { event } of events) replay(memory, fromStored(event));
+  resume(memory.state, atMs);
 }
 
 /** From the newest snapshot that can be read; without any, from nothing. */

@@ -23,4 +23,5 @@ export interface Trouble {
 export type Condition =
   | { readonly kind: "leading" }
   | { readonly kind: "readOnly"; readonly why: Trouble }
-  | { readonly kind: "stopped"; readonly why: string };
+  /** `code` is what calls are answered that come afterwards. */
+  | { readonly kind: "stopped"; readonly why: string; readonly code: "stopped" | "not_leader" };

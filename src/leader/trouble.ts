@@ -119,7 +119,7 @@ export function createTroubleKeeper(
 
   function stop(why: string, code: LeaderErrorCode = "stopped"): void {
     if (condition.kind === "stopped") return;
-    condition = { kind: "stopped", why };
+    condition = { kind: "stopped", why, code: isReplica ? "not_leader" : "stopped" };
     inbox.fail(code);
     reads.serve();
     if (!isReplica) stream.close();

@@ -707,7 +707,13 @@ export const ROUTES = {
     path: "/v1/cluster/handover",
     summary: "Let another server lead.",
     permission: "settings.change",
-    body: z.strictObject({}),
+    body: z.strictObject({
+      to: z
+        .string()
+        .max(256)
+        .optional()
+        .describe("Id or address of the server that shall lead; left out: any."),
+    }),
     isBodyOptional: true,
     status: 202,
   },

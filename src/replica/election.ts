@@ -12,6 +12,8 @@ export interface Election {
   readonly changes: number;
   /** One look; tries to lead if this is the moment. */
   look(): Promise<void>;
+  /** Of a leadership that was not learnt of by looking: our own. */
+  noteEpoch(epoch: number): void;
   start(): void;
   /** Does not try again for so long: another server shall be faster. */
   standBack(ms: number): void;
@@ -28,6 +30,7 @@ export function createElection(
   const watch = createLeaseWatch(id, times);
   const { hint } = store;
   let changes = 0;
+  let lastEpoch: number | undefined;
   let notBeforeMs = Number.NEGATIVE_INFINITY;
   let isStopped = false;
   let stopLooking = () => {};
@@ -36,7 +39,7 @@ export function createElection(
     if (roles.role.kind !== "following") return;
     try {
       const seen = await store.lease();
-      if (watch.lease !== undefined && seen.epoch !== watch.lease.epoch) changes++;
+      noteEpoch(seen.epoch);
       watch.seen(seen, clock.monotonicMs());
     } catch (error) {
       watch.failed();
@@ -45,6 +48,11 @@ export function createElection(
     }
     const observed = watch.toTry(hint?.isHeld === true);
     if (observed !== undefined && clock.monotonicMs() >= notBeforeMs) await roles.tryToLead(observed);
+  }
+
+  function noteEpoch(epoch: number): void {
+    if (lastEpoch !== undefined && epoch !== lastEpoch) changes++;
+    lastEpoch = epoch;
   }
 
   /**
@@ -78,6 +86,7 @@ export function createElection(
       return changes;
     },
     look,
+    noteEpoch,
     start() {
       // Not all candidates at the same moment.
       stopLooking = repeat(clock, () => times.watchEveryMs * (0.8 + 0.4 * Math.random()), look);

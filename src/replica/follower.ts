@@ -1,17 +1,27 @@
 // A follower's memory: the journal, folded as it grows (C7). It never decides, and writes nothing.
 //
-// Invariant: memory stands at an event of the journal, and the stream has published everything up to there.
+// Invariants
+//   1. Memory stands at `position`, which is the end of a commit, and the stream has published everything up to there.
+//   2. One fold at a time: two of them would apply the same events twice.
+//   3. Every commit is checked against the hash chain from the position on: a journal that does not contain what was
+//      folded before is noticed (`history_lost`), and so is one that was changed.
 
 import {
   type Clock,
   committedOf,
   type EventStream,
-  foldTo,
+  fold,
   type Recovered,
   recover,
   touchedBy,
 } from "../leader/index.ts";
-import { type Head, isStoreError, type JournalEvent, type Store } from "../store/index.ts";
+import {
+  type Head,
+  isStoreError,
+  type JournalEvent,
+  type JournalPosition,
+  type Store,
+} from "../store/index.ts";
 
 export interface Follower {
   /** The state at `head`. Replaced when the journal no longer reaches back to where it stood. */
@@ -19,9 +29,11 @@ export interface Follower {
   readonly head: Head;
   /** How long ago memory was known to be at the end of the journal. */
   readonly behindMs: number;
-  /** Folds what was committed since. One at a time. */
+  /** Folds what was committed before this call, and perhaps more. */
   catchUp(): Promise<void>;
 }
+
+const COMMITS_PER_READ = 500;
 
 export async function startFollower(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
@@ -29,7 +41,11 @@ export async function startFollower(
 ): Promise<Follower> {
   let head = await store.head();
   let recovered = await recover(store, head);
+  let position: JournalPosition = head;
   let caughtUpMs = clock.monotonicMs();
+  /** The fold under way, and the one that waits for it: it has not looked at the store yet. */
+  let underWay: Promise<void> | undefined;
+  let waiting: Promise<void> | undefined;
   await publishOlder();
 
   /** Commits of a leadership that ended before they were published, or of the time before this process. */
@@ -50,6 +66,37 @@ export async function startFollower(
     stream.publish({ events, requestIds: new Set(events.flatMap(({ event }) => touchedBy(event))) });
   }
 
+  async function foldAll(): Promise<void> {
+    const askedMs = clock.monotonicMs();
+    try {
+      do await foldPart();
+      while (position.seq < head.seq);
+    } catch (error) {
+      if (!isStoreError(error, "pruned")) throw error;
+      head = await store.head();
+      recovered = await recover(store, head);
+      position = head;
+      stream.skipTo(head.seq);
+    }
+    caughtUpMs = askedMs;
+  }
+
+  async function foldPart(): Promise<void> {
+    const part = await store.readAfter(position, COMMITS_PER_READ);
+    fold(recovered.memory, part.events, part.reached.atMs);
+    head = part.head;
+    position = part.reached;
+    publish(part.events);
+  }
+
+  function begin(): Promise<void> {
+    const folding = foldAll().finally(() => {
+      underWay = undefined;
+    });
+    underWay = folding;
+    return folding;
+  }
+
   return {
     get recovered() {
       return recovered;
@@ -60,18 +107,15 @@ export async function startFollower(
     get behindMs() {
       return clock.monotonicMs() - caughtUpMs;
     },
-    async catchUp() {
-      const askedMs = clock.monotonicMs();
-      const found = await store.head();
-      try {
-        await foldTo(store, recovered.memory, found, publish);
-      } catch (error) {
-        if (!isStoreError(error, "pruned")) throw error;
-        recovered = await recover(store, found);
-        stream.skipTo(found.seq);
-      }
-      head = found;
-      caughtUpMs = askedMs;
+    catchUp() {
+      if (underWay === undefined) return begin();
+      waiting ??= underWay
+        .catch(() => undefined)
+        .then(() => {
+          waiting = undefined;
+          return begin();
+        });
+      return waiting;
     },
   };
 }

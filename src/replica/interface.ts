@@ -3,6 +3,7 @@
 import type { Clock, Leader, LeaderSettings, Log, Observer } from "../leader/index.ts";
 import type { Head, Member, Store } from "../store/index.ts";
 import type { KeeperTimes } from "./keeper.ts";
+import type { TailTimes } from "./tail.ts";
 import type { LeaseTimes } from "./watch.ts";
 
 export type Role = "leader" | "follower";
@@ -18,15 +19,19 @@ export interface Replica extends Leader {
   epoch(): number;
   /** Where the leader is, as far as this server knows; undefined: there is none, or it cannot be reached from others. */
   leaderUrl(): string | undefined;
-  /** Throws `not_leader` where an answer from memory could be stale (C6). */
-  checkMayAnswer(): void;
+  /** How old the state may be that this server answers from. */
+  behindMs(): number;
+  /** Leadership changed so often since this server started. */
+  leaderChanges(): number;
+  /** Waits while an answer from memory could be stale; throws `not_leader` where this server has to step down (C6). */
+  untilSure(): Promise<void>;
   /** Resolves when the state reflects this event, or when the time is over: then false (C8). */
   reaches(seq: number, withinMs: number): Promise<boolean>;
-  /** Calls back whenever tokens may have been changed by another server (C10). Returns the way to stop. */
-  onTokensChanged(listener: () => void): () => void;
+  /** Calls back whenever tokens may have been changed by another server (C10), again if that fails. Returns the way to stop. */
+  onTokensChanged(listener: () => Promise<void>): () => void;
   cluster(): Promise<Cluster>;
-  /** Makes room for another server to lead: releases the lease and follows (C13). */
-  handOver(): Promise<void>;
+  /** Makes room for another server to lead, or for this one: releases the lease and follows (C13). */
+  handOver(to?: string): Promise<void>;
 }
 
 export interface Cluster {
@@ -34,29 +39,29 @@ export interface Cluster {
   readonly leaderId: string | null;
   readonly members: readonly Member[];
   readonly head: Head;
-  /** Leadership changed so often since this server started. */
-  readonly leaderChanges: number;
-  readonly behindMs: number;
   readonly isHinted: boolean;
 }
 
-export interface ReplicaTimes extends LeaseTimes, KeeperTimes {
+export interface ReplicaTimes extends LeaseTimes, KeeperTimes, TailTimes {
   /** Candidates read the lease so often, ± 20 %. */
   readonly watchEveryMs: number;
-  /** Followers look for new events so often. */
-  readonly tailEveryMs: number;
   readonly beatEveryMs: number;
+  /** Tokens are read again at most so often. */
+  readonly tokensEveryMs: number;
 }
 
 /** C3, C4, C6, C7. */
 export const DEFAULT_REPLICA_TIMES: ReplicaTimes = {
   renewEveryMs: 400,
+  sureMs: 1_000,
   freshMs: 5_000,
   silenceMs: 8_000,
   hintedSilenceMs: 1_200,
   watchEveryMs: 250,
   tailEveryMs: 200,
+  tailGapMs: 20,
   beatEveryMs: 1_000,
+  tokensEveryMs: 400,
 };
 
 export interface ReplicaOptions {

@@ -11,6 +11,8 @@ export interface Membership {
   /** As of the last beat. */
   urlOf(memberId: string | null | undefined): string | undefined;
   list(): Promise<readonly Member[]>;
+  /** This server ends in order: nobody has to wait until it is forgotten. */
+  leave(): Promise<void>;
 }
 
 /** A server that was silent for longer is no member any more. */
@@ -34,5 +36,9 @@ export function createMembership(
     },
     urlOf: (memberId) => known.find((member) => member.id === memberId)?.url ?? undefined,
     list,
+    leave: () =>
+      store.leave(id).catch((error: unknown) => {
+        if (!isAway(error)) log.error({ err: error }, "this server could not take its leave");
+      }),
   };
 }

@@ -15,6 +15,7 @@ import {
   LeaderError,
   type LeaderStatus,
   type Log,
+  type ReplicatedLeader,
   systemClock,
   viewOf,
 } from "../leader/index.ts";
@@ -22,12 +23,15 @@ import { createElection, type Election } from "./election.ts";
 import type { Follower } from "./follower.ts";
 import { DEFAULT_REPLICA_TIMES, type Replica, type ReplicaOptions } from "./interface.ts";
 import { createMembership } from "./members.ts";
-import { createRoles, type Roles } from "./roles.ts";
+import { createRoles, type Role, type Roles } from "./roles.ts";
 import { type ReplicaSurroundings, repeat } from "./surroundings.ts";
+import { startTail } from "./tail.ts";
 
 const silentLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 /** A follower that is further behind than this is not ready (C8). */
 const BEHIND_MS_MAX = 10_000;
+/** How long a read waits while this server changes its role. */
+const STEADY_MS_MAX = 5_000;
 
 /** Resolves when this server leads, or follows with a state of its own. */
 export async function startReplica(options: ReplicaOptions): Promise<Replica> {
@@ -45,30 +49,32 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     settings: { ...options.settings, holder: id },
     times: { ...DEFAULT_REPLICA_TIMES, ...options.times },
   };
-  const tokens = createTokenBell();
+  const { times } = surroundings;
+  const tokens = createTokenBell(surroundings);
+  let stopListening: (() => void) | undefined;
   const roles: Roles = createRoles(surroundings, {
     onLead() {
+      stopListening?.();
+      stopListening = undefined;
+      election.noteEpoch(roles.leader().epoch());
       tokens.ring();
       void membership.beat();
+    },
+    onFollow() {
+      stopListening ??= store.onCommitted?.(() => tail.ring());
     },
   });
   const election = createElection(surroundings, roles);
   const membership = createMembership(surroundings, options);
 
+  const tail = startTail({ clock, times }, async () => {
+    await roles.catchUp();
+    if (roles.role.kind === "following") tokens.look(roles.role.follower.head.auditId);
+  });
+  await membership.beat(); // Before it reads: the leader writes what all of them can read (C12).
   await roles.follow();
   await election.look(); // A store that nobody leads is led at once.
-  await membership.beat();
-  const stops = [
-    repeat(
-      clock,
-      () => surroundings.times.tailEveryMs,
-      async () => {
-        await roles.catchUp();
-        if (roles.role.kind === "following") tokens.look(roles.role.follower.head.auditId);
-      },
-    ),
-    repeat(clock, () => surroundings.times.beatEveryMs, membership.beat),
-  ];
+  const stopBeating = repeat(clock, () => times.beatEveryMs, membership.beat);
   election.start();
   const grantKeys = await currentGrantKeys(surroundings);
   const time = { startedAtMs: nowMs(), nowMs };
@@ -80,8 +86,8 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     role: () => (roles.role.kind === "leading" ? "leader" : "follower"),
     epoch: () => (roles.role.kind === "leading" ? roles.leader().epoch() : (election.lease?.epoch ?? 0)),
     leaderUrl: () => membership.urlOf(roles.role.kind === "leading" ? id : election.lease?.holder),
-    checkMayAnswer() {
-      if (roles.role.kind !== "leading" || roles.role.keeper.isFresh) return;
+    async untilSure() {
+      if (roles.role.kind !== "leading" || (await roles.role.keeper.sure())) return;
       throw new LeaderError("not_leader", "This server cannot know whether it still leads.");
     },
     reaches: (seq, withinMs) => reaches(surroundings, seq, withinMs),
@@ -90,21 +96,24 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
       const { epoch, holder } = await store.lease();
       return {
         ...{ epoch, leaderId: holder, members: await membership.list(), head: await store.head() },
-        leaderChanges: election.changes,
-        behindMs: roles.role.kind === "following" ? roles.role.follower.behindMs : 0,
         isHinted: store.hint?.isHeld === true,
       };
     },
-    async handOver() {
+    behindMs: () => (roles.role.kind === "following" ? roles.role.follower.behindMs : 0),
+    leaderChanges: () => election.changes,
+    async handOver(to) {
       roles.leader(); // Only the leader can.
-      election.standBack(surroundings.times.silenceMs);
-      await roles.handOver();
+      election.standBack(times.silenceMs);
+      await roles.handOver(to);
       await store.hint?.release();
     },
     async close() {
-      for (const stop of stops) stop();
+      stopBeating();
+      tail.stop();
+      stopListening?.();
       await roles.close();
       await election.stop();
+      await membership.leave();
       stream.close();
     },
   };
@@ -112,8 +121,8 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
 
 type LeaderSurface = Omit<
   Replica,
-  | ("id" | "grantKeys" | "role" | "epoch" | "leaderUrl" | "checkMayAnswer" | "reaches")
-  | ("onTokensChanged" | "cluster" | "handOver" | "close")
+  | ("id" | "grantKeys" | "role" | "epoch" | "leaderUrl" | "untilSure" | "reaches")
+  | ("onTokensChanged" | "cluster" | "handOver" | "close" | "behindMs" | "leaderChanges")
 >;
 
 /** What a leader offers, by whichever role this server has. A follower changes nothing and reads what it has. */
@@ -133,6 +142,20 @@ function leaderSurface(
   };
   const timeOf = ({ head }: Follower) => Math.max(nowMs(), head.atMs);
 
+  /** By whichever role this server has. One that steps down meanwhile answers as a follower. */
+  async function answered<T>(
+    asLeader: (leader: ReplicatedLeader) => Promise<T>,
+    asFollower: (follower: Follower) => T,
+  ): Promise<T> {
+    await roles.steady(STEADY_MS_MAX);
+    if (roles.role.kind !== "leading") return asFollower(following());
+    return asLeader(roles.role.leader).catch(async (error: unknown) => {
+      if (!(error instanceof LeaderError && error.code === "not_leader")) throw error;
+      await roles.steady(STEADY_MS_MAX);
+      return asFollower(following());
+    });
+  }
+
   return {
     perform: async (command, context) => roles.leader().perform(command, context),
     performMany: async (calls) => roles.leader().performMany(calls),
@@ -141,11 +164,11 @@ function leaderSurface(
       // A follower keeps no leases; clients that wait also renew, and that reaches the leader.
       if (roles.role.kind === "leading") roles.role.leader.hear(...call);
     },
-    async read(look) {
-      if (roles.role.kind === "leading") return roles.role.leader.read(look);
-      const follower = following();
-      return look(viewOf(follower.recovered.memory, timeOf(follower)));
-    },
+    read: (look) =>
+      answered(
+        (leader) => leader.read(look),
+        (follower) => look(viewOf(follower.recovered.memory, timeOf(follower))),
+      ),
     completed: (command) => (roles.role.kind === "leading" ? roles.role.leader.completed(command) : command),
     async audit(entry) {
       if (roles.role.kind === "leading") return roles.role.leader.audit(entry);
@@ -157,9 +180,16 @@ function leaderSurface(
     nowMs: () => (roles.role.kind === "leading" ? roles.role.leader.nowMs() : nowMs()),
     status: () =>
       roles.role.kind === "leading"
-        ? roles.role.leader.status()
+        ? leaderStatus(roles.role)
         : { ...followerStatus(roles), epoch: election.lease?.epoch ?? 0, seq: stream.seq, startedAtMs },
   };
+}
+
+/** A leader that cannot know whether it still leads is not ready, and says so before it has stepped down (C6). */
+function leaderStatus({ leader, keeper }: Extract<Role, { kind: "leading" }>): LeaderStatus {
+  const status = leader.status();
+  if (keeper.isSure || status.condition !== "leading") return status;
+  return { ...status, condition: "read_only", trouble: "This server cannot know whether it still leads." };
 }
 
 function followerStatus({ role }: Roles): Omit<LeaderStatus, "epoch" | "seq" | "startedAtMs"> {
@@ -203,22 +233,28 @@ function reaches({ stream, clock }: ReplicaSurroundings, seq: number, withinMs: 
 
 /**
  * Rings when another server may have changed tokens (C10): every change of a token leaves an entry in the audit log, so
- * a new entry is a reason to read them again.
+ * a new entry is a reason to read them again. Most entries are about something else, so that is not done for each.
  */
-function createTokenBell() {
-  const listeners = new Set<() => void>();
+function createTokenBell({ clock, times, log }: ReplicaSurroundings) {
+  const listeners = new Set<() => Promise<void>>();
   let seenAuditId = -1;
+  let rungMs = Number.NEGATIVE_INFINITY;
   const ring = () => {
-    for (const listener of listeners) listener();
+    rungMs = clock.monotonicMs();
+    Promise.all([...listeners].map((listener) => listener())).catch((error: unknown) => {
+      log.error({ err: error }, "the tokens could not be read again");
+      seenAuditId = -1;
+    });
   };
   return {
     ring,
+    /** Called at every turn of the tail. */
     look(auditId: number): void {
-      if (auditId === seenAuditId) return;
+      if (auditId === seenAuditId || clock.monotonicMs() - rungMs < times.tokensEveryMs) return;
       seenAuditId = auditId;
       ring();
     },
-    listen(listener: () => void): () => void {
+    listen(listener: () => Promise<void>): () => void {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -23,12 +23,14 @@ export interface Roles {
   /** The leader, on the server that leads; else throws `not_leader`. */
   leader(): ReplicatedLeader;
   follow(): Promise<void>;
+  /** Resolves when there is something to answer from, or when the time is over. */
+  steady(withinMs: number): Promise<void>;
   /** Tries to lead, if the lease is still as it was observed and nobody is faster. */
   tryToLead(observed: Lease): Promise<void>;
   /** Folds what the leader has committed. */
   catchUp(): Promise<void>;
-  /** Lets another server lead. */
-  handOver(): Promise<void>;
+  /** Lets another server lead: this one, or whichever is first. */
+  handOver(to?: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -36,17 +38,28 @@ const RETRY_MS = 500;
 
 export function createRoles(
   surroundings: ReplicaSurroundings,
-  { onLead }: { readonly onLead: () => void },
+  { onLead, onFollow }: { readonly onLead: () => void; readonly onFollow: () => void },
 ): Roles {
   const { store, clock, log, observer, settings, times, stream, id, onFatal } = surroundings;
   let role: Role = { kind: "changing" };
   let isClosed = false;
+  const waiting = new Set<() => void>();
+
+  const isChanging = () => role.kind === "changing";
+
+  function become(next: Role): void {
+    role = next;
+    if (next.kind === "changing") return;
+    for (const proceed of waiting) proceed();
+    waiting.clear();
+  }
 
   async function follow(): Promise<void> {
     while (!isClosed) {
       try {
         const follower = await startFollower(surroundings, stream);
-        role = { kind: "following", follower };
+        become({ kind: "following", follower });
+        onFollow();
         return log.info({ seq: follower.head.seq }, "following");
       } catch (error) {
         if (!isAway(error)) return onFatal(error);
@@ -62,12 +75,12 @@ export function createRoles(
     try {
       await follower.catchUp();
       const { epoch } = await store.takeOver({ holder: id, observed });
-      role = { kind: "changing" };
+      become({ kind: "changing" });
       await follower.catchUp(); // What the leader before us still committed.
-      role = await lead(follower, epoch);
+      become(await lead(follower, epoch));
       onLead();
     } catch (error) {
-      if (role.kind === "changing") await follow();
+      if (isChanging()) await follow();
       if (isStoreError(error, "fenced")) return; // Another candidate was faster, or the leader lives.
       if (isAway(error)) return log.warn({ err: error }, "the attempt to lead failed");
       onFatal(error);
@@ -76,29 +89,54 @@ export function createRoles(
 
   async function lead({ recovered, head }: Follower, epoch: number): Promise<Role> {
     if (head.epoch !== epoch) throw new StoreError("fenced", "Another server has taken over already.");
-    const keeper = createLeaseKeeper(surroundings, { epoch, times, onLost: (why) => void stepDown(why) });
-    const leader = await startLeader({
-      ...{ store, clock, log, observer, settings },
-      onFatal: (error) => void stepDown("it could not write", error),
-      replica: { taken: { head, recovered }, mayAnswer: () => keeper.isFresh, stream },
+    let leader: ReplicatedLeader | undefined;
+    const keeper = createLeaseKeeper(surroundings, {
+      ...{ epoch, times },
+      onRenewed: () => leader?.leaseRenewed(),
+      onLost: (why) => void stepDown(why),
     });
-    // The barrier: when it is committed, nobody else leads at this epoch.
-    await leader.audit({ actor: "berth", action: "lead", target: id, outcome: "accepted", body: { epoch } });
-    if (leader.status().condition === "leading" && keeper.isFresh) return { kind: "leading", leader, keeper };
-    keeper.stop();
-    leader.stepDown("it could not begin");
-    throw new StoreError("unavailable", "The store went away while this server began to lead.");
+    try {
+      leader = await startLeader({
+        ...{ store, clock, log, observer, settings },
+        onFatal: (error) => void stepDown("it could not write", error),
+        replica: { taken: { head, recovered }, mayAnswer: () => keeper.isSure, stream },
+      });
+      // The barrier: when it is committed, nobody else leads at this epoch.
+      const barrier = { actor: "berth", action: "lead", target: id, outcome: "accepted", body: { epoch } };
+      await leader.audit(barrier);
+      if (leader.status().condition === "leading" && (await keeper.sure()))
+        return { kind: "leading", leader, keeper };
+      leader.stepDown("it could not begin");
+      throw new StoreError("unavailable", "The store went away while this server began to lead.");
+    } catch (error) {
+      keeper.stop(); // A lease that is kept by somebody who does not lead would keep everybody from leading.
+      throw error;
+    }
   }
 
   async function stepDown(why: string, error?: unknown): Promise<void> {
     if (error !== undefined && !isAway(error) && !isStoreError(error, "fenced")) return onFatal(error);
     if (role.kind !== "leading") return;
     const { leader, keeper } = role;
-    role = { kind: "changing" };
+    become({ kind: "changing" });
     log.warn({ why, err: error }, "this server leads no longer");
     keeper.stop();
     leader.stepDown(why);
     await follow();
+  }
+
+  async function retire(to?: string): Promise<void> {
+    if (role.kind !== "leading") return;
+    const { leader, keeper } = role;
+    become({ kind: "changing" });
+    try {
+      await leader.retire(to);
+    } catch (error) {
+      if (!isAway(error)) throw error;
+      log.warn({ err: error }, "the lease could not be released: the others wait until it is old");
+    } finally {
+      keeper.stop();
+    }
   }
 
   return {
@@ -110,6 +148,18 @@ export function createRoles(
       throw new LeaderError("not_leader", "This server does not lead.");
     },
     follow,
+    steady(withinMs) {
+      return new Promise((resolve) => {
+        if (role.kind !== "changing") return resolve();
+        const proceed = () => {
+          cancel();
+          waiting.delete(proceed);
+          resolve();
+        };
+        const cancel = clock.after(withinMs, proceed);
+        waiting.add(proceed);
+      });
+    },
     tryToLead,
     async catchUp() {
       if (role.kind !== "following") return;
@@ -119,19 +169,13 @@ export function createRoles(
         if (!isAway(error)) onFatal(error);
       }
     },
-    async handOver() {
-      if (role.kind !== "leading") return;
-      const { leader, keeper } = role;
-      role = { kind: "changing" };
-      await leader.close(); // Finishes what waits, and releases the lease.
-      keeper.stop();
+    async handOver(to) {
+      await retire(to);
       await follow();
     },
     async close() {
       isClosed = true;
-      if (role.kind !== "leading") return;
-      await role.leader.close();
-      role.keeper.stop();
+      await retire();
     },
   };
 }

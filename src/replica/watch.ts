@@ -32,7 +32,10 @@ export function createLeaseWatch(ownId: string, times: LeaseTimes): LeaseWatch {
   return {
     seen(found, nowMs) {
       const isSame =
-        found.epoch === lease?.epoch && found.renewals === lease.renewals && found.holder === lease.holder;
+        found.epoch === lease?.epoch &&
+        found.renewals === lease.renewals &&
+        found.holder === lease.holder &&
+        found.offeredTo === lease.offeredTo;
       if (!isSame) silentMs = 0;
       else if (lastAnswerMs !== undefined) silentMs += nowMs - lastAnswerMs;
       lease = found;
@@ -44,7 +47,8 @@ export function createLeaseWatch(ownId: string, times: LeaseTimes): LeaseWatch {
     toTry(isHinted) {
       if (lease === undefined || lastAnswerMs === undefined) return undefined;
       // Released, or our own from before the database was away: nobody has to be waited for.
-      if (lease.holder === null || lease.holder === ownId) return lease;
+      const isFree = lease.holder === null && (lease.offeredTo ?? ownId) === ownId;
+      if (isFree || lease.holder === ownId) return lease;
       return silentMs >= (isHinted ? times.hintedSilenceMs : times.silenceMs) ? lease : undefined;
     },
     get lease() {

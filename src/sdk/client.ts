@@ -231,7 +231,7 @@ function clientOf(transport: Transport) {
       call("changeSettings", { body }, options),
     audit: (query: QueryOf<"listAudit"> = {}, options?: CallOptions) => call("listAudit", { query }, options),
     cluster: (options?: CallOptions) => call("getCluster", {}, options),
-    handOver: (options?: CallOptions) => call("handOver", {}, options),
+    handOver: (body: BodyOf<"handOver"> = {}, options?: CallOptions) => call("handOver", { body }, options),
     version: (options?: CallOptions) => call("version", {}, options),
     health: (options?: CallOptions) => call("healthz", {}, options),
     ready: (options?: CallOptions) => call("readyz", {}, options),

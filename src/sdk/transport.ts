@@ -3,6 +3,7 @@
 // Invariants
 //   1. All tries of a call carry the same idempotency key and the same body, so that it takes effect once.
 //   2. Every server of the list gets its turn before the client gives up.
+//   3. What was seen at one server is not missed at another: a read waits for the events that this client has seen (C8).
 
 import type { z } from "zod";
 import type { ROUTES, RouteName } from "../protocol/index.ts";
@@ -102,6 +103,8 @@ export function createTransport(options: ClientOptions): Transport {
   const { token, onRetry, fetch: fetchIt = fetch, random = Math.random } = options;
   /** The server that answered last is asked first. */
   let preferred = 0;
+  /** The last event that any answer reflected; 0 where a server is alone. */
+  let seenSeq = 0;
 
   const identification: Record<string, string> = {
     "berth-client": CLIENT_ID,
@@ -110,6 +113,7 @@ export function createTransport(options: ClientOptions): Transport {
 
   function messageOf(method: string, { body }: CallInput): Message {
     const headers: Record<string, string> = { accept: "application/json", ...identification };
+    if (seenSeq > 0 && method === "GET") headers["berth-min-seq"] = String(seenSeq);
     if (body === undefined) return { method, headers };
     headers["content-type"] = "application/json";
     return { method, headers, body: JSON.stringify(body) };
@@ -154,6 +158,7 @@ export function createTransport(options: ClientOptions): Transport {
           });
           preferred = server;
           const { status, headers } = response;
+          seenSeq = Math.max(seenSeq, Number(headers.get("berth-seq") ?? 0));
           return { body: (text === "" ? undefined : JSON.parse(text)) as never, status, headers, sentAtMs };
         } catch (error) {
           if (!(error instanceof BerthError) || !isPassing(error, route)) throw error;

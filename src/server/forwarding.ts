@@ -8,6 +8,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import { request as httpsRequest } from "node:https";
+import { pipeline } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { BATCH_BODY_BYTES_MAX } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
@@ -18,8 +19,10 @@ const FORWARDED = "berth-forwarded";
 /** How long a call waits for a leader. */
 const PATIENCE_MS = 5_000;
 const RETRY_MS = 100;
-/** The leader may hold a waiting call this long, and a little more. */
-const ANSWER_MS_MAX = 90_000;
+/** How soon a call that waits for an answer notices that another server leads. */
+const LOOK_MS = 250;
+/** Longer than a leader takes to commit on a slow database, or to give up. Calls that wait are reads, which are not passed on. */
+const ANSWER_MS_MAX = 15_000;
 /** Of this connection alone, so not passed on. */
 const HOP_HEADERS = new Set([
   "connection",
@@ -55,7 +58,7 @@ export function createForwarding(replica: Replica): Forwarding {
       }
       const body = await readBytes(incoming, BATCH_BODY_BYTES_MAX);
       const headers = { ...endToEnd(incoming.headers), [FORWARDED]: `${address} ${sign(address)}` };
-      const untilMs = performance.now() + PATIENCE_MS;
+      let untilMs = performance.now() + PATIENCE_MS;
       for (;;) {
         if (replica.role() === "leader") {
           keepBytes(incoming, body);
@@ -65,12 +68,13 @@ export function createForwarding(replica: Replica): Forwarding {
         const outcome =
           url === undefined
             ? "no leader"
-            : await passOn(new URL(incoming.url ?? "/", url), incoming, headers, body, outgoing);
+            : await passOn(new URL(incoming.url ?? "/", url), incoming, headers, body, outgoing, () => {
+                return replica.leaderUrl() === url;
+              });
         if (outcome === "answered") return true;
-        if (outcome === "unknown" && !isRepeatable) {
-          throw problemError("outcome_unknown", "The leader went away after it had received the call.", {
-            hint: "Look whether it took effect before you send it again; with an Idempotency-Key it can be repeated safely.",
-          });
+        if (outcome === "unknown") {
+          if (!isRepeatable) throw outcomeUnknown();
+          untilMs = Math.max(untilMs, performance.now() + PATIENCE_MS); // Until now there was one.
         }
         if (performance.now() > untilMs)
           throw problemError("no_leader", "No server leads at the moment.", RETRY_SOON);
@@ -93,6 +97,12 @@ export const NOT_TAKEN = {
   headers: { "retry-after": "1", "berth-problem": "not_leader" },
 };
 
+function outcomeUnknown() {
+  return problemError("outcome_unknown", "The leader went away after it had received the call.", {
+    hint: "Look whether it took effect before you send it again; with an Idempotency-Key it can be repeated safely.",
+  });
+}
+
 type Outcome = "answered" | "not taken" | "unknown" | "no leader";
 
 function passOn(
@@ -101,9 +111,14 @@ function passOn(
   headers: IncomingMessage["headers"],
   body: Buffer,
   outgoing: ServerResponse,
+  stillLeads: () => boolean,
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     let mayHaveArrived = false;
+    // A leader that is frozen keeps its connections: its end is learnt of from the lease.
+    const watch = setInterval(() => {
+      if (!stillLeads() && !outgoing.headersSent) passed.destroy(new Error("another server leads"));
+    }, LOOK_MS);
     const send = url.protocol === "https:" ? httpsRequest : httpRequest;
     const passed = send(url, {
       method,
@@ -115,6 +130,12 @@ function passOn(
       else socket.once("connect", () => (mayHaveArrived = true));
     });
     passed.on("timeout", () => passed.destroy(new Error("no answer in time")));
+    const hangUp = () => passed.destroy(); // The caller has gone.
+    outgoing.once("close", hangUp);
+    passed.on("close", () => {
+      clearInterval(watch);
+      outgoing.off("close", hangUp);
+    });
     passed.on("error", () => {
       if (outgoing.headersSent) outgoing.destroy();
       resolve(outgoing.headersSent ? "answered" : mayHaveArrived ? "unknown" : "not taken");
@@ -126,8 +147,7 @@ function passOn(
         return resolve("not taken");
       }
       outgoing.writeHead(answer.statusCode ?? 502, endToEnd(answer.headers));
-      answer.pipe(outgoing);
-      answer.on("end", () => resolve("answered"));
+      pipeline(answer, outgoing, () => resolve("answered"));
     });
     passed.end(body);
   });

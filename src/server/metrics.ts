@@ -12,6 +12,7 @@ import {
   usageByShareOf,
 } from "../engine/index.ts";
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
+import type { Replica } from "../replica/index.ts";
 import { type Identity, reachesAll } from "./identity.ts";
 import { sightOf } from "./sight.ts";
 
@@ -20,10 +21,16 @@ export interface Metrics {
   readonly observer: Observer;
   readonly contentType: string;
   /** From here on counts what is committed. Returns the way to stop. */
-  follow(leader: Leader, streams: { count(): number }): () => void;
+  follow(leader: Leader, beside: Beside): () => void;
   countCall(route: string, status: number): void;
   /** As the token may see them: without pools that it does not reach, and without elements that it may not name. */
   text(identity: Identity): Promise<string>;
+}
+
+interface Beside {
+  readonly streams: { count(): number };
+  /** Of a server that is one of several. */
+  readonly replica: Pick<Replica, "behindMs" | "leaderChanges"> | undefined;
 }
 
 const SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -34,7 +41,7 @@ export function createMetrics(): Metrics {
   collectDefaultMetrics({ register: registry });
   const meters = createMeters(registry);
   let leader: Leader | undefined;
-  let streams = { count: () => 0 };
+  let beside: Beside = { streams: { count: () => 0 }, replica: undefined };
 
   return {
     observer: {
@@ -42,9 +49,9 @@ export function createMetrics(): Metrics {
       committed: ({ ms }) => meters.commit.observe(ms / 1000),
     },
     contentType: registry.contentType,
-    follow(newLeader, newStreams) {
+    follow(newLeader, newBeside) {
       leader = newLeader;
-      streams = newStreams;
+      beside = newBeside;
       const stops: Stops = new Map();
       return newLeader.onCommit((batch) => {
         if (batch.events.some(({ event }) => isCounted(event.kind)))
@@ -57,7 +64,9 @@ export function createMetrics(): Metrics {
       const { condition, trouble } = leader.status();
       meters.leader.set(condition === "leading" ? 1 : 0);
       meters.trouble.set(trouble === null ? 0 : 1);
-      meters.streams.set(streams.count());
+      meters.streams.set(beside.streams.count());
+      meters.replicaLag.set((beside.replica?.behindMs() ?? 0) / 1000);
+      countUpTo(meters.leaderChanges, beside.replica?.leaderChanges() ?? 0);
       meters.expiryPaused.reset();
       for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
       await leader.read((view) => gauge(view, meters));
@@ -135,7 +144,15 @@ function createMeters(registry: Registry) {
       "1 while the expiry of leases is paused, because many holders fell silent at once.",
       ["pool"],
     ),
-    leader: newGauge("berth_leader", "1 while this server leads."),
+    leader: newGauge("berth_leader", "1 while this server leads, and knows that it does."),
+    replicaLag: newGauge(
+      "berth_replica_lag_seconds",
+      "How long ago this server knew that it has seen all events; 0 on the leader.",
+    ),
+    leaderChanges: counter(
+      "berth_leader_changes_total",
+      "Changes of the leader that this server has seen since it started.",
+    ),
     trouble: newGauge("berth_store_trouble", "1 while the store takes nothing, or nothing new."),
     commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
     calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),
@@ -144,6 +161,12 @@ function createMeters(registry: Registry) {
 }
 
 // --- Counters
+
+/** Somebody else counts, and only ever up. */
+function countUpTo(meter: Counter, count: number): void {
+  meter.reset();
+  meter.inc(count);
+}
 
 /** Victims that are stopping, for what must be known at their end. */
 type Stops = Map<RequestId, { pool: string; toldAtMs: number; isAskedToSave: boolean; hasSaved: boolean }>;

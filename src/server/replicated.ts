@@ -23,6 +23,15 @@ const CATCH_UP_MS = 5_000;
 /** Routes that change something, but where a repetition does no harm. */
 const REPEATABLE: ReadonlySet<RouteName | undefined> = new Set<RouteName>(["renewRequest"]);
 
+/** What a client has seen at one server, it must not miss at another. */
+export async function reachOrRefuse(replica: Replica, seq: number): Promise<void> {
+  if (await replica.reaches(seq, CATCH_UP_MS)) return;
+  throw problemError("behind", `This server has seen the events up to ${replica.seq()}, not ${seq}.`, {
+    hint: "Try again soon, or ask another server.",
+    headers: { "retry-after": "1" },
+  });
+}
+
 export function createReplicated(replica: Replica): Replicated {
   const forwarding = createForwarding(replica);
 
@@ -35,18 +44,9 @@ export function createReplicated(replica: Replica): Replicated {
         const isRepeatable = incoming.headers["idempotency-key"] !== undefined || REPEATABLE.has(name);
         if (await forwarding.forward(incoming, outgoing, { address, isRepeatable })) return true;
       }
-      replica.checkMayAnswer();
+      await replica.untilSure();
       const wantedSeq = Number(incoming.headers["berth-min-seq"] ?? 0);
-      if (Number.isSafeInteger(wantedSeq) && !(await replica.reaches(wantedSeq, CATCH_UP_MS))) {
-        throw problemError(
-          "behind",
-          `This server has seen the events up to ${replica.seq()}, not ${wantedSeq}.`,
-          {
-            hint: "Try again soon, or ask another server.",
-            headers: { "retry-after": "1" },
-          },
-        );
-      }
+      if (Number.isSafeInteger(wantedSeq)) await reachOrRefuse(replica, wantedSeq);
       return false;
     },
     position: () => ({

@@ -89,16 +89,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { leader, replica, store, tls, log = silentLog, version = "0.1.0" } = options;
   const { host, port } = addressOf(options);
   const tokens = await loadTokenBook(store);
-  const stopReloading = replica?.onTokensChanged(() => {
-    tokens
-      .reload()
-      .catch((error: unknown) => log.error({ err: error }, "the tokens could not be read again"));
-  });
+  const stopReloading = replica?.onTokensChanged(tokens.reload);
   const metrics = options.metrics ?? createMetrics();
   const grants = createGrants(leader.grantKeys);
   const waiting = createWaiting(leader);
   const streams = createStreams({ leader, store, tokens, grants, log });
-  const stopMetrics = metrics.follow(leader, streams);
+  const stopMetrics = metrics.follow(leader, { streams, replica });
   const stopLog = logChanges(leader, log);
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);

@@ -3,7 +3,7 @@
 
 import { hash as digest } from "node:crypto";
 import { type AuditRow, cleanText, type JournalRow, jsonText } from "./rows.ts";
-import type { AuditEntry, Damage, Head, StoredEvent } from "./store.ts";
+import type { AuditEntry, Damage, Head, JournalPosition, StoredEvent } from "./store.ts";
 
 /** The hash before the first row of a chain. */
 export const GENESIS_HASH = "0".repeat(64);
@@ -42,9 +42,6 @@ export function auditRow(
   row.hash = auditHash(previous.hash, row);
   return row;
 }
-
-/** Where a reader of the journal stands: the row it has seen last. */
-export type JournalPosition = { seq: number; hash: string; epoch: number; atMs: number };
 
 /** The events of a row, or what is wrong with it as the successor of `previous`. */
 export function followJournal(

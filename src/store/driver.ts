@@ -4,7 +4,7 @@
 // dialects say differently is in `dialect`.
 
 import type { CommitRows, Value } from "./rows.ts";
-import type { Damage, LeaderHint, StoreMeta } from "./store.ts";
+import type { Damage, LeaderHint, Store, StoreMeta } from "./store.ts";
 
 export type Statement = {
   readonly sql: string;
@@ -29,6 +29,8 @@ export type Driver = {
   urgent?<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
   /** See `Store.hint`. */
   readonly hint?: LeaderHint;
+  /** See `Store.onCommitted`. */
+  readonly onCommitted?: Store["onCommitted"] & {};
   /** The number of rows that each statement touched, or undefined if everything was taken back. */
   transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
   /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */

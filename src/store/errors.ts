@@ -7,6 +7,8 @@ export type StoreErrorCode =
   | "corrupt" // What is stored is not what was written.
   | "wrong_clock" // The clock of this machine is far ahead of the journal.
   | "pruned" // The journal does not reach back that far any more.
+  | "history_lost" // The journal does not contain what it had acknowledged.
+  | "moved" // The store was copied to another place, which counts since then.
   | "disk_full" // Nothing was written; works again when there is room.
   | "unavailable"; // It does not answer, or an input/output error: the outcome may be unknown.
 
@@ -33,6 +35,8 @@ const defaultHints: Record<StoreErrorCode, string> = {
   wrong_clock: "Set the clock of this machine, then start the server again.",
   corrupt: "Keep a copy of the store, then restore the latest backup.",
   pruned: "Start again from a snapshot of the current state.",
+  history_lost: "Look whether the database was restored, or promoted before it had everything.",
+  moved: "Start the server on the place that the store was moved to.",
   disk_full: "Make room on the disk; nothing was lost.",
   unavailable: "Check the disk or the database, then start the server again.",
 };

@@ -16,6 +16,8 @@ export type {
   IdempotencyKey,
   IdempotencyRecord,
   JournalEvent,
+  JournalPart,
+  JournalPosition,
   Json,
   LeaderHint,
   Lease,

@@ -27,6 +27,10 @@ export async function beat(driver: Driver, { id, url, version, eventForm, seq }:
   ]);
 }
 
+export async function leave(driver: Driver, id: string): Promise<void> {
+  await driver.transaction([{ sql: "delete from @members where id = ?", rows: [[id]] }]);
+}
+
 export async function membersWithin(driver: Driver, withinMs: number): Promise<readonly Member[]> {
   const rows = await driver.query<MemberRow>(
     `select id, url, version, event_form, seq from @members

@@ -9,7 +9,10 @@ import type { StoreMeta } from "./store.ts";
 
 export type MetaRow = { key: string; value: string };
 
-/** The version that a store has: 0 if it is new. Refuses one that is newer than we are. */
+/**
+ * The version that a store has: 0 if it is new. Refuses one that is newer than we are, unless whoever brought it there
+ * has said that servers of our version may go on using it (C12).
+ */
 export function storedVersion(rows: readonly MetaRow[], ours: number): number {
   const stored = rows.find((row) => row.key === "schema_version")?.value;
   if (stored === undefined) return 0;
@@ -17,7 +20,8 @@ export function storedVersion(rows: readonly MetaRow[], ours: number): number {
   if (!Number.isSafeInteger(version) || version < 1) {
     throw new StoreError("corrupt", `The store says that it has version ${JSON.stringify(stored)}.`);
   }
-  if (version > ours) {
+  const usableBy = Number(rows.find((row) => row.key === USABLE_BY)?.value ?? version);
+  if (version > ours && usableBy > ours) {
     throw new StoreError(
       "newer_version",
       `The store was written by a newer version of Berth: its schema is ${version}, ours is ${ours}.`,
@@ -59,6 +63,9 @@ export function metaRowsOf(rows: readonly MetaRow[], schemaVersion: number): rea
     { key: "checksum", value: metaChecksum({ schemaVersion, clusterId, incarnation }) },
   ];
 }
+
+/** The oldest version of the schema whose servers may use the store. Migrations that only add leave it as it is. */
+export const USABLE_BY = "usable_by";
 
 export const createMeta = "create table if not exists @meta (key text primary key, value text not null)";
 export const selectMeta = "select key, value from @meta";

@@ -46,6 +46,14 @@ export async function saveSnapshot(
       rows: [[seq, atMs, row.state_hash, NO_BODY, checksumOf(row, contents), count]],
     },
   ]);
+  // From here on nobody removes its pieces. Before, another server may have, one that leads by now and did not know of it.
+  const [kept] = await driver.query<{ pieces: number }>(
+    "select count(*) as pieces from @snapshot_pieces where seq = ?",
+    [seq],
+  );
+  if (kept?.pieces === count) return;
+  await driver.transaction([{ sql: "delete from @snapshots where seq = ?", rows: [[seq]] }]);
+  throw new StoreError("fenced", `The pieces of the snapshot at event ${seq} were removed meanwhile.`);
 }
 
 /** Removes the pieces of snapshots that are gone, or never came to be; few at a time, because each is large. */

@@ -5,6 +5,7 @@ import { fenced, rowsOf } from "./commit.ts";
 import type { Driver } from "./driver.ts";
 import {
   raiseEpoch,
+  readAfter,
   readEvents,
   readFloor,
   readHead,
@@ -12,7 +13,7 @@ import {
   releaseLease,
   renewLease,
 } from "./journal.ts";
-import { beat, membersWithin } from "./members.ts";
+import { beat, leave, membersWithin } from "./members.ts";
 import { compareWithNoted } from "./noted-head.ts";
 import { prune } from "./prune.ts";
 import {
@@ -45,6 +46,8 @@ import { verify } from "./verify.ts";
 export function createSqlStore(driver: Driver): Store {
   // The head as this process knows it. Only a hint: the compare-and-swap has the last word.
   let knownHead: Head | undefined;
+  /** Counts what has set the known head: a commit that was given up must not set it once somebody else did. */
+  let knownBy = 0;
   // Commits of one process follow each other, whatever the caller does.
   let lastCommit: Promise<unknown> = Promise.resolve();
   const commitIdPrefix = randomUUID();
@@ -53,9 +56,10 @@ export function createSqlStore(driver: Driver): Store {
   async function commitNow(commit: Commit): Promise<Head> {
     const previous = knownHead ?? (await readHead(driver));
     knownHead = undefined; // Unknown, until the outcome is certain.
+    const mine = ++knownBy;
     const rows = rowsOf(previous, commit, `${commitIdPrefix}.${++commitCount}`);
     if (!(await driver.commit(rows))) throw fenced(commit, await readHead(driver));
-    knownHead = rows.head;
+    if (mine === knownBy) knownHead = rows.head;
     return rows.head;
   }
 
@@ -69,13 +73,16 @@ export function createSqlStore(driver: Driver): Store {
     head: () => readHead(driver),
     async takeOver(takeOver) {
       knownHead = await raiseEpoch(driver, takeOver);
+      knownBy++;
       return knownHead;
     },
     lease: () => readLease(driver),
     renewLease: (epoch) => renewLease(driver, epoch),
-    releaseLease: (epoch) => releaseLease(driver, epoch),
+    releaseLease: (epoch, offeredTo) => releaseLease(driver, epoch, offeredTo),
     ...(driver.hint && { hint: driver.hint }),
+    ...(driver.onCommitted && { onCommitted: driver.onCommitted }),
     beat: (member) => beat(driver, member),
+    leave: (memberId) => leave(driver, memberId),
     async clockMs() {
       if (driver.meta.kind !== "postgres") return undefined;
       const [row] = await driver.query<{ now_ms: number }>(`select ${driver.dialect.nowMs} as now_ms`);
@@ -83,6 +90,7 @@ export function createSqlStore(driver: Driver): Store {
     },
     members: (withinMs) => membersWithin(driver, withinMs),
     readEvents: (fromSeq, limit) => readEvents(driver, fromSeq, limit),
+    readAfter: (position, commitsMax) => readAfter(driver, position, commitsMax),
     saveSnapshot: (draft) => saveSnapshot(driver, draft),
     latestSnapshot: (beforeSeq) => latestSnapshot(driver, beforeSeq),
     getRequest: (id) => findRequest(driver, "id", cleanText(id)),

@@ -39,6 +39,16 @@ export type Head = {
   readonly commitId: string;
 };
 
+/** Where a reader of the journal stands: after this event, with which the commit of this hash ended. */
+export type JournalPosition = Pick<Head, "seq" | "hash" | "epoch" | "atMs">;
+
+/** What was committed since a position, up to `reached`. That is before the head if there was too much for one read. */
+export type JournalPart = {
+  readonly head: Head;
+  readonly events: readonly JournalEvent[];
+  readonly reached: JournalPosition;
+};
+
 /** All that one batch changes. Everything but the first three fields may be left out. */
 export type Commit = {
   readonly epoch: number;
@@ -134,7 +144,14 @@ export type Snapshot = {
 export type SnapshotDraft = Omit<Snapshot, "stateHash"> & { readonly stateHash: () => string };
 
 /** Who leads. Candidates watch `renewals` with their own clock; safety comes from the head, not from here. */
-export type Lease = { readonly epoch: number; readonly holder: string | null; readonly renewals: number };
+export type Lease = {
+  readonly epoch: number;
+  /** Null: nobody has to be waited for. */
+  readonly holder: string | null;
+  readonly renewals: number;
+  /** The leader has stopped in favour of this server: the others let it try first. */
+  readonly offeredTo?: string;
+};
 
 /**
  * A lock that ends with its connection, so that the death of a leader is noticed at once. A hint and nothing more:
@@ -251,13 +268,17 @@ export type Store = {
   lease(): Promise<Lease>;
   /** False when somebody else leads by now. */
   renewLease(epoch: number): Promise<boolean>;
-  /** Says that nobody needs to wait for this holder any longer. */
-  releaseLease(epoch: number): Promise<void>;
+  /** Says that nobody needs to wait for this holder any longer, or nobody but the server that it prefers. */
+  releaseLease(epoch: number, offeredTo?: string): Promise<void>;
 
   /** Only where several servers can share the store. */
   readonly hint?: LeaderHint;
+  /** Calls back when somebody has committed, soon after; not every time, and never where a pooler is in the way. Returns the way to stop. */
+  onCommitted?(listener: () => void): () => void;
   /** This server is alive; it replaces what the server said before. */
   beat(member: Member): Promise<void>;
+  /** This server is no member any more. */
+  leave(memberId: string): Promise<void>;
   /** The time by a clock that is not this machine's; undefined where there is none. */
   clockMs(): Promise<number | undefined>;
   /** The servers that were alive within this time, by the clock of the database. */
@@ -268,6 +289,11 @@ export type Store = {
    * Rejects with `pruned` when the journal no longer reaches back that far.
    */
   readEvents(fromSeq: number, limit: number): Promise<readonly JournalEvent[]>;
+  /**
+   * What follows on a position that was read before, in one statement: the hash chain goes on from there. Rejects with
+   * `pruned` as above, and with `history_lost` when the journal does not contain the position any more (C14).
+   */
+  readAfter(position: JournalPosition, commitsMax: number): Promise<JournalPart>;
   /** Exists when this resolves, and not before: what an interrupted one has left is never read. */
   saveSnapshot(draft: SnapshotDraft): Promise<void>;
   /** The newest undamaged one, or the newest before an event. */

@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { crc32 } from "node:zlib";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { openPostgresStore, type PostgresOptions, type Store } from "../../src/store/index.ts";
@@ -76,6 +77,58 @@ describe("a shared database", () => {
     const next = await second.commit({ epoch: now.epoch, expectedSeq: 1, atMs: 2, events: [event("c")] });
     expect(next.seq).toBe(2);
     expect((await second.verify()).damage).toEqual([]);
+  });
+
+  test("servers hear of each other's commits, also of those without events, until they stop listening", async () => {
+    const schema = randomUUID();
+    const [writer, listener] = [await open({ schema }), await open({ schema })];
+    const { epoch } = await writer.takeOver({ holder: "writer" });
+    let heard = 0;
+    const stop = listener.onCommitted?.(() => heard++);
+    let seq = 0;
+    // Until the other connection listens, nobody hears.
+    await vi.waitFor(
+      async () => {
+        seq = (await writer.commit({ epoch, expectedSeq: seq, atMs: 1, events: [event("a")] })).seq;
+        expect(heard).toBeGreaterThan(0);
+      },
+      { timeout: 20_000 },
+    );
+    const before = heard;
+    await writer.commit({ epoch, expectedSeq: seq, atMs: 1, audit: [auditEntry("ann")] });
+    await vi.waitFor(() => expect(heard).toBeGreaterThan(before), { timeout: 20_000 });
+    stop?.();
+  });
+
+  test("a released lease can be offered to one server, and is renewed by nobody", async () => {
+    const store = await open({ schema: randomUUID() });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    await store.releaseLease(epoch, "second");
+    expect(await store.lease()).toEqual({ epoch, holder: null, renewals: 0, offeredTo: "second" });
+    expect(await store.renewLease(epoch)).toBe(false);
+  });
+
+  test("a server may use a store that was brought up to date by a later version, if that one says so (C12)", async () => {
+    const schema = randomUUID();
+    const store = await open({ schema });
+    const { epoch } = await store.takeOver({ holder: "old" });
+    const later = store.meta.schemaVersion + 1;
+    const client = new pg.Client({ connectionString: shared.url, options: `-c search_path="${schema}"` });
+    await client.connect();
+    onTestFinished(() => client.end());
+    // What the later version does: it adds something, and seals its version.
+    await client.query("alter table members add column shoe_size bigint");
+    const { clusterId, incarnation } = store.meta;
+    const checksum = crc32([later, clusterId, incarnation].join(" "));
+    await client.query("update meta set value = $1 where key = 'schema_version'", [later]);
+    await client.query("update meta set value = $1 where key = 'checksum'", [checksum]);
+
+    await store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] }); // One that runs already.
+    const again = await open({ schema });
+    expect(again.meta.schemaVersion).toBe(later);
+    await again.beat({ id: "old", url: null, version: "1", eventForm: 1, seq: 1 });
+    await client.query("update meta set value = $1 where key = 'usable_by'", [later]);
+    await expectCode(openPostgresStore({ url: shared.url, schema }), "newer_version");
   });
 
   test("two writers of one epoch cannot both append", async () => {

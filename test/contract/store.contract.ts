@@ -64,7 +64,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toEqual([]);
         expect(await store.latestSnapshot()).toBeUndefined();
         expect(store.meta.clusterId).toMatch(/^[0-9a-f-]{36}$/);
-        expect(store.meta.schemaVersion).toBe(3);
+        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 4 : 3);
       });
 
       test("a commit appends its events in order and moves the head", async () => {
@@ -102,6 +102,30 @@ export function storeContract(name: string, subject: ContractSubject): void {
           expect(events.map(({ seq }) => seq)).toEqual(want);
         });
       }
+
+      test("a reader goes on from where it stands, a few commits at a time", async () => {
+        let head = await lead();
+        const start = head;
+        for (const count of [3, 1, 3]) {
+          head = await commitAfter(head, { events: Array.from({ length: count }, () => event("x")) });
+        }
+        const first = await store.readAfter(start, 2);
+        expect(first.events.map(({ seq }) => seq)).toEqual([1, 2, 3, 4]);
+        expect(first.head).toEqual(head);
+        const rest = await store.readAfter(first.reached, 2);
+        expect(rest.events.map(({ seq }) => seq)).toEqual([5, 6, 7]);
+        expect(rest.reached).toMatchObject({ seq: 7, hash: head.hash });
+        expect(await store.readAfter(rest.reached, 2)).toEqual({ head, events: [], reached: rest.reached });
+      });
+
+      test("a reader learns that the journal does not contain any more what it has read (C14)", async () => {
+        const head = await commitAfter(await lead(), { events: [event("a"), event("b")] });
+        await expectCode(store.readAfter({ ...head, seq: 3 }, 10), "history_lost");
+        await expectCode(store.readAfter({ ...head, hash: "0".repeat(64) }, 10), "history_lost");
+        const next = await commitAfter(head, { events: [event("c")] });
+        await expectCode(store.readAfter({ ...head, hash: "0".repeat(64) }, 10), "history_lost");
+        expect((await store.readAfter(head, 10)).head).toEqual(next);
+      });
 
       test("a commit without events leaves the journal where it is", async () => {
         const before = await commitAfter(await lead(), { events: [event("a")] });
@@ -445,6 +469,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect((await store.prune(retention, 34 * DAY_MS + 1)).events).toBe(4); // Of days 1 to 4.
         expect((await store.prune(retention, 99 * DAY_MS)).events).toBe(2); // Days 5 and 6; the rest is not covered.
         await expectCode(store.readEvents(6, 10), "pruned");
+        await expectCode(store.readAfter({ seq: 5, hash: "", epoch: 0, atMs: 0 }, 10), "pruned");
         expect((await store.readEvents(7, 10)).map(({ seq }) => seq)).toEqual([7, 8, 9, 10]);
         expect(await store.sizes()).toMatchObject({ events: 4, firstSeq: 7 });
         expect(await store.verify()).toMatchObject({ events: 4, damage: [] });
@@ -673,10 +698,12 @@ export function storeContract(name: string, subject: ContractSubject): void {
       });
 
       test("a store of a newer version is refused, and left as it is", async () => {
+        const version = store.meta.schemaVersion;
         await harness.tamper("update meta set value = '99' where key = 'schema_version'");
+        await harness.tamper("update meta set value = '98' where key = 'usable_by'");
         await store.close();
         await expectCode(harness.open(), "newer_version");
-        await harness.tamper("update meta set value = '3' where key = 'schema_version'");
+        await harness.tamper(`update meta set value = '${version}' where key = 'schema_version'`);
         store = await harness.open();
       });
 

@@ -8,30 +8,36 @@ import { problemError } from "../problems.ts";
 export const getCluster: Handler<"getCluster"> = async (_call, services) =>
   ok(services.replica === undefined ? alone(services) : await present(services.replica));
 
-export const handOver: Handler<"handOver"> = async (_call, { replica, leader, log }) => {
+export const handOver: Handler<"handOver"> = async ({ identity, body: { to } }, services) => {
+  const { replica, leader, log } = services;
   const others = (await replica?.cluster())?.members.filter(({ id }) => id !== replica?.id) ?? [];
   if (replica === undefined || others.length === 0) {
     throw problemError("invalid_request", "There is no other server that could lead.", {
       hint: "Start another one on the same PostgreSQL database first.",
     });
   }
-  await leader.audit({
-    ...{ actor: "berth", action: "handOver", target: replica.id, outcome: "accepted", body: null },
-  });
+  const chosen = others.find(({ id, url }) => id === to || url === to);
+  if (to !== undefined && chosen === undefined) {
+    throw problemError("not_found", `No other server is called "${to}".`, {
+      hint: `Give the id or the address of one of them: ${others.map(({ id, url }) => url ?? id).join(", ")}.`,
+    });
+  }
+  const target = chosen?.id ?? "any server";
+  await leader.audit({ actor: identity.name, action: "handOver", target, outcome: "accepted", body: null });
   // Answered first: the connection is one of those that the handover waits for.
-  replica.handOver().catch((error: unknown) => log.error({ err: error }, "the handover failed"));
+  replica.handOver(chosen?.id).catch((error: unknown) => log.error({ err: error }, "the handover failed"));
   return { status: 202 };
 };
 
 async function present(replica: Replica): Promise<WireCluster> {
-  const { epoch, leaderId, members, head, leaderChanges, behindMs, isHinted } = await replica.cluster();
+  const { epoch, leaderId, members, head, isHinted } = await replica.cluster();
   return {
     role: replica.role(),
     epoch,
     seq: head.seq,
     leader: leaderId,
-    behind_seconds: Math.round(behindMs) / 1_000,
-    leader_changes: leaderChanges,
+    behind_seconds: Math.round(replica.behindMs()) / 1_000,
+    leader_changes: replica.leaderChanges(),
     has_hint: isHinted,
     members: members.map(({ id, url, version, seq }) => ({ id, url, version, seq, leads: id === leaderId })),
   };

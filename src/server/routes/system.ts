@@ -7,11 +7,14 @@ import { SECURITY_HEADERS } from "../headers.ts";
 import { locate } from "../locate.ts";
 import type { Position } from "../positions.ts";
 import { problemError } from "../problems.ts";
+import { reachOrRefuse } from "../replicated.ts";
 
 export const streamEvents: Handler<"streamEvents"> = async (call, services) => {
   const { identity, outgoing, query } = call;
   const lastId = call.incoming.headers["last-event-id"] ?? query.after;
   const after = lastId === undefined || lastId === "" ? undefined : lastSeen(services, String(lastId));
+  if (services.replica !== undefined && typeof after === "object")
+    await reachOrRefuse(services.replica, after.seq);
   if (call.incoming.method === "HEAD") return { status: 200, text: "", contentType: "text/event-stream" };
   const requestId =
     query.request === undefined ? undefined : (await locate(call, services, query.request)).id;

@@ -1,5 +1,5 @@
-// Connections that serve one purpose each, so that nothing else stands in their way: renewing the lease, and waiting
-// for the lock that tells when a leader has died.
+// Connections that serve one purpose each, so that nothing else stands in their way: renewing the lease, waiting for the
+// lock that tells when a leader has died, and hearing of commits.
 
 import { createHash } from "node:crypto";
 import type { Client } from "pg";
@@ -40,6 +40,64 @@ export function createUrgentLane(newClient: () => Client, toPostgres: (sql: stri
       }
     },
     async close() {
+      drop();
+    },
+  };
+}
+
+export interface Bell {
+  listen(listener: () => void): () => void;
+  close(): Promise<void>;
+}
+
+/** A connection that broke is made anew after this time. */
+const BELL_RETRY_MS = 500;
+
+/** Hears of commits while somebody wants to. A broken connection is made anew: whoever listens looks by itself meanwhile. */
+export function createBell(newClient: () => Client, channel: string): Bell {
+  const listeners = new Set<() => void>();
+  let current: Client | undefined;
+  let retry: ReturnType<typeof setTimeout> | undefined;
+
+  function connect(): void {
+    const client = newClient();
+    current = client;
+    client.on("error", () => broke(client));
+    client.on("end", () => broke(client));
+    client.on("notification", () => {
+      for (const listener of listeners) listener();
+    });
+    client
+      .connect()
+      .then(() => client.query(`listen ${channel}`))
+      .catch(() => broke(client));
+  }
+
+  function broke(client: Client): void {
+    if (client !== current) return;
+    drop();
+    if (listeners.size === 0) return;
+    retry = setTimeout(connect, BELL_RETRY_MS);
+    retry.unref();
+  }
+
+  function drop(): void {
+    clearTimeout(retry);
+    const dropped = current;
+    current = undefined;
+    void dropped?.end().catch(() => undefined);
+  }
+
+  return {
+    listen(listener) {
+      listeners.add(listener);
+      if (listeners.size === 1) connect();
+      return () => {
+        if (listeners.delete(listener) && listeners.size === 0) drop();
+      };
+    },
+    async close() {
+      listeners.clear();
       drop();
     },
   };

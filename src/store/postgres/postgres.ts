@@ -13,13 +13,14 @@ import {
   selectMeta,
   setMeta,
   storedVersion,
+  USABLE_BY,
 } from "../meta.ts";
 import type { CommitRows, HeadRow, Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Store, StoreMeta } from "../store.ts";
 import { isTrouble, translatePostgresError } from "./errors.ts";
-import { createHint, createUrgentLane } from "./lanes.ts";
-import { commitArguments, FENCED, schema as migrations } from "./schema.ts";
+import { createBell, createHint, createUrgentLane } from "./lanes.ts";
+import { channelOf, commitArguments, FENCED, schema as migrations, OLDEST_USER } from "./schema.ts";
 
 export type PostgresOptions = {
   readonly url: string;
@@ -106,6 +107,8 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
     }
   };
 
+  const channel = channelOf(schema);
+  const bell = createBell(() => new pg.Client(config(0)), channel);
   const lane = createUrgentLane(() => new pg.Client(config(URGENT_MS_MAX)), toPostgres);
   const hint = createHint(() => new pg.Client({ ...config(0), query_timeout: 0, lock_timeout: 0 }), schema);
 
@@ -125,9 +128,9 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
   };
 
   const commit = async (rows: CommitRows): Promise<boolean> => {
-    const values = commitArguments(rows);
+    const values = commitArguments(rows, channel);
     const parameters = values.map((_, index) => `$${index + 1}`).join(", ");
-    const question = { text: toPostgres(`select @commit_batch(${parameters})`), values };
+    const question = { text: toPostgres(`select @commit_batch_2(${parameters})`), values };
     const deadlineMs = performance.now() + patienceMs;
     let retryDelayMs = RETRY_DELAY_MS_MIN;
     let isUnknown = false;
@@ -181,13 +184,14 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
       query,
       urgent: lane.query,
       hint,
+      onCommitted: bell.listen,
       transaction,
       commit,
       hasRoom: () => true, // Its disk is not ours to look at.
       bytes: async () => (await query<{ bytes: number }>(schemaBytes, [schema]))[0]?.bytes ?? 0,
       integrity: async () => [], // PostgreSQL checks its own pages; `pg_amcheck` looks at the rest.
       close: async () => {
-        await Promise.all([writer?.end(), lane.close(), hint.close(), pool.end()]);
+        await Promise.all([writer?.end(), lane.close(), hint.close(), bell.close(), pool.end()]);
       },
     };
   } catch (error) {
@@ -264,6 +268,7 @@ async function migrate(
     if (version < migrations.length) {
       const rows = metaRowsOf((await run(selectMeta)).rows as MetaRow[], migrations.length);
       for (const { key, value } of rows) await run(setMeta, [key, value]);
+      await run(setMeta, [USABLE_BY, String(OLDEST_USER)]);
     }
     const meta = metaOf((await run(selectMeta)).rows as MetaRow[], "postgres");
     await run("commit");

@@ -1,6 +1,6 @@
 // What PostgreSQL has beyond the common tables: the function that makes a commit one statement.
 
-import { randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { type CommitRows, columns, headChecksum, type Table } from "../rows.ts";
 import { insertInto, migrations } from "../schema.ts";
 
@@ -11,6 +11,8 @@ const writtenTables = ["audit", "idempotency", "requests", "decisions", "tokens"
 
 /** Stands between the values of a column. Nobody outside knows it, so nobody can write it into a value. */
 const SEPARATOR = `\u001e${randomBytes(9).toString("base64")}\u001e`;
+
+const NOTIFY = "perform pg_notify(channel, old_epoch || ' ' || new_seq || ' ' || new_audit_id);";
 
 const fromText = {
   integer: (name: string) => `${name}::bigint`,
@@ -34,17 +36,30 @@ export const schema: readonly (readonly string[])[] = [
     // Updated by every commit: room on the page keeps the update from touching anything else.
     "alter table @head set (fillfactor = 10)",
     "alter table @lease set (fillfactor = 10)",
-    commitFunction(),
+    commitFunction("commit_batch", ""),
   ],
   ...common.slice(1),
+  // A server of the version before still calls the function that it knows (C12).
+  [commitFunction("commit_batch_2", NOTIFY)],
 ];
+
+/**
+ * Servers of this version of the schema, and of later ones, can share a store that we have brought up to date. To be
+ * raised only by a migration that takes something away; one that adds, as they should, leaves it (C12).
+ */
+export const OLDEST_USER = 4;
+
+/** What the servers that follow listen to. It is sent when the commit is durable, and not otherwise (C7). */
+export function channelOf(schemaName: string): string {
+  return `berth_${hash("sha256", schemaName, "hex").slice(0, 24)}`;
+}
 
 /**
  * One statement, so that no transaction is ever open while this process is paused, and one round
  * trip. Rows come as one text per column, its values put together: an array would have every quotation mark of
  * the JSON in it escaped on this side and unescaped on the other, which costs more than writing the rows.
  */
-function commitFunction(): string {
+function commitFunction(name: string, notify: string): string {
   const parameters = [
     ...["old_epoch bigint", "old_seq bigint", "old_commit_id text"],
     ...["new_seq bigint", "new_at_ms bigint", "new_hash text"],
@@ -52,8 +67,9 @@ function commitFunction(): string {
     ...["new_checksum bigint", "new_events text", "separator text"],
     ...writtenTables.flatMap((table) => Object.keys(columns[table]).map((name) => `${table}_${name} text`)),
     ...["deleted_requests text[]", "deleted_tokens text[]"],
+    ...(notify === "" ? [] : ["channel text"]),
   ];
-  return `create or replace function @commit_batch(${parameters.join(", ")}) returns void
+  return `create or replace function @${name}(${parameters.join(", ")}) returns void
     language plpgsql as $berth$
     #variable_conflict use_column
     begin
@@ -73,6 +89,7 @@ function commitFunction(): string {
       if cardinality(deleted_tokens) > 0 then
         delete from @tokens where id = any (deleted_tokens);
       end if;
+      ${notify}
     end $berth$`;
 }
 
@@ -93,7 +110,7 @@ function toText(value: unknown, type: keyof typeof fromText): string {
 }
 
 /** The arguments of the function, in its order. */
-export function commitArguments(rows: CommitRows): unknown[] {
+export function commitArguments(rows: CommitRows, channel: string): unknown[] {
   const { previous, head, journal } = rows;
   return [
     ...[head.epoch, previous.seq, previous.commitId],
@@ -107,5 +124,6 @@ export function commitArguments(rows: CommitRows): unknown[] {
       );
     }),
     ...[rows.deletedRequestIds, rows.deletedTokenIds],
+    channel,
   ];
 }

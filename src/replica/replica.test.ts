@@ -1,0 +1,197 @@
+// Several servers of one store in one process, with a clock that only moves when it is told to.
+
+import { afterEach, expect, test } from "vitest";
+import { createFakeClock, type FakeClock } from "../../test/simulation/rig.ts";
+import type { ComponentName, PoolName } from "../engine/index.ts";
+import { openMemoryStore, type Store, StoreError } from "../store/index.ts";
+import { type Replica, startReplica } from "./index.ts";
+
+interface Server {
+  readonly replica: Replica;
+  readonly fatal: unknown[];
+  /** Its way to the database is cut, and mended. */
+  cut(isCut: boolean): void;
+}
+
+const open: Replica[] = [];
+afterEach(async () => {
+  await Promise.allSettled(open.splice(0).map((replica) => replica.close()));
+});
+
+async function serve(store: Store, clock: FakeClock, id: string): Promise<Server> {
+  let isCut = false;
+  const fatal: unknown[] = [];
+  const reached = new Proxy(store, {
+    get(target, name, receiver) {
+      const value = Reflect.get(target, name, receiver) as unknown;
+      if (typeof value !== "function" || name === "hasRoom") return value;
+      return (...args: unknown[]) =>
+        isCut
+          ? Promise.reject(new StoreError("unavailable", "cut off"))
+          : (value as (...given: unknown[]) => unknown).apply(target, args);
+    },
+  });
+  const replica = await startReplica({
+    ...{ store: reached, clock, version: "1", url: () => `http://${id}` },
+    settings: { holder: id },
+    onFatal: (error) => fatal.push(error),
+  });
+  open.push(replica);
+  return {
+    ...{ replica, fatal },
+    cut(next) {
+      isCut = next;
+    },
+  };
+}
+
+const createPool = (replica: Replica, name: string) =>
+  replica.perform(
+    { kind: "createPool", name: name as PoolName, capacity: { gpu: 1 }, settings: {} },
+    { actor: "ann" },
+  );
+const pools = (replica: Replica) => replica.read(({ state }) => [...state.pools.keys()]);
+
+test("the first one leads, whoever comes later follows and reads what is committed", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  expect([a.replica.role(), b.replica.role()]).toEqual(["leader", "follower"]);
+  await createPool(a.replica, "p");
+  await clock.advance(200);
+  expect(await pools(b.replica)).toEqual(["p"]);
+  await expect(createPool(b.replica, "q")).rejects.toMatchObject({ code: "not_leader" });
+  expect(b.replica.leaderUrl()).toBe("http://a");
+  await clock.advance(30_000);
+  expect([a.replica.role(), b.replica.role()]).toEqual(["leader", "follower"]);
+});
+
+test("a leader that is cut off steps down after 5 s and another leads after 8 s; then it follows", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  await createPool(a.replica, "p");
+  await clock.advance(1_000);
+  a.cut(true);
+  await clock.advance(4_500);
+  expect(b.replica.role()).toBe("follower");
+  await clock.advance(1_000);
+  expect(a.replica.role()).toBe("follower"); // It knows that it cannot know.
+  await clock.advance(4_000);
+  expect(b.replica.role()).toBe("leader");
+  await createPool(b.replica, "q");
+  a.cut(false);
+  await clock.advance(2_000);
+  expect([a.replica.role(), await pools(a.replica)]).toEqual(["follower", ["p", "q"]]);
+  expect(a.replica.leaderUrl()).toBe("http://b");
+  expect([...a.fatal, ...b.fatal]).toEqual([]);
+});
+
+test("the database is away for a minute: nobody is elected, and the same server goes on", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  const epoch = a.replica.epoch();
+  for (const server of [a, b]) server.cut(true);
+  await clock.advance(60_000);
+  expect([a.replica.role(), b.replica.role()]).toEqual(["follower", "follower"]);
+  expect(b.replica.status().condition).toBe("read_only"); // Over 10 s behind (C8).
+  expect(b.replica.behindMs()).toBeGreaterThan(59_000);
+  for (const server of [a, b]) server.cut(false);
+  await clock.advance(2_000);
+  expect([a.replica.role(), b.replica.role()].toSorted()).toEqual(["follower", "leader"]);
+  expect(a.replica.epoch()).toBe(epoch + 1);
+  expect(b.replica.status().condition).not.toBe("read_only");
+});
+
+test("answers of a leader wait while it is not sure, and are not given once it has stepped down", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  await createPool(a.replica, "p");
+  a.cut(true);
+  await clock.advance(2_000);
+  expect(a.replica.status().condition).toBe("read_only");
+  let shown: unknown;
+  void a.replica.untilSure().then(
+    () => (shown = "sure"),
+    (error: { code: string }) => (shown = error.code),
+  );
+  await clock.advance(1_000);
+  expect(shown).toBeUndefined();
+  await clock.advance(4_000);
+  expect(shown).toBe("not_leader");
+});
+
+test("a frozen leader says nothing when it thaws, before any of its timers", async () => {
+  const store = await openMemoryStore();
+  const [hers, ours] = [createFakeClock(), createFakeClock()];
+  const [a, b] = [await serve(store, hers, "a"), await serve(store, ours, "b")];
+  await createPool(a.replica, "p");
+  await ours.advance(10_000); // Hers stands: it is frozen.
+  expect(b.replica.role()).toBe("leader");
+  await createPool(b.replica, "q");
+  hers.freeze(10_000);
+  let shown: unknown = "nothing";
+  void pools(a.replica).then((names) => (shown = names));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(shown).toBe("nothing");
+  await hers.advance(1_000);
+  expect(shown).toEqual(["p", "q"]); // As a follower.
+});
+
+test("a planned handover goes to the server that was chosen", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b, c] = [
+    await serve(store, clock, "a"),
+    await serve(store, clock, "b"),
+    await serve(store, clock, "c"),
+  ];
+  await a.replica.handOver("c");
+  await clock.advance(500);
+  expect([a, b, c].map(({ replica }) => replica.role())).toEqual(["follower", "follower", "leader"]);
+});
+
+test("a handover to a server that has died: another one leads when the time is over", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  await a.replica.handOver("c");
+  await clock.advance(7_000);
+  expect([a, b].map(({ replica }) => replica.role())).toEqual(["follower", "follower"]);
+  await clock.advance(3_000);
+  expect([a, b].map(({ replica }) => replica.role()).toSorted()).toEqual(["follower", "leader"]);
+});
+
+test("a server that ends in order is no member any more, and the next one leads at once", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  await a.replica.close();
+  await clock.advance(500);
+  expect(b.replica.role()).toBe("leader");
+  expect((await b.replica.cluster()).members.map(({ id }) => id)).toEqual(["b"]);
+  expect(b.replica.leaderChanges()).toBe(1);
+});
+
+test("a lease is given back when leading could not begin: nobody keeps it without leading", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const a = await serve(store, clock, "a");
+  const b = await serve(store, clock, "b");
+  await a.replica.close();
+  // Its way is cut between taking over and the first commit.
+  const takeOver = store.takeOver;
+  store.takeOver = async (wanted) => {
+    const head = await takeOver(wanted);
+    b.cut(true);
+    return head;
+  };
+  await clock.advance(500);
+  store.takeOver = takeOver;
+  expect(b.replica.role()).toBe("follower");
+  const { renewals } = await store.lease();
+  b.cut(false);
+  await clock.advance(150);
+  expect((await store.lease()).renewals - renewals).toBeLessThanOrEqual(0);
+  await clock.advance(5_000);
+  expect(b.replica.role()).toBe("leader");
+  await b.replica.perform(
+    { kind: "createPool", name: "p" as PoolName, capacity: { gpu: 1 }, settings: {} },
+    { actor: "ann" },
+  );
+  expect(await b.replica.read(({ state }) => state.components.get("x" as ComponentName))).toBeUndefined();
+});
