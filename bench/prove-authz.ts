@@ -111,6 +111,14 @@ const SAMPLES: Record<RouteName, Sample> = {
   deleteRequest: { kind: "ending", query: "?force=true" },
   explainRequest: { kind: "request" },
   listDecisions: { kind: "request" },
+  makePlan: {
+    kind: "component",
+    body: ({ component }) => ({
+      changes: [
+        { method: "POST", path: "/v1/resource-requests", body: { component, resources: { gpu: 1 } } },
+      ],
+    }),
+  },
   listPools: { kind: "nothing" },
   createPool: {
     kind: "named pool",

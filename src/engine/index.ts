@@ -39,6 +39,7 @@ export {
   type PoolExplanation,
   type Shortage,
 } from "./explain.ts";
+export { Heap } from "./heap.ts";
 export { reasonViolations, violations } from "./invariants.ts";
 export * from "./records.ts";
 export type { Refusal, RefusalCode } from "./refusals.ts";
@@ -65,6 +66,8 @@ export {
 export { createState, type EngineState, queueLengthOf } from "./state.ts";
 export { nextWakeMs } from "./timers.ts";
 export {
+  type Account,
+  accountsOf,
   borrowedOf,
   capacityOf,
   countsOf,

@@ -8,6 +8,7 @@ export {
 } from "./disciplines/fair_share/view.ts";
 
 import { disciplineOf } from "./disciplines/disciplines.ts";
+import { teamSharesOf } from "./disciplines/fair_share/view.ts";
 import {
   type ComponentName,
   type GroupRecord,
@@ -21,7 +22,7 @@ import {
   type RequestProgress,
   type RequestSpec,
 } from "./records.ts";
-import { compareIds, type Resources, toResources } from "./resources.ts";
+import { amountOf, compareIds, type Resources, toResources } from "./resources.ts";
 import {
   type EngineState,
   type Node,
@@ -190,6 +191,61 @@ export function usageByShareOf(
       return [key, { borrowed, reserved: (usage[i] as number) - borrowed }];
     }),
   );
+}
+
+/** What a policy or a group has of its pool, in units. */
+export interface Account {
+  readonly kind: "policy" | "group";
+  readonly name: string;
+  readonly usage: Resources;
+  /** Above what is reserved for it (G6). */
+  readonly borrowed: Resources;
+  /** Above its limit, which was lowered meanwhile (P7). */
+  readonly debt: Resources;
+  /** Null outside `fair_share`. */
+  readonly fairShare: Resources | null;
+}
+
+/** The accounts of a pool: groups, then policies, both by name. */
+export function accountsOf(state: EngineState, name: PoolName): Account[] {
+  const pool = requirePool(state, name);
+  const { keys, capacity } = pool;
+  const shares = new Map(
+    teamSharesOf(state, name).map((view) => [`${view.kind} ${view.name}`, view.fairShare]),
+  );
+  const account = (
+    kind: Account["kind"],
+    named: string,
+    of: { usage: number[]; limit: number[]; reserved: number[] },
+  ) => {
+    const fractions = shares.get(`${kind} ${named}`);
+    const above = (bound: readonly number[]) =>
+      toResources(
+        of.usage.map((used, i) => Math.max(0, used - (bound[i] as number))),
+        keys,
+      );
+    const units = (fraction: number, i: number) => fraction * (capacity[i] as number);
+    return {
+      ...{ kind, name: named, usage: toResources(of.usage, keys) },
+      ...{ borrowed: above(of.reserved), debt: above(of.limit) },
+      fairShare: fractions
+        ? Object.fromEntries(
+            keys.flatMap((key, i) => (key in fractions ? [[key, units(fractions[key] as number, i)]] : [])),
+          )
+        : null,
+    };
+  };
+  const byName = <Item>(all: ReadonlyMap<string, Item>) => [...all].sort(([a], [b]) => compareIds(a, b));
+  return [
+    ...byName(pool.groups).map(([group, { usage, limit, record }]) =>
+      account("group", group, {
+        usage,
+        limit,
+        reserved: keys.map((key) => amountOf(record.reserved ?? {}, key)),
+      }),
+    ),
+    ...byName(pool.policies).map(([component, policy]) => account("policy", component, policy)),
+  ];
 }
 
 /** How many requests wait and run in a pool. Looks at what runs only. */

@@ -1,7 +1,8 @@
 // Answers a question from a state. Everything is tried on a fork and taken back (X5).
 
-import { type Decision, decide, type EngineState, type Event, explain, fork } from "../engine/index.ts";
-import type { AnswerTo, Explained, Plan, PlanStep, Question } from "./questions.ts";
+import { type EngineState, explain } from "../engine/index.ts";
+import { planOf } from "./plan.ts";
+import type { AnswerTo, Explained, Plan, Question } from "./questions.ts";
 import { suggestionsFor } from "./suggestions.ts";
 
 export function answer<Asked extends Question>(
@@ -20,32 +21,6 @@ export function answer(state: EngineState, question: Question, nowMs: number): E
       return { atSeq: state.seq, facts, suggestions };
     }
     case "plan":
-      return fork(state, () => planOf(state, question.steps, nowMs));
+      return planOf(state, question, nowMs);
   }
-}
-
-/** The steps are decided one after the other: each sees what those before it have made. */
-function planOf(state: EngineState, steps: readonly PlanStep[], nowMs: number): Plan {
-  const atSeq = state.seq;
-  const events: (readonly Event[])[] = [];
-  for (const [step, { commands }] of steps.entries()) {
-    const decision = firstPossible(state, commands, nowMs);
-    if (decision.outcome === "refused") {
-      return { outcome: "refused", atSeq, step, refusal: decision.refusal };
-    }
-    events.push(decision.events);
-  }
-  return { outcome: "planned", atSeq, events };
-}
-
-const EXISTENCE: ReadonlySet<string> = new Set(["not_found", "name_taken", "policy_exists"]);
-
-function firstPossible(state: EngineState, commands: PlanStep["commands"], nowMs: number): Decision {
-  let decision: Decision | undefined;
-  for (const command of commands) {
-    decision = decide(state, command, nowMs);
-    if (decision.outcome === "accepted" || !EXISTENCE.has(decision.refusal.code)) return decision;
-  }
-  if (decision === undefined) throw new Error("a step of a plan has no command");
-  return decision;
 }

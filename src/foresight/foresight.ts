@@ -13,7 +13,7 @@ import { startWorker } from "./worker.ts";
 
 export interface Foresight {
   /** Rejects with a `ForesightError` where the thread cannot answer. */
-  ask<Asked extends Question>(question: Asked): Promise<AnswerTo<Asked>>;
+  ask<Asked extends Question>(question: Asked, caller?: string): Promise<AnswerTo<Asked>>;
   /** Begins before the first question, so that it need not wait. */
   warmUp(): void;
   status(): { readonly seq: number | null; readonly bytes: number };
@@ -34,6 +34,7 @@ const BEHIND_MS_MAX = 5_000;
 /** The replica has to be made first; the larger the state, the longer that takes. */
 const START_MS_MAX = 30_000;
 const QUESTIONS_WAITING_MAX = 64;
+const PLANS_WAITING_MAX = 8;
 const RESTART_AFTER_MS = 200;
 
 export function startForesight(parts: {
@@ -46,6 +47,7 @@ export function startForesight(parts: {
   let connection: Connection | undefined;
   let endedAtMs = Number.NEGATIVE_INFINITY;
   let isClosed = false;
+  const plans = createTurns(PLANS_WAITING_MAX);
 
   function connected(): Connection {
     if (isClosed) throw unavailable("The server is closing.");
@@ -55,6 +57,22 @@ export function startForesight(parts: {
     return connection;
   }
 
+  async function answered<Asked extends Question>(question: Asked): Promise<AnswerTo<Asked>> {
+    const thread = connected();
+    if (thread.questionsWaiting >= QUESTIONS_WAITING_MAX) throw busy("questions", QUESTIONS_WAITING_MAX);
+    const patienceMs = thread.seq < 0 ? START_MS_MAX : BEHIND_MS_MAX;
+    if (!(await thread.reaches(leader.seq(), patienceMs)))
+      throw unavailable("The foresight thread has not caught up with what happened.");
+    try {
+      return (await thread.ask(question, leader.nowMs())) as AnswerTo<Asked>;
+    } catch (error) {
+      log.error({ err: error, question }, "the foresight thread could not answer");
+      throw new ForesightError("foresight_unavailable", "The foresight thread could not answer.", {
+        cause: error,
+      });
+    }
+  }
+
   function onEnd(why: unknown): void {
     connection = undefined;
     endedAtMs = performance.now();
@@ -62,22 +80,8 @@ export function startForesight(parts: {
   }
 
   return {
-    async ask<Asked extends Question>(question: Asked) {
-      const thread = connected();
-      if (thread.questionsWaiting >= QUESTIONS_WAITING_MAX)
-        throw new ForesightError("foresight_busy", `${QUESTIONS_WAITING_MAX} questions wait already.`);
-      const patienceMs = thread.seq < 0 ? START_MS_MAX : BEHIND_MS_MAX;
-      if (!(await thread.reaches(leader.seq(), patienceMs)))
-        throw unavailable("The foresight thread has not caught up with what happened.");
-      try {
-        return (await thread.ask(question, leader.nowMs())) as AnswerTo<Asked>;
-      } catch (error) {
-        log.error({ err: error, question }, "the foresight thread could not answer");
-        throw new ForesightError("foresight_unavailable", "The foresight thread could not answer.", {
-          cause: error,
-        });
-      }
-    },
+    ask: (question, caller = "") =>
+      question.kind === "plan" ? plans.inTurn(caller, () => answered(question)) : answered(question),
     warmUp: () => void connected(),
     status: () => ({ seq: connection?.seq ?? null, bytes: connection?.bytes ?? 0 }),
     async close() {
@@ -89,4 +93,33 @@ export function startForesight(parts: {
 
 function unavailable(message: string): ForesightError {
   return new ForesightError("foresight_unavailable", message);
+}
+
+function busy(what: string, max: number): ForesightError {
+  return new ForesightError("foresight_busy", `${max} ${what} wait already.`);
+}
+
+/** One at a time for each caller, and not too many who wait (X7). */
+function createTurns(waitingMax: number) {
+  const last = new Map<string, Promise<unknown>>();
+  let waiting = 0;
+  return {
+    async inTurn<T>(caller: string, run: () => Promise<T>): Promise<T> {
+      const before = last.get(caller);
+      if (before !== undefined && waiting >= waitingMax) throw busy("plans", waitingMax);
+      waiting++;
+      const turn = (before ?? Promise.resolve())
+        .catch(() => undefined)
+        .then(() => {
+          waiting--;
+          return run();
+        });
+      last.set(caller, turn);
+      try {
+        return await turn;
+      } finally {
+        if (last.get(caller) === turn) last.delete(caller);
+      }
+    },
+  };
 }

@@ -1,6 +1,7 @@
 // What can be asked of the foresight thread, and what it answers. Plain data: it travels between threads.
 
 import type {
+  Account,
   Command,
   Event,
   Explanation,
@@ -20,7 +21,12 @@ export type Question =
       readonly pools: readonly PoolName[] | null;
     }
   /** What changes would do, one after the other (P10, X1). */
-  | { readonly kind: "plan"; readonly steps: readonly PlanStep[] };
+  | {
+      readonly kind: "plan";
+      readonly steps: readonly PlanStep[];
+      /** How far time is to pass after the change, and without it (X6); left out: not at all. */
+      readonly horizonMs?: number;
+    };
 
 /** One change of a plan. Of several commands the first counts that is not refused because something exists or does not. */
 export interface PlanStep {
@@ -40,8 +46,33 @@ export type Plan =
       readonly atSeq: number;
       /** What each step would make happen. */
       readonly events: readonly (readonly Event[])[];
+      /** Of the pools that the change touches. */
+      readonly accounts: readonly PoolAccounts[];
+      readonly later: Later | null;
     }
   | { readonly outcome: "refused"; readonly atSeq: number; readonly step: number; readonly refusal: Refusal };
+
+/** Null where the pool does not exist before or after the change. */
+export interface PoolAccounts {
+  readonly pool: PoolName;
+  readonly before: readonly Account[] | null;
+  readonly after: readonly Account[] | null;
+}
+
+/** What differs in the time that follows (X2). */
+export interface Later {
+  /** Requests that start at another time; null: not within the horizon. */
+  readonly moved: readonly {
+    readonly requestId: RequestId;
+    readonly beforeMs: number | null;
+    readonly afterMs: number | null;
+  }[];
+  /** Unit-seconds of work thrown away by preemption, per key. */
+  readonly lost: { readonly before: Resources; readonly after: Resources };
+  /** How far both runs got. */
+  readonly reachedMs: number;
+  readonly isCut: boolean;
+}
 
 export type AnswerTo<Asked extends Question> = Asked extends { readonly kind: "explain" } ? Explained : Plan;
 

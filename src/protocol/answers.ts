@@ -526,27 +526,100 @@ const affected = z.object({
   component: z.string().optional(),
 });
 
+const effects = {
+  granted: z.array(affected.extend({ pool: z.string().nullable() })),
+  preempted: z.array(
+    affected.extend({
+      pool: z.string(),
+      reason: preemptionReason,
+      for_request: z.string().nullable(),
+    }),
+  ),
+  rejected: z.array(affected.extend({ reasons: z.array(rejectionReason) })),
+  cancelled: z.array(affected),
+  /** `at`: when, unless it ends before; left out: at once. */
+  stopped: z.array(affected.extend({ at: z.string().optional() })),
+  /** Whose attempt ends with its node. */
+  lost: z.array(affected),
+};
+
+/** Units by key, before and after the change; null where the thing does not exist. */
+const beforeAndAfter = z.object({
+  before: z.record(z.string(), z.number()).nullable(),
+  after: z.record(z.string(), z.number()).nullable(),
+});
+
+const account = z.object({
+  pool: z.string(),
+  kind: z.enum(["policy", "group"]),
+  /** The component of a policy; null: the caller may not know it. */
+  name: z.string().nullable(),
+  usage: beforeAndAfter,
+  /** Above what is reserved. */
+  borrowed: beforeAndAfter,
+  /** Above the limit (P7). */
+  debt: beforeAndAfter,
+  /** Null outside `fair_share`. */
+  fair_share: beforeAndAfter,
+});
+
+const planned = {
+  /** The plan is exact as long as no pool that it touches has changed since this event: `If-Match` takes it (X3). */
+  at_seq: z.int(),
+  /** Policies and groups of the pools that the change touches. */
+  accounts: z.array(account),
+  warnings: z.array(z.string()),
+};
+
 /** What a change would do (P10); nothing has happened. */
-export const plan = z
-  .object({
-    dry_run: z.literal(true),
-    granted: z.array(affected.extend({ pool: z.string().nullable() })),
-    preempted: z.array(
-      affected.extend({
-        pool: z.string(),
-        reason: preemptionReason,
-        for_request: z.string().nullable(),
+export const plan = z.object({ dry_run: z.literal(true), ...effects, ...planned }).meta({ id: "DryRun" });
+export type WirePlan = z.infer<typeof plan>;
+
+const HORIZON_SECONDS_MAX = 7 * 86_400;
+const PLANNED_CHANGES_MAX = 200;
+
+/** Calls of this API that change pools, groups, policies, nodes or requests, in the order in which they would be made. */
+export const planRequest = z.strictObject({
+  changes: z
+    .array(
+      z.strictObject({
+        method: z.enum(["POST", "PUT", "PATCH", "DELETE"]),
+        /** With the query, such as `/v1/pools/lab?force=true`. */
+        path: z.string().min(1).max(2_048),
+        body: z.unknown().optional(),
       }),
-    ),
-    rejected: z.array(affected.extend({ reasons: z.array(rejectionReason) })),
-    cancelled: z.array(affected),
-    /** `at`: when, unless it ends before; left out: at once. */
-    stopped: z.array(affected.extend({ at: z.string().optional() })),
-    /** Whose attempt ends with its node. */
-    lost: z.array(affected),
+    )
+    .min(1)
+    .max(PLANNED_CHANGES_MAX),
+  /** How far to look ahead, at what starts earlier or later; left out: only at what happens at once. */
+  horizon_seconds: z.number().int().min(1).max(HORIZON_SECONDS_MAX).optional(),
+  /** Which new requests come meanwhile. */
+  arrivals: z.enum(["none"]).optional(),
+});
+export type WirePlanRequest = z.infer<typeof planRequest>;
+
+export const planAnswer = z
+  .object({
+    ...planned,
+    now: z.object(effects),
+    /** Null without a horizon. */
+    later: z
+      .object({
+        /** Requests that start at another time; null: not within the horizon. */
+        moved: z.array(
+          affected.extend({ starts_before: z.string().nullable(), starts_after: z.string().nullable() }),
+        ),
+        /** Unit-seconds of work that preemptions would throw away. */
+        lost_unit_seconds: beforeAndAfter,
+        /** Runs end at their walltime; how far the comparison goes. */
+        basis: z.literal("by_walltimes"),
+        until: z.string(),
+        truncated: z.boolean(),
+      })
+      .nullable(),
   })
   .meta({ id: "Plan" });
-export type WirePlan = z.infer<typeof plan>;
+export type WirePlanAnswer = z.infer<typeof planAnswer>;
 
 export const serverSettings = z.strictObject({
   /** What happens to requests of components without any policy (A4). */

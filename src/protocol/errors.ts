@@ -118,6 +118,11 @@ export const ERRORS = {
     EXIT.berthFailed,
     "Plans and suggestions cannot be made at the moment; everything else goes on.",
   ),
+  plan_outdated: info(
+    409,
+    EXIT.conflict,
+    "A pool that the plan touches has changed since it was made; plan again.",
+  ),
   foresight_busy: info(429, EXIT.berthFailed, "Too many plans and questions wait already; try again."),
   disk_full: info(
     507,

@@ -30,6 +30,8 @@ export interface Route {
   readonly isIdempotent?: boolean;
   /** Takes `If-Match`, and answers with an `ETag`. */
   readonly hasEtag?: boolean;
+  /** Can be a change of a plan; so can all that take `dry_run`. */
+  readonly isPlannable?: boolean;
   /** How many calls it counts as where calls are counted; left out: one. */
   readonly rateCost?: number;
   readonly status: number;
@@ -70,6 +72,7 @@ export const ROUTES = {
     permission: "requests.submit",
     body: requestSubmission,
     isIdempotent: true,
+    isPlannable: true,
     status: 201,
     answer: answers.requestAnswer,
   },
@@ -241,6 +244,20 @@ export const ROUTES = {
     permission: "requests.read",
     status: 200,
     answer: answers.decisionList,
+  },
+
+  // --- Plans
+  makePlan: {
+    tag: "plans",
+    method: "POST",
+    path: "/v1/plans",
+    summary: "What several changes would do together; nothing happens. Needs the rights to make them.",
+    permission: "self.read",
+    body: answers.planRequest,
+    isBatch: true,
+    rateCost: 10,
+    status: 200,
+    answer: answers.planAnswer,
   },
 
   // --- Pools

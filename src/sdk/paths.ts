@@ -20,6 +20,7 @@ export const PATHS = {
   deleteRequest: "DELETE /v1/resource-requests/{id}",
   explainRequest: "GET /v1/resource-requests/{id}/explanation",
   listDecisions: "GET /v1/resource-requests/{id}/decisions",
+  makePlan: "POST /v1/plans",
   listPools: "GET /v1/pools",
   createPool: "POST /v1/pools",
   getPool: "GET /v1/pools/{pool}",

@@ -120,11 +120,12 @@ export interface Alteration {
 /** Carries a change out, or makes its plan. Deleting answers with nothing. */
 export async function alter(call: Call, services: Services, change: Alteration): Promise<Reply> {
   const query = call.query as { dry_run?: string } | undefined;
-  if (query?.dry_run === "true") {
+  if (query?.dry_run === "true" || call.planned !== undefined) {
     const denied = await services.leader.read((view) => memberDenial(view, call, change));
     if (denied !== undefined) throw refused(denied);
     if (call.ifMatch !== undefined) await services.leader.read((view) => checkVersion(view, call, change));
-    return ok(await planOf(call, services, change.command));
+    const warnings = await services.leader.read((view) => change.warnings?.(view) ?? []);
+    return ok(await planOf(call, services, change.command, warnings));
   }
   const { command, target, detail = {}, show } = change;
   const answer = await perform(call, services, {
@@ -184,9 +185,15 @@ function versionRefusal(
 
 /** Creates or changes, whichever is needed when the decision is made. */
 export async function createOrChange(
+  { planned }: Call,
   exists: () => Promise<boolean>,
   run: (exists: boolean) => Promise<Reply>,
 ): Promise<Reply> {
+  if (planned !== undefined) {
+    // Which of the two it is depends on the changes before it.
+    await run(false);
+    return run(true);
+  }
   for (let tries = 1; ; tries++) {
     const isThere = await exists();
     try {
@@ -207,7 +214,8 @@ const CREATE_OR_CHANGE_TRIES = 3;
 export async function reachedPool(call: Call, { leader }: Services): Promise<string> {
   const pool = call.params.pool as string;
   if (!reachesPool(call.identity, pool)) throw hidden("pool", pool);
-  if (!(await leader.read((view) => hasPool(view, pool)))) throw notFound("pool", pool);
+  const mayCome = call.planned !== undefined; // A change before it may create the pool.
+  if (!mayCome && !(await leader.read((view) => hasPool(view, pool)))) throw notFound("pool", pool);
   return pool;
 }
 

@@ -3,6 +3,7 @@
 import { hash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
+import type { Command } from "../engine/index.ts";
 import type { Foresight } from "../foresight/index.ts";
 import type {
   Answer,
@@ -52,6 +53,12 @@ export type BodyOf<R extends RouteName> = Table[R] extends { envelope: infer Sch
   : Parsed<R, "body">;
 export type QueryOf<R extends RouteName> = Parsed<R, "query">;
 
+/** One change of a plan: the commands that would make it, the first possible one counts. */
+export interface PlannedStep {
+  readonly commands: Command[];
+  readonly warnings: string[];
+}
+
 export interface Call {
   readonly route: RouteName;
   readonly identity: Identity;
@@ -60,6 +67,8 @@ export interface Call {
   readonly body: unknown;
   readonly ifMatch: string | undefined;
   readonly idempotencyKey: string | undefined;
+  /** Only planned (X1): commands are collected here instead of being carried out. */
+  readonly planned?: PlannedStep;
   /** Of whoever called. */
   readonly address: string;
   readonly incoming: IncomingMessage;

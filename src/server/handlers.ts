@@ -4,12 +4,13 @@ import type { Handlers } from "./call.ts";
 import * as access from "./routes/access.ts";
 import * as cluster from "./routes/cluster.ts";
 import * as nodes from "./routes/nodes.ts";
+import { plansOver } from "./routes/plans.ts";
 import * as policies from "./routes/policies.ts";
 import * as pools from "./routes/pools.ts";
 import * as requests from "./routes/requests.ts";
 import * as system from "./routes/system.ts";
 
-export const HANDLERS: Handlers = {
+const SERVED: Omit<Handlers, "makePlan"> = {
   ...requests,
   ...pools,
   ...policies,
@@ -18,3 +19,5 @@ export const HANDLERS: Handlers = {
   ...cluster,
   ...system,
 };
+
+export const HANDLERS: Handlers = { ...SERVED, makePlan: plansOver(SERVED) };

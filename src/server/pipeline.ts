@@ -10,16 +10,10 @@ import { LeaderError } from "../leader/index.ts";
 import {
   BATCH_BODY_BYTES_MAX,
   BODY_BYTES_MAX,
-  BODY_LIMITS,
   idempotencyKey,
-  issuesOf,
-  name as nameSchema,
-  type Permission,
   ROUTES,
   type Route,
   type RouteName,
-  shapeProblem,
-  toPointer,
   toProblem,
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
@@ -30,7 +24,8 @@ import { SECURITY_HEADERS } from "./headers.ts";
 import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
 import { URL_LENGTH_MAX } from "./limits.ts";
-import { forbidden, ProblemError, problemError, schemaProblem } from "./problems.ts";
+import { checkPermission, methodsOf, parseBody, parseParams, parseQuery, takesBody } from "./parsing.ts";
+import { ProblemError, problemError } from "./problems.ts";
 import type { Replicated } from "./replicated.ts";
 
 type Env = { Bindings: HttpBindings };
@@ -147,14 +142,6 @@ async function identify(
   return identity;
 }
 
-function checkPermission({ role, permissions }: Identity, permission: Permission | "public"): void {
-  if (permission === "public" || permissions.has(permission)) return;
-  throw forbidden(
-    `The role ${role} does not have the permission ${permission}.`,
-    "Use a token with another role; GET /v1/whoami shows what this one may do.",
-  );
-}
-
 function unauthenticated(what: string): ProblemError {
   const problem = toProblem("unauthenticated", `The token is ${what}.`, {
     hint: "Send the header Authorization: Bearer berth_…; an administrator makes tokens.",
@@ -179,52 +166,19 @@ async function toCall(
     address,
     incoming,
     outgoing: outgoing,
-    params: parseParams(context),
-    query: parseQuery(context, route),
-    body: await parseBody(incoming, route),
+    params: parseParams(context.req.param() as Record<string, string>),
+    // Fields of a query are optional everywhere, so an empty one needs no look.
+    query: context.req.url.includes("?") ? parseQuery(context.req.query(), route) : {},
+    body: await readBody(incoming, route),
     ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
     idempotencyKey: route.isIdempotent === true ? keyOf(headers) : undefined,
   };
 }
 
-/** Names in the path are held to what names in a body are held to. */
-function parseParams(context: Context<Env>): Record<string, string> {
-  const params = context.req.param() as Record<string, string>;
-  for (const [field, given] of Object.entries(params)) {
-    const { error } = nameSchema.safeParse(given);
-    if (error === undefined) continue;
-    const [issue] = issuesOf(error);
-    throw problemError("invalid_request", `The ${field} in the path ${issue?.message ?? "cannot be read"}.`);
-  }
-  return params;
-}
-
-function parseQuery(context: Context<Env>, { query }: Route): unknown {
-  // Fields of a query are optional everywhere, so an empty one needs no look.
-  if (!context.req.url.includes("?")) return {};
-  const given = context.req.query();
-  const found = shapeProblem(given, BODY_LIMITS);
-  if (found !== undefined)
-    throw problemError("invalid_request", `${toPointer(found.path)} in the query ${found.message}.`);
-  if (query === undefined) {
-    const unknown = Object.keys(given)[0];
-    if (unknown === undefined) return {};
-    throw problemError("invalid_request", `The parameter ${unknown.slice(0, 100)} is not known here.`);
-  }
-  const parsed = query.safeParse(given);
-  if (!parsed.success) throw schemaProblem(parsed.error, "query");
-  return parsed.data;
-}
-
-async function parseBody(incoming: HttpBindings["incoming"], route: Route): Promise<unknown> {
-  const schema = route.envelope ?? route.body;
-  if (schema === undefined) return undefined;
+async function readBody(incoming: HttpBindings["incoming"], route: Route): Promise<unknown> {
+  if (!takesBody(route)) return undefined;
   const bytesMax = route.isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
-  const given = (await readJson(incoming, bytesMax)) ?? (route.isBodyOptional === true ? {} : undefined);
-  if (given === undefined) throw problemError("malformed_body", "The call needs a body, and there is none.");
-  const parsed = schema.safeParse(given);
-  if (!parsed.success) throw schemaProblem(parsed.error, "body");
-  return parsed.data;
+  return parseBody(await readJson(incoming, bytesMax), route);
 }
 
 function keyOf(headers: HttpBindings["incoming"]["headers"]): string | undefined {
@@ -238,15 +192,6 @@ function textOf(header: string | string[] | undefined): string | undefined {
 }
 
 // --- Paths that nobody serves
-
-const PATTERNS = Object.values(ROUTES).map(({ method, path }) => ({
-  method,
-  pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`),
-}));
-
-function methodsOf(path: string): string[] {
-  return PATTERNS.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
-}
 
 /** Strangers learn nothing about which paths exist below /v1. */
 function unknownRoute({ req }: Context<Env>): Route {

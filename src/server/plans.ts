@@ -1,21 +1,77 @@
-// Plans: what a change would do to requests (P10), read off the events that the engine would emit.
+// Plans: what changes would do (P10, X2), read off the events that the engine would emit.
 
-import { type Command, type Event, nodeViewsOf, type RequestId, requestOf } from "../engine/index.ts";
+import {
+  type Account,
+  type Command,
+  type Event,
+  nodeViewsOf,
+  type RequestId,
+  requestOf,
+} from "../engine/index.ts";
+import type { Plan, PlanStep } from "../foresight/index.ts";
 import type { View } from "../leader/index.ts";
-import type { WirePlan } from "../protocol/index.ts";
+import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import { type Call, refused, type Services } from "./call.ts";
 import { ownedOf, type Sight, sightOf } from "./sight.ts";
 
-/** Throws the refusal where the change would be refused. */
-export async function planOf(call: Call, services: Services, command: Command): Promise<WirePlan> {
-  const commands = [services.leader.completed(command)];
-  const plan = await services.foresight.ask({ kind: "plan", steps: [{ commands }] });
+/** Whether the call only asks what it would do. */
+export function isPlan({ query, planned }: Call): boolean {
+  return planned !== undefined || (query as { dry_run?: string } | undefined)?.dry_run === "true";
+}
+
+/** What one command would do. Throws the refusal where it would be refused. */
+export async function planOf(
+  call: Call,
+  services: Services,
+  command: Command,
+  warnings: readonly string[] = [],
+): Promise<WirePlan> {
+  const completed = services.leader.completed(command);
+  if (call.planned !== undefined) {
+    call.planned.commands.push(completed);
+    call.planned.warnings.push(...warnings);
+    return NOTHING_YET;
+  }
+  const plan = await ask(call, services, { steps: [{ commands: [completed] }] });
   if (plan.outcome === "refused") throw refused(plan.refusal);
-  const events = plan.events.flat();
-  return services.leader.read((view) => {
-    const sight = sightOf(call.identity, view);
+  const { now, later: _, ...rest } = await presentPlan(call, services, plan, warnings);
+  return { dry_run: true, ...now, ...rest };
+}
+
+/** The answer for one of several changes, which nobody sees: they are planned together. */
+const NOTHING_YET: WirePlan = {
+  ...{ dry_run: true, at_seq: 0, accounts: [], warnings: [] },
+  ...{ granted: [], preempted: [], rejected: [], cancelled: [], stopped: [], lost: [] },
+};
+
+export function ask(
+  { identity }: Call,
+  { foresight }: Services,
+  question: { readonly steps: readonly PlanStep[]; readonly horizonMs?: number },
+): Promise<Plan> {
+  return foresight.ask({ kind: "plan", ...question }, identity.tokenId);
+}
+
+type Planned = Extract<Plan, { outcome: "planned" }>;
+
+export async function presentPlan(
+  { identity }: Call,
+  { leader }: Services,
+  { atSeq, events, accounts, later }: Planned,
+  warnings: readonly string[],
+): Promise<WirePlanAnswer> {
+  const happening = events.flat();
+  const submitted = new Map(
+    happening.flatMap((event) =>
+      event.kind === "requestSubmitted" ? [[event.spec.id, event.spec] as const] : [],
+    ),
+  );
+  return leader.read((view) => {
+    const sight = sightOf(identity, view);
     const affected = (id: RequestId): Affected | undefined => {
+      const own = submitted.get(id); // Of the plan itself; it has no number yet.
+      if (own !== undefined) return { id, name: own.name, component: own.component };
       const spec = requestOf(view.state, id)?.spec;
       const owned = ownedOf(view, id);
       if (spec === undefined || owned === undefined) return { id };
@@ -30,8 +86,61 @@ export async function planOf(call: Call, services: Services, command: Command): 
     };
     const runsOn = (node: NodeName) =>
       nodeViewsOf(view.state, [node]).flatMap(({ runs }) => runs.map(({ requestId }) => requestId));
-    return toPlan(events, affected, sight, runsOn);
+    return {
+      at_seq: atSeq,
+      now: effectsOf(happening, affected, sight, runsOn),
+      accounts: accounts
+        .filter(({ pool }) => sight.seesPool(pool))
+        .flatMap((pool) => presentAccounts(pool, sight)),
+      warnings: [...new Set(warnings)],
+      later: later && presentLater(later, affected),
+    };
   });
+}
+
+function presentAccounts(
+  { pool, before, after }: Planned["accounts"][number],
+  sight: Sight,
+): WirePlanAnswer["accounts"] {
+  const keyOf = ({ kind, name }: Account) => `${kind} ${name}`;
+  const [earlier, afterwards] = [before ?? [], after ?? []].map(
+    (accounts) => new Map(accounts.map((account) => [keyOf(account), account])),
+  ) as [Map<string, Account>, Map<string, Account>];
+  return [...new Map([...earlier, ...afterwards])].map(([key, { kind, name }]) => {
+    const both = (field: "usage" | "borrowed" | "debt" | "fairShare") => ({
+      before: earlier.get(key)?.[field] ?? null,
+      after: afterwards.get(key)?.[field] ?? null,
+    });
+    const isNamed = kind === "group" || sight.namesComponent(pool, name);
+    return {
+      ...{ pool, kind, name: isNamed ? name : null },
+      ...{
+        usage: both("usage"),
+        borrowed: both("borrowed"),
+        debt: both("debt"),
+        fair_share: both("fairShare"),
+      },
+    };
+  });
+}
+
+function presentLater(
+  { moved, lost, reachedMs, isCut }: NonNullable<Planned["later"]>,
+  affected: (id: RequestId) => Affected | undefined,
+): WirePlanAnswer["later"] {
+  const timeOf = (ms: number | null) => (ms === null ? null : toTimestamp(ms));
+  return {
+    moved: moved.flatMap(({ requestId, beforeMs, afterMs }) => {
+      const item = affected(requestId);
+      return item === undefined
+        ? []
+        : [{ ...item, starts_before: timeOf(beforeMs), starts_after: timeOf(afterMs) }];
+    }),
+    lost_unit_seconds: lost,
+    basis: "by_walltimes",
+    until: toTimestamp(reachedMs),
+    truncated: isCut,
+  };
 }
 
 function numberOf(view: View, id: RequestId): { number?: number } {
@@ -42,14 +151,15 @@ function numberOf(view: View, id: RequestId): { number?: number } {
 type NodeName = Extract<Event, { kind: "nodeStateChanged" }>["name"];
 type Affected = WirePlan["cancelled"][number];
 
-function toPlan(
+type Effects = WirePlanAnswer["now"];
+
+function effectsOf(
   events: readonly Event[],
   affected: (id: RequestId) => Affected | undefined,
   sight: Sight,
   runsOn: (node: NodeName) => readonly RequestId[],
-): WirePlan {
-  const plan: WirePlan = {
-    dry_run: true,
+): Effects {
+  const plan: Effects = {
     granted: [],
     preempted: [],
     rejected: [],

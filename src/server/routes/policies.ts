@@ -95,7 +95,9 @@ function putPolicyAs(
 }
 
 /** A sensitive policy is bounded by its reserve alone, and only where somebody reserves something (10.8). */
-function warningsAbout({ state }: View, { pool, component }: WirePolicy): string[] {
+function warningsAbout(view: View, { pool, component }: WirePolicy): string[] {
+  if (!hasPool(view, pool)) return []; // A plan may be about to create it.
+  const { state } = view;
   const name = toPoolName(pool);
   const policies = policiesOf(state, name);
   const policy = policies.find((each) => each.component === component);
@@ -115,7 +117,7 @@ export const putPolicy: Handler<"putPolicy"> = async (call, services) => {
   const policy = agreed(call.body, { pool, component }) as WirePolicy;
   const exists = async () =>
     (await services.leader.read((view) => showPolicy(view, pool, component))) !== undefined;
-  return createOrChange(exists, (isThere) =>
+  return createOrChange(call, exists, (isThere) =>
     isThere
       ? putPolicyAs("updatePolicy", call, services, policy, 200)
       : putPolicyAs("attachPolicy", call, services, policy, 201),
@@ -170,7 +172,7 @@ export const putGroup: Handler<"putGroup"> = async (call, services) => {
   const group = agreed(call.body, { name }) as WireGroup;
   const exists = async () =>
     (await services.leader.read((view) => showGroup(view, pool, name))) !== undefined;
-  return createOrChange(exists, (isThere) =>
+  return createOrChange(call, exists, (isThere) =>
     isThere
       ? putGroupAs("updateGroup", call, services, { pool, group, status: 200 })
       : putGroupAs("createGroup", call, services, { pool, group, status: 201 }),

@@ -84,7 +84,7 @@ export const putPool: Handler<"putPool"> = async (call, services) => {
   checkReach(call, name);
   const body = agreed(call.body, { name }) as WirePool;
   const exists = () => services.leader.read((view) => hasPool(view, name));
-  return createOrChange(exists, async (isThere) => {
+  return createOrChange(call, exists, async (isThere) => {
     if (!isThere) return create(call, services, body, 201);
     const { discipline, ...update } = body;
     if (discipline !== undefined) await checkDiscipline(services, name, discipline);

@@ -46,7 +46,7 @@ import { abandonedGuard, addSilence, clientOf, toEndFacts } from "../holders.ts"
 import { type Identity, mayUse, reachesAll, reachesComponent, reachesPool } from "../identity.ts";
 import { newRequestId } from "../ids.ts";
 import { idOf, type Located, locate, locateOwn, reachGuard } from "../locate.ts";
-import { planOf } from "../plans.ts";
+import { isPlan, planOf } from "../plans.ts";
 import { presentLive, presentRecord } from "../presentation.ts";
 import {
   forbidden,
@@ -62,6 +62,7 @@ import { mayEnd, type Owned, ownedOf, ownedOfRecord, sightOf } from "../sight.ts
 
 export const submitRequest: Handler<"submitRequest"> = async (call, services) => {
   const change = submission(call, services, call.body);
+  if (isPlan(call)) return ok(await planOf(call, services, change.command as Command));
   await services.rates.checkComponent(call.body.component); // Only spent by those who may ask for it.
   const answer = await perform(call, services, change);
   const shown = answer.body as WireRequest;
@@ -552,7 +553,7 @@ export const updateRequest: Handler<"updateRequest"> = async (call, services) =>
   checkMayEnd(call, located);
   checkClass(identity, body.preemption_class);
   const command: Command = { kind: "updateRequest", requestId: id, change: toRequestChange(body) };
-  if (call.query.dry_run === "true") return ok(await planOf(call, services, command));
+  if (isPlan(call)) return ok(await planOf(call, services, command));
   const { record } = located;
   const isPlain = Object.keys(body).every((field) => field === "labels" || field === "note");
   const answer = await perform(call, services, {
@@ -586,7 +587,7 @@ export const cancelRequest: Handler<"cancelRequest"> = async (call, services) =>
     requestId: id,
     ...(isAbandoned && { noHolder: "declared_lost" as const }),
   };
-  if (call.query.dry_run === "true") return ok(await planOf(call, services, command));
+  if (isPlan(call)) return ok(await planOf(call, services, command));
   const { record } = located;
   const answer = await perform(call, services, {
     command,

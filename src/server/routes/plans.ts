@@ -1,0 +1,98 @@
+// Plans of several changes (X1): each is a call of the API, which goes as far as the commands that it would send.
+
+import { ROUTES, type Route, type RouteName } from "../../protocol/index.ts";
+import { toMs } from "../../translation/index.ts";
+import { type Call, type Handler, type Handlers, ok, type PlannedStep, type Services } from "../call.ts";
+import { checkPermission, matchRoute, parseBody, parseParams, parseQuery } from "../parsing.ts";
+import { ask, presentPlan } from "../plans.ts";
+import { ProblemError, problemError, refusalProblem } from "../problems.ts";
+
+type Change = { readonly method: string; readonly path: string; readonly body?: unknown };
+
+/** `handlers` serve the changes as they serve the calls. */
+export function plansOver(handlers: Omit<Handlers, "makePlan">): Handler<"makePlan"> {
+  return async (call, services) => {
+    const { changes, horizon_seconds: horizon } = call.body;
+    const steps: PlannedStep[] = [];
+    for (const [index, change] of changes.entries()) {
+      steps.push(await at(index, () => stepOf(handlers, call, services, change)));
+    }
+    const plan = await ask(call, services, {
+      steps,
+      ...(horizon !== undefined && { horizonMs: toMs(horizon) }),
+    });
+    if (plan.outcome === "refused") throw inChange(plan.step, new ProblemError(refusalProblem(plan.refusal)));
+    return ok(
+      await presentPlan(
+        call,
+        services,
+        plan,
+        steps.flatMap(({ warnings }) => warnings),
+      ),
+    );
+  };
+}
+
+async function stepOf(
+  handlers: Omit<Handlers, "makePlan">,
+  call: Call,
+  services: Services,
+  { method, path, body }: Change,
+): Promise<PlannedStep> {
+  const url = new URL(path, "http://plan.invalid");
+  const found = matchRoute(method, decodeURI(url.pathname));
+  if (found === undefined || !isPlannable(found.route)) throw notPlannable(method, path);
+  const { name, route, params } = found;
+  checkPermission(call.identity, route.permission); // Planning a change needs the right to make it (X8).
+  const planned: PlannedStep = { commands: [], warnings: [] };
+  const meant: Call = {
+    ...call,
+    ...{ route: name, planned, idempotencyKey: undefined, ifMatch: undefined },
+    params: parseParams(params),
+    query: parseQuery(Object.fromEntries(url.searchParams), route),
+    body: parseBody(body, route),
+  };
+  // The types of the call and of its handler come from the same row of the table.
+  const handle = handlers[name as Exclude<RouteName, "makePlan">] as (
+    call: Call,
+    services: Services,
+  ) => Promise<unknown>;
+  await handle(meant, services);
+  return planned;
+}
+
+/** What can be tried alone can be tried with others. */
+function isPlannable({ query, isPlannable = false }: Route): boolean {
+  return isPlannable || (query !== undefined && "dry_run" in query.shape);
+}
+
+function notPlannable(method: string, path: string): ProblemError {
+  const known = (Object.values(ROUTES) as Route[]).filter(isPlannable);
+  const examples = known.slice(0, 3).map((route) => `${route.method} ${route.path}`);
+  return problemError(
+    "invalid_request",
+    `${method} ${path.slice(0, 200)} is not a change that can be planned.`,
+    {
+      hint: `Those that take dry_run can be, such as ${examples.join(", ")}.`,
+    },
+  );
+}
+
+async function at<T>(index: number, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    throw error instanceof ProblemError ? inChange(index, error) : error;
+  }
+}
+
+/** Says in which of the changes the problem is. */
+function inChange(index: number, error: ProblemError): ProblemError {
+  const { problem } = error;
+  const pointer = `/changes/${index}`;
+  const errors = (problem.errors ?? [{ pointer: "", message: problem.detail }]).map((each) => ({
+    ...each,
+    pointer: `${pointer}${each.pointer === "" ? "" : `/body${each.pointer}`}`,
+  }));
+  return new ProblemError({ ...problem, errors }, error.headers, error.isDenial);
+}

@@ -1,0 +1,108 @@
+// Plans of several changes over HTTP (X1–X3, X8).
+
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { openTestServer, smallWorld, type TestServer } from "./server-support.ts";
+
+let server: TestServer;
+beforeEach(async () => {
+  server = await openTestServer();
+  await smallWorld(server);
+});
+afterEach(() => server.close());
+
+const submit = (component: string, gpu: number, more: object = {}) =>
+  server.admin("POST", "/v1/resource-requests", { component, resources: { gpu }, ...more });
+const plan = (changes: unknown[], more: object = {}) =>
+  server.admin("POST", "/v1/plans", { changes, ...more });
+const lifted = { method: "PATCH", path: "/v1/pools/gpus", body: { capacity: { gpu: 3 } } };
+
+describe("a plan of several changes", () => {
+  test("says what they do together, and changes nothing", async () => {
+    await submit("vision", 2);
+    const { body: waiting } = await submit("speech", 1);
+    const { status, body } = await plan([
+      lifted,
+      { method: "POST", path: "/v1/resource-requests", body: { component: "vision", resources: { gpu: 1 } } },
+    ]);
+    expect(status).toBe(200);
+    expect(body.now.granted).toMatchObject([
+      { id: waiting.id, number: 2, component: "speech", pool: "gpus" },
+    ]);
+    expect(body.accounts).toMatchObject([
+      { pool: "gpus", kind: "policy", name: "speech", usage: { before: { gpu: 0 }, after: { gpu: 1 } } },
+      { pool: "gpus", kind: "policy", name: "vision", usage: { before: { gpu: 2 }, after: { gpu: 2 } } },
+    ]);
+    expect(body.later).toBeNull();
+    const { body: after } = await server.admin("GET", "/v1/pools/gpus");
+    expect(after.capacity).toEqual({ gpu: 2 });
+  });
+
+  test("each sees those before it: a pool that the plan creates can be used by it", async () => {
+    const { status, body } = await plan([
+      { method: "PUT", path: "/v1/pools/new", body: { capacity: { gpu: 4 } } },
+      { method: "PUT", path: "/v1/pools/new/policies/vision", body: { priority: 3 } },
+      {
+        method: "POST",
+        path: "/v1/resource-requests",
+        body: { component: "vision", resources: { gpu: 4 } },
+      },
+    ]);
+    expect(status).toBe(200);
+    expect(body.now.granted).toMatchObject([{ component: "vision", pool: "new" }]);
+  });
+
+  test("names the change that is refused", async () => {
+    const { status, body } = await plan([lifted, { method: "DELETE", path: "/v1/pools/nowhere" }]);
+    expect(status).toBe(404);
+    expect(body).toMatchObject({ code: "not_found", errors: [{ pointer: "/changes/1" }] });
+    const malformed = await plan([{ ...lifted, body: { capacity: { gpu: -1 } } }]);
+    expect(malformed.body).toMatchObject({
+      code: "invalid_amount",
+      errors: [{ pointer: "/changes/0" }],
+    });
+    const other = await plan([{ method: "POST", path: "/v1/tokens", body: {} }]);
+    expect(other.body).toMatchObject({
+      code: "invalid_request",
+      detail: expect.stringContaining("POST /v1/tokens"),
+    });
+  });
+
+  test("needs the right to make them, and leaves out what the token does not reach", async () => {
+    const { call: user } = await server.token("user", { components: ["vision"] });
+    expect((await user("POST", "/v1/plans", { changes: [lifted] })).status).toBe(403);
+    const own = {
+      method: "POST",
+      path: "/v1/resource-requests",
+      body: { component: "vision", resources: { gpu: 1 } },
+    };
+    expect((await user("POST", "/v1/plans", { changes: [own] })).status).toBe(200);
+    const others = { ...own, body: { ...own.body, component: "speech" } };
+    expect((await user("POST", "/v1/plans", { changes: [others] })).status).toBe(403);
+  });
+
+  test("looks ahead: who starts earlier or later by walltimes", async () => {
+    await submit("vision", 2, { walltime_seconds: 600 });
+    const { body: waiting } = await submit("speech", 1, { walltime_seconds: 600 });
+    const { body } = await plan([lifted], { horizon_seconds: 3_600 });
+    expect(body.later.truncated).toBe(false);
+    expect(body.later.moved).toMatchObject([{ id: waiting.id }]);
+    expect(body.now.granted).toMatchObject([{ id: waiting.id }]);
+
+    const { body: third } = await submit("speech", 2, { walltime_seconds: 600 });
+    const { body: both } = await plan([lifted], { horizon_seconds: 3_600 });
+    expect(both.later.moved).toMatchObject([{ id: waiting.id }, { id: third.id }]);
+    const { starts_before, starts_after } = both.later.moved[1];
+    expect(Date.parse(starts_before) - Date.parse(starts_after)).toBeGreaterThan(0);
+  });
+});
+
+test("what is planned is what happens (X3)", async () => {
+  await submit("vision", 2);
+  await submit("speech", 1);
+  await submit("speech", 1);
+  const { body } = await server.admin("PATCH", "/v1/pools/gpus?dry_run=true", lifted.body);
+  expect(body).toMatchObject({ dry_run: true, granted: [{ number: 2 }], at_seq: server.leader.seq() });
+  await server.admin("PATCH", "/v1/pools/gpus", lifted.body);
+  const { body: started } = await server.admin("GET", "/v1/resource-requests/2");
+  expect(started.status).toBe("allocated");
+});
