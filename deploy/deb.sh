@@ -8,6 +8,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=${1:-$root/dist}
+. "$root/deploy/pieces.sh"
 
 missing=
 for tool in dpkg-deb npm node; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
@@ -20,11 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/tree
 
-package=${BERTH_PACKAGE:-}
-if [ -z "$package" ]; then
-  (cd "$root" && npm pack --silent --pack-destination "$work" >/dev/null)
-  package=$(echo "$work"/berth-*.tgz)
-fi
+package=$(berth_package "${BERTH_PACKAGE:-}")
 npm install --silent --global --prefix "$work/npm" --omit=dev --ignore-scripts --no-audit --no-fund "$package"
 berth=$work/npm/lib/node_modules/berth
 version=$(node -p 'require(process.argv[1]).version' "$berth/package.json")
@@ -37,11 +34,7 @@ install -m 0644 "$units"/*.service "$units"/*.timer "$tree/usr/lib/systemd/syste
 install -m 0644 "$units/berth.sysusers" "$tree/usr/lib/sysusers.d/berth.conf"
 install -D -m 0640 "$units/server.env" "$tree/etc/berth/server.env"
 install -m 0644 "$berth/LICENSE" "$tree/usr/share/doc/berth/copyright"
-for shell in bash:usr/share/bash-completion/completions/berth zsh:usr/share/zsh/vendor-completions/_berth \
-  fish:usr/share/fish/vendor_completions.d/berth.fish; do
-  install -d "$tree/$(dirname "${shell#*:}")"
-  node "$tree/usr/lib/berth/berth" completion "${shell%%:*}" >"$tree/${shell#*:}"
-done
+install_completion "$tree" "$tree/usr/lib/berth/berth"
 
 install -d "$tree/DEBIAN"
 echo /etc/berth/server.env >"$tree/DEBIAN/conffiles"

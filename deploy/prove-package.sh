@@ -6,11 +6,8 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
-package=${1:-}
-if [ -z "$package" ]; then
-  (cd "$root" && npm pack --silent --pack-destination "$work" >/dev/null)
-  package=$(echo "$work"/berth-*.tgz)
-fi
+. "$root/deploy/pieces.sh"
+package=$(berth_package "${1:-}")
 
 if ! npm install --silent --global --prefix "$work/prefix" --omit=dev --no-audit --no-fund "$package"; then
   echo "Not proven: npm could not install $package." >&2

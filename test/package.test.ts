@@ -105,6 +105,13 @@ describe("deploy/systemd", () => {
   });
 });
 
+test("the proof with ZenML says what is missing, and ends with 2", () => {
+  const { ZENML_SOURCE: _, ZENML_PYTHON: __, ...env } = process.env;
+  const { status, stderr } = spawnSync(`${root}integrations/zenml/prove.sh`, { env, encoding: "utf8" });
+  expect(stderr).toMatch(/^Not proven\. What is missing:\n {2}- ZENML_SOURCE: .*\n {2}- ZENML_PYTHON: /);
+  expect(status).toBe(2);
+});
+
 test("programs of deploy/ can be executed", () => {
   for (const name of ["deb.sh", "prove-package.sh", "image/build.sh", "kubernetes/prove.mjs"]) {
     expect(statSync(`${root}deploy/${name}`).mode & 0o111).not.toBe(0);

@@ -13,6 +13,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 layout=${1:-$root/dist/image}
 suite=trixie # Its nodejs is 20.19.
 uid=10001
+. "$root/deploy/pieces.sh"
 
 missing=
 for tool in umoci npm node tar; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
@@ -34,21 +35,13 @@ else
     { tail -20 "$work/debootstrap.log" >&2; exit 1; }
 fi
 
-package=${BERTH_PACKAGE:-}
-if [ -z "$package" ]; then
-  (cd "$root" && npm pack --silent --pack-destination "$work" >/dev/null)
-  package=$(echo "$work"/berth-*.tgz)
-fi
+package=$(berth_package "${BERTH_PACKAGE:-}")
 npm install --silent --global --prefix "$base/usr/local" --omit=dev --ignore-scripts --no-audit --no-fund "$package"
 
 echo "berth:x:$uid:$uid:Berth:/var/lib/berth:/usr/sbin/nologin" >>"$base/etc/passwd"
 echo "berth:x:$uid:" >>"$base/etc/group"
 install -d -m 0700 -o "$uid" -g "$uid" "$base/var/lib/berth"
-for shell in bash:usr/share/bash-completion/completions/berth zsh:usr/share/zsh/vendor-completions/_berth \
-  fish:usr/share/fish/vendor_completions.d/berth.fish; do
-  install -d "$base/$(dirname "${shell#*:}")"
-  node "$base/usr/local/lib/node_modules/berth/berth" completion "${shell%%:*}" >"$base/${shell#*:}"
-done
+install_completion "$base" "$base/usr/local/lib/node_modules/berth/berth"
 # What a server never reads.
 rm -rf "$base"/var/cache/apt/* "$base"/var/lib/apt/lists/* "$base"/usr/share/doc/* "$base"/usr/share/man/* "$base"/usr/share/locale/*
 rm -rf "${base:?}"/dev/* "$base"/proc/* "$base"/sys/* "$base"/tmp/*

@@ -51,6 +51,18 @@ for (const kind of ["memory", "sqlite"] as const) {
       await release(body);
     });
 
+    test("settings are read as ZenML 0.96 writes them out, with null for what was not set", async () => {
+      const settings = {
+        ...{ cpu_count: null, gpu_count: 1, memory: "16GiB", pool_resources: null, preemptible: true },
+        ...{ min_replicas: null, max_replicas: null, max_concurrency: null },
+        ...{ autoscaling_metric: null, autoscaling_target: null },
+      };
+      const { body } = await submit({ resources: undefined, settings });
+      expect(body.resources).toEqual({ gpu: 1, memory_mb: 17180, step_run: 1 });
+      expect(body.preemptible).toBe(true);
+      await release(body);
+    });
+
     test("what no pool admits is stored as rejected, with the reason per pool", async () => {
       const { status, body } = await submit({ resources: { gpu: 3 } });
       expect(status).toBe(201);
@@ -257,6 +269,11 @@ for (const kind of ["memory", "sqlite"] as const) {
         { status: "allocated" },
       ]);
       const granted = [body.results[0], body.results[4]];
+      for (const one of granted) {
+        const single = await server.admin("GET", `/v1/resource-requests/${one.id}`);
+        expect(Object.keys(one).toSorted()).toEqual(Object.keys(single.body).toSorted());
+        expect(one.resources).toEqual(single.body.resources);
+      }
       const renewed = await server.admin("POST", "/v1/resource-requests/bulk-renew", {
         items: [
           { id: granted[0].id, token: granted[0].token },

@@ -22,6 +22,7 @@ ROUTES: Dict[str, str] = {
     "release_requests": "POST /v1/resource-requests/bulk-release",
     "list_requests": "GET /v1/resource-requests",
     "get_request": "GET /v1/resource-requests/{id}",
+    "update_request": "PATCH /v1/resource-requests/{id}",
     "renew_request": "POST /v1/resource-requests/{id}/renew",
     "release_request": "POST /v1/resource-requests/{id}/release",
     "checkpoint_request": "POST /v1/resource-requests/{id}/checkpoint",
@@ -35,6 +36,7 @@ ROUTES: Dict[str, str] = {
     "put_pool": "PUT /v1/pools/{pool}",
     "update_pool": "PATCH /v1/pools/{pool}",
     "delete_pool": "DELETE /v1/pools/{pool}",
+    "resume_expiry": "POST /v1/pools/{pool}/resume-expiry",
     "list_queue": "GET /v1/pools/{pool}/queue",
     "get_shares": "GET /v1/pools/{pool}/shares",
     "list_policies": "GET /v1/pools/{pool}/policies",
@@ -49,6 +51,7 @@ ROUTES: Dict[str, str] = {
     "put_group": "PUT /v1/pools/{pool}/groups/{group}",
     "update_group": "PATCH /v1/pools/{pool}/groups/{group}",
     "delete_group": "DELETE /v1/pools/{pool}/groups/{group}",
+    "list_pool_nodes": "GET /v1/pools/{pool}/nodes",
     "list_nodes": "GET /v1/nodes",
     "create_node": "POST /v1/nodes",
     "get_node": "GET /v1/nodes/{node}",
@@ -64,6 +67,8 @@ ROUTES: Dict[str, str] = {
     "list_audit": "GET /v1/audit",
     "get_settings": "GET /v1/settings",
     "change_settings": "PATCH /v1/settings",
+    "get_cluster": "GET /v1/cluster",
+    "hand_over": "POST /v1/cluster/handover",
     "version": "GET /version",
     "healthz": "GET /healthz",
     "readyz": "GET /readyz",
@@ -75,6 +80,7 @@ IDEMPOTENT = frozenset(
     {
         "submit_request",
         "submit_requests",
+        "update_request",
         "release_request",
         "checkpoint_request",
         "cancel_request",
@@ -274,6 +280,10 @@ class Requests(_Part):
     def all(self, **query: Any) -> Iterator[Request]:
         return self._client.pages("list_requests", **query)
 
+    def update(self, id: str, body: Mapping[str, Any], **options: Any) -> Request:
+        """Changes what can be changed; labels and note always (Q9)."""
+        return cast(Request, self._client.call("update_request", {"id": id}, body=dict(body), **options))
+
     def renew(self, id: str, token: Optional[str] = None, **state: Any) -> Renewal:
         """Without a token: the client of a waiting request is alive."""
         body = {**({"token": token} if token else {}), **state}
@@ -356,6 +366,13 @@ class Pools(_Part):
 
     def delete(self, pool: str, **options: Any) -> Any:
         return self._change("delete_pool", {"pool": pool}, **options)
+
+    def resume_expiry(self, pool: str) -> None:
+        """Lifts the pause after many holders fell silent at once (L3)."""
+        self._client.call("resume_expiry", {"pool": pool})
+
+    def nodes(self, pool: str, **query: Any) -> Json:
+        return cast(Json, self._client.call("list_pool_nodes", {"pool": pool}, query=query))
 
     def queue(self, pool: str, **query: Any) -> Json:
         return cast(Json, self._client.call("list_queue", {"pool": pool}, query=query))
@@ -461,6 +478,13 @@ class Server(_Part):
 
     def audit(self, **query: Any) -> Json:
         return cast(Json, self._client.call("list_audit", query=query))
+
+    def cluster(self) -> Json:
+        return cast(Json, self._client.call("get_cluster"))
+
+    def hand_over(self) -> None:
+        """Lets another server lead."""
+        self._client.call("hand_over")
 
     def version(self) -> Json:
         return cast(Json, self._client.call("version"))

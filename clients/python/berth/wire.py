@@ -96,6 +96,9 @@ class Pool(TypedDict, total=False):
     settings: Json
     queued: int
     running: int
+    id: str
+    created_at: Optional[str]
+    updated_at: Optional[str]
     warnings: List[str]
 
 
@@ -111,6 +114,9 @@ class Policy(TypedDict, total=False):
     max_class: int
     group: Optional[str]
     closing: bool
+    id: str
+    created_at: Optional[str]
+    updated_at: Optional[str]
     warnings: List[str]
 
 

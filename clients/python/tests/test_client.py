@@ -64,6 +64,7 @@ class ClientTest(LabTest):
             self.assertIn("needs gpu 1, free 0", why)
             self.assertIn("holder (you)", why)
             self.assertEqual(self.client.requests.explain(waiting["id"])["status"], "queued")
+            self.assertEqual(self.client.requests.update(waiting["id"], {"note": "later"})["note"], "later")
             with self.assertRaises(berth.WaitTimeout):
                 self.client.wait(waiting, timeout=0.05)
             heard: list = []
@@ -100,6 +101,7 @@ class ClientTest(LabTest):
         self.assertEqual(client.pools.queue("p2")["items"], [])
         self.assertEqual(client.pools.shares("p2")["pool"], "p2")
         self.assertEqual(client.policies.list("p2")["items"][0]["component"], "vision")
+        client.pools.resume_expiry("p2")
         client.policies.detach("p2", "vision")
         client.pools.delete("p2")
         self.assertTrue(client.pools.create("machines")["node_backed"])
@@ -109,6 +111,7 @@ class ClientTest(LabTest):
         self.assertEqual(client.nodes.undrain("n1")["state"], "ready")
         self.assertEqual(client.nodes.put("n1", {"labels": {"a": "b"}})["labels"], {"a": "b"})
         self.assertEqual([node["name"] for node in client.nodes.all("machines")], ["n1"])
+        self.assertEqual([node["name"] for node in client.pools.nodes("machines")["items"]], ["n1"])
         client.nodes.remove("n1")
         client.pools.delete("machines")
 
@@ -132,6 +135,9 @@ class ClientTest(LabTest):
         self.assertIn("unmanaged", client.server.settings())
         self.assertEqual(client.server.change_settings(unmanaged="reject")["unmanaged"], "reject")
         self.assertTrue(client.server.audit(limit=5)["items"])
+        self.assertEqual(client.server.cluster()["role"], "leader")
+        with self.assertRaises(berth.InvalidRequest):
+            client.server.hand_over()  # There is nobody else.
 
     def test_problems_become_exceptions_with_code_hint_and_status(self) -> None:
         with self.assertRaises(berth.InvalidRequest) as caught:
