@@ -166,6 +166,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     ends: new SortedList<Run>(byEnd, { weigh: needOf }),
     runCount: 0,
     starvation: new Map(),
+    order: null,
     orderUntilMs: Number.POSITIVE_INFINITY,
     preemptiveStartAtMs: new Map(),
     overcommittedSinceMs: new Map(),

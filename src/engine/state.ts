@@ -7,6 +7,7 @@
 //   3. Usage, stopping units and shares are sums over the allocations.
 
 import type { PoolTree } from "./disciplines/fair_share/tree.ts";
+import type { QueueOrder } from "./disciplines/queue/queue-order.ts";
 import type { StarvationChange } from "./events.ts";
 import type { NodeIndex } from "./placement/node-index.ts";
 import type { Ask } from "./placement/room.ts";
@@ -107,6 +108,8 @@ export interface Pool {
   runCount: number;
   /** Fair-share elements that are not normal (9.3, 9.4). */
   readonly starvation: Map<string, StarvationChange>;
+  /** The order of the queue as of the last look; null: to be made when somebody asks, or the discipline keeps none. */
+  order: QueueOrder | null;
   /** Until when time alone leaves the order of the queue as it was last seen; infinite: for ever. */
   orderUntilMs: number;
   /** When a preemptive stage last started something, per node; "" in a pool without nodes (9.7). */

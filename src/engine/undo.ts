@@ -12,6 +12,7 @@ const INSERTED = Symbol("inserted");
 const REMOVED = Symbol("removed");
 const REPLACED = Symbol("replaced");
 const CLEARED = Symbol("cleared");
+const TOUCHED = Symbol("touched");
 
 export class UndoLog {
   /** Flat triples: (object, field, old value), (vector, vector, sign), (collection, symbol, item) or (function, null, null). */
@@ -53,6 +54,7 @@ export class UndoLog {
       else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
       else if (field === REMOVED) putBack(target as List<unknown> | Set<unknown>, entries[i + 2]);
       else if (field === REPLACED) (target as Map<unknown, unknown>).set(...(entries[i + 2] as Entry));
+      else if (field === TOUCHED) (target as Set<unknown>).add(entries[i + 2]);
       else if (field === CLEARED) refill(target as Map<unknown, unknown> | Set<unknown>, entries[i + 2]);
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
@@ -102,6 +104,12 @@ export class UndoLog {
 
   removeFrom<Item>(set: Set<Item>, item: Item): void {
     if (set.delete(item) && this.#recording) this.#entries.push(set, REMOVED, item);
+  }
+
+  /** Notes that something is about to change which an index rests on; it is noted again when that is taken back. */
+  touch<Item>(stale: Set<Item>, item: Item): void {
+    stale.add(item);
+    if (this.#recording) this.#entries.push(stale, TOUCHED, item);
   }
 
   /** Sets an entry of a map. */

@@ -58,6 +58,8 @@ export interface Waiter {
   readonly hold: "here" | "elsewhere" | null;
   /** Does not fit its headroom (G1). */
   borrows: boolean;
+  /** Its place in the queue but for time and submission: lower numbers first, from left to right. */
+  rank: readonly number[];
   /** What discipline `class` orders by, in whole millionths (10.6); NaN until the comparison asks for it. */
   score: number;
   /** Where it would go, as of the last look that found room for it; in a pool without nodes nowhere. */

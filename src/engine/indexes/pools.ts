@@ -22,6 +22,7 @@ import {
   reserveNeedOf,
 } from "../state.ts";
 import { createPoolLine, describe, isServedByOperation, joinLine, leaveLine } from "./lines.ts";
+import { forgetOrder } from "./order.ts";
 import { indexRun } from "./running.ts";
 import { forgetShares } from "./shares.ts";
 import { dequeue, enqueue } from "./waiting.ts";
@@ -31,6 +32,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   const { undo } = state;
   const runs = [...pool.policies.values()].flatMap((policy) => [...policy.runs]);
   forgetShares(state, pool);
+  forgetOrder(state, pool);
   const { keys, capacity } = poolCapacity(pool);
   const zeros = () => keys.map(() => 0);
   undo.set(pool, "keys", keys);
@@ -91,6 +93,7 @@ export function refreshPool(state: EngineState, pool: Pool): void {
   const { keys, capacity } = poolCapacity(pool);
   if (keys.join() !== pool.keys.join()) return rebuildPool(state, pool);
   forgetShares(state, pool);
+  forgetOrder(state, pool);
   undo.set(pool, "capacity", capacity);
   for (const group of pool.groups.values()) undo.set(group, "limit", limitVector(group.record.limit, keys));
   for (const policy of pool.policies.values()) {

@@ -12,6 +12,7 @@ import {
   type Run,
   type RunKind,
 } from "../state.ts";
+import { touchReserve } from "./order.ts";
 import { touchShares } from "./shares.ts";
 import { shieldEndOf } from "./shields.ts";
 
@@ -91,6 +92,7 @@ export function sortRunAnew(state: EngineState, run: Run): void {
 
 function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
   const { pool, policy, need } = poolLine;
+  touchReserve(state, policy);
   state.undo.add(pool.usage, need, sign);
   state.undo.add(policy.usage, need, sign);
   if (poolLine.firm) state.undo.add(policy.firmUsage, need, sign);

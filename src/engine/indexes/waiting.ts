@@ -3,6 +3,7 @@
 import { setAside } from "../placement/occupancy.ts";
 import { Room } from "../placement/room.ts";
 import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
+import { touchFirst, touchHolder } from "./order.ts";
 import { touchLine } from "./shares.ts";
 
 /** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
@@ -12,6 +13,7 @@ export function enqueue(state: EngineState, request: Request): void {
   touchLine(state, line);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
+    touchHolder(state, request);
     state.undo.addTo(holdPool.promised, request);
     setAside(state, request, holdPool, 1);
     state.undo.addTo(state.unsettled, holdPool);
@@ -22,6 +24,7 @@ export function enqueue(state: EngineState, request: Request): void {
     state.undo.insert(line.members, request);
     if (line.members.size === 1) showLine(state, line);
     else if (line.members.first() !== request) return unsettleBehind(state, request);
+    touchFirst(state, line);
   }
   unsettleLine(state, line);
 }
@@ -47,12 +50,14 @@ export function dequeue(state: EngineState, request: Request): void {
   touchLine(state, line);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
+    touchHolder(state, request);
     state.undo.removeFrom(holdPool.promised, request);
     setAside(state, request, holdPool, -1);
     state.undo.addTo(state.unsettled, holdPool); // Even if it does not admit the request any more.
     for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);
   } else {
     if (line.members.size === 1) hideLine(state, line);
+    if (line.members.first() === request) touchFirst(state, line);
     state.undo.remove(line.members, request);
   }
 }

@@ -10,10 +10,12 @@ import { countFrom, type Judged, judgeKinds, ruleOf } from "./candidates.ts";
 import { chooseBySum, type Field } from "./choice.ts";
 import { costMsOf, worthMsOf } from "./cost.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
-import { byClass, compareIn, orderHoldsUntil } from "./score.ts";
+import { byClass, orderHoldsUntil, rankOf, scoreOf, standingIn } from "./score.ts";
 
 export const classDiscipline: Discipline = queueDiscipline({
-  compareIn,
+  rankOf,
+  standing: standingIn,
+  scoreOf,
   isReserveKey: ({ isReserved }, i) => isReserved[i] as boolean,
   compareReserve: byClass,
   orderHoldsUntil,

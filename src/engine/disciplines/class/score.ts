@@ -3,7 +3,7 @@
 import { mainKeyIndex } from "../../placement/node-index.ts";
 import type { PolicyKind } from "../../records.ts";
 import type { ScoreWeights } from "../../settings.ts";
-import type { Pool, PoolLine } from "../../state.ts";
+import type { PoolLine } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
 import { checkpointMs } from "./cost.ts";
 import { ln } from "./ln.ts";
@@ -19,14 +19,19 @@ const WEIGHTS: Readonly<Record<PolicyKind, ScoreWeights>> = {
   interactive: { class: 0.1, wait: 0.3, share: 0.1, checkpoint: 0 },
 };
 
-/** Sensitive claims, then who fits its headroom, then class or band, then score, then submission. */
-export function compareIn(_: Pool, nowMs: number): (a: Waiter, b: Waiter) => number {
-  return (a, b) =>
-    Number(b.poolLine.sensitive) - Number(a.poolLine.sensitive) ||
-    Number(a.borrows) - Number(b.borrows) ||
-    byClass(a.poolLine, b.poolLine) ||
-    scoreOf(b, nowMs) - scoreOf(a, nowMs) ||
-    a.request.progress.seq - b.request.progress.seq;
+/** Sensitive claims, then who fits its headroom, then class or band; then score, then submission. */
+export function rankOf({ sensitive, preemptionClass, pool }: PoolLine, borrows: boolean): number[] {
+  return [
+    Number(!sensitive),
+    Number(borrows),
+    -rankOfClass(preemptionClass, pool.record.settings.classBands),
+  ];
+}
+
+/** Those with equal weights of waiting, and equal scores but for that, never overtake each other. */
+export function standingIn(poolLine: PoolLine): string {
+  const weights = weightsOf(poolLine);
+  return `${weights.wait} ${standingScore(poolLine, weights)}`;
 }
 
 /** Classes 0 · 1–3 · 4–6 · 7–9 · 10 are one band each where a pool says so (10.1). */
@@ -41,7 +46,7 @@ export function byClass(a: PoolLine, b: PoolLine): number {
 }
 
 /** In whole millionths, so that scores compare the same on every machine; most waiters are told apart without it. */
-function scoreOf(waiter: Waiter, nowMs: number): number {
+export function scoreOf(waiter: Waiter, nowMs: number): number {
   if (!Number.isNaN(waiter.score)) return waiter.score;
   const weights = weightsOf(waiter.poolLine);
   const waited = weights.wait * ln(1 + hoursWaited(waiter, nowMs));

@@ -453,5 +453,5 @@ function isBetter(victims: readonly Allocation[], others: readonly Allocation[])
 }
 
 function waiterOf(request: Request, poolLine: PoolLine, hold: Waiter["hold"]): Waiter {
-  return { request, poolLine, hold, borrows: false, score: Number.NaN };
+  return { request, poolLine, hold, borrows: false, rank: [], score: Number.NaN };
 }

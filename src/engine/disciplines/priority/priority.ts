@@ -14,19 +14,12 @@ import {
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
-import type { Run, RunKind } from "../../state.ts";
-import {
-  type Discipline,
-  nothingMore,
-  plainStanding,
-  type VictimChoice,
-  type Waiter,
-} from "../discipline.ts";
+import type { PoolLine, Run, RunKind } from "../../state.ts";
+import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
 
 export const priorityDiscipline: Discipline = queueDiscipline({
-  compareIn: ({ record }) =>
-    record.settings.priorityPreempts === "any" ? byPriorityThenReserve : byReserveThenPriority,
+  rankOf,
   isReserveKey: countsForReserve,
   chooseVictims,
   consider,
@@ -34,23 +27,12 @@ export const priorityDiscipline: Discipline = queueDiscipline({
   tellApart: nothingMore,
 });
 
-/** Who fits its headroom comes first (G1). */
-function byReserveThenPriority(a: Waiter, b: Waiter): number {
-  return Number(a.borrows) - Number(b.borrows) || byPriority(a, b) || byClassAndPlace(a, b);
-}
-
-function byPriorityThenReserve(a: Waiter, b: Waiter): number {
-  return byPriority(a, b) || Number(a.borrows) - Number(b.borrows) || byClassAndPlace(a, b);
-}
-
-function byPriority(a: Waiter, b: Waiter): number {
-  return b.poolLine.policy.record.priority - a.poolLine.policy.record.priority;
-}
-
-function byClassAndPlace(a: Waiter, b: Waiter): number {
-  return (
-    b.poolLine.preemptionClass - a.poolLine.preemptionClass || a.request.progress.seq - b.request.progress.seq
-  );
+/** Who fits its headroom comes first, then priority, or where any run may be preempted the other way round (G1). */
+function rankOf({ pool, policy, preemptionClass }: PoolLine, borrows: boolean): number[] {
+  const { priority } = policy.record;
+  return pool.record.settings.priorityPreempts === "any"
+    ? [-priority, Number(borrows), -preemptionClass]
+    : [Number(borrows), -priority, -preemptionClass];
 }
 
 /** From which token on the runs of a kind may be taken, by which rule. Infinity: by none. */

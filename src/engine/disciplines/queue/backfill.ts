@@ -46,7 +46,14 @@ export function findBackfill(
     if (ask !== null && (!covers(mostLeft(ask), ask.need) || !room.hasRoomFor(ask))) return null; // Most lines of a full pool.
     if (ask === null) {
       if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return null;
-      const waiter: Waiter = { request: first, poolLine, hold: null, borrows: false, score: Number.NaN };
+      const waiter: Waiter = {
+        request: first,
+        poolLine,
+        hold: null,
+        borrows: false,
+        rank: [],
+        score: Number.NaN,
+      };
       if (mayFillGap(poolLine) || isShort(first) || leavesEnough(waiter)) return [first];
     }
     const hasWalltimes = line.members.firstRankedAtMost(Number.MAX_VALUE) !== undefined;

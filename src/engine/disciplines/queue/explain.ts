@@ -8,7 +8,7 @@ import { type EngineState, type Pool, type PoolLine, queueLengthOf, type Request
 import type { Waiter } from "../discipline.ts";
 import { earliestStart } from "./backfill.ts";
 import type { QueueRules } from "./queue-discipline.ts";
-import { QueueWalk } from "./queue-walk.ts";
+import { compareIn, firstOfLine, QueueWalk } from "./queue-walk.ts";
 
 /** Who asks, where and when. */
 interface Question {
@@ -82,9 +82,9 @@ function nodesFor(walk: QueueWalk, waiter: Waiter): NodesExplanation | null {
 
 /** Members of a line follow each other, so a line's share of those before somebody is found by halving. */
 function positionOf(rules: QueueRules, pool: Pool, self: Waiter, nowMs: number): number {
-  const compare = rules.compareIn(pool, nowMs);
+  const compare = compareIn(rules, nowMs);
   let before = 0;
-  for (const waiter of new QueueWalk(rules, pool, nowMs)) {
+  for (const waiter of new QueueWalk(rules, pool, nowMs, firstOfLine)) {
     if (waiter.hold !== null) {
       before += waiter.request !== self.request && compare(waiter, self) < 0 ? 1 : 0;
       continue;

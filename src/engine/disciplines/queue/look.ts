@@ -6,11 +6,12 @@ import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.t
 import { findBackfill, type StuckHead } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";
 import type { QueueRules } from "./queue-discipline.ts";
-import { QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import { orderOf } from "./queue-order.ts";
+import { compareIn, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
-  const { nowMs } = transaction;
-  const walk = new QueueWalk(rules, pool, nowMs);
+  const { state, nowMs } = transaction;
+  const walk = new QueueWalk(rules, pool, nowMs, orderOf(state, rules, pool));
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
@@ -27,7 +28,7 @@ function inTurn(waiter: Waiter): PoolLook {
 /** Behind the head only one that is promised units is granted in its turn: what it takes has long been promised to it. */
 function promisedBehind(rules: QueueRules, pool: Pool, head: Waiter, nowMs: number): Waiter | undefined {
   if (pool.promised.size === 0) return undefined;
-  const compare = rules.compareIn(pool, nowMs);
+  const compare = compareIn(rules, nowMs);
   const walk = walkOverPromised(rules, pool, nowMs);
   for (const waiter of walk) {
     if (waiter.hold !== "here" || compare(waiter, head) < 0) continue;

@@ -9,6 +9,9 @@ import { earliestStart, type StuckHead } from "./backfill.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import { QueueWalk } from "./queue-walk.ts";
 
+/** Where more pairs would have to be compared, it costs less to look again. */
+const PAIRS_MAX = 5_000;
+
 /** Until when time alone cannot let a settled pool do anything; infinite: for ever. */
 export function settledUntil(
   rules: QueueRules,
@@ -26,6 +29,7 @@ export function settledUntil(
     if (head !== undefined) for (const behind of head.walk.rest()) compare(head.waiter, behind);
     return untilMs;
   }
+  if (pool.promised.size * pool.waiting.size > PAIRS_MAX) return nowMs + 1;
   const walk = new QueueWalk(rules, pool, nowMs, membersThatCount(pool, head, nowMs));
   const waiters = [...walk];
   if (walk.isReordered) return nowMs + 1; // Rare, and not worth a proof.

@@ -8,11 +8,16 @@ import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { explainInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
-import { QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import { orderOf } from "./queue-order.ts";
+import { firstOfLine, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart"> {
-  /** Order of a pool's queue at a moment; total, ending on the place in the journal. */
-  compareIn(pool: Pool, nowMs: number): (a: Waiter, b: Waiter) => number;
+  /** What decides the order before time and submission do: lower numbers first, from left to right (G1, 10.6). */
+  rankOf(poolLine: PoolLine, borrows: boolean): readonly number[];
+  /** Those with the same standing and rank follow each other by submission for ever; left out where time moves nothing. */
+  standing?(poolLine: PoolLine): string;
+  /** What decides between the same ranks at a moment, the highest first; left out where time moves nothing. */
+  scoreOf?(waiter: Waiter, nowMs: number): number;
   /** Whether a key counts when the reserve of a component is judged (G1, 10.1). */
   isReserveKey(pool: Pool, keyIndex: number): boolean;
   /**
@@ -49,7 +54,7 @@ export function queueDiscipline(rules: QueueRules): Discipline {
     lostHold: (pool, nowMs) => lostHold(rules, pool, nowMs),
     queue: (_, pool, nowMs) => queueOf(rules, pool, nowMs),
     explain: (state, poolLine, request, nowMs) => explainInQueue(rules, { state, poolLine, request, nowMs }),
-    violations: (_, pool, nowMs) => violations(rules, pool, nowMs),
+    violations: (state, pool, nowMs) => violations(rules, state, pool, nowMs),
     standingOf: rules.standingOf,
     tellApart: rules.tellApart,
     hasShares: false,
@@ -73,14 +78,20 @@ function* queueOf(rules: QueueRules, pool: Pool, nowMs: number): Generator<Reque
   for (const { request } of new QueueWalk(rules, pool, nowMs, ({ line }) => line.members)) yield request;
 }
 
-function violations(rules: QueueRules, pool: Pool, nowMs: number): string[] {
+function violations(rules: QueueRules, state: EngineState, pool: Pool, nowMs: number): string[] {
   const found: string[] = [];
-  const walk = new QueueWalk(rules, pool, nowMs);
+  const walk = new QueueWalk(rules, pool, nowMs, firstOfLine);
+  const order: string[] = [];
   for (const waiter of walk) {
-    if (waiter.hold !== "here") continue;
     const { id } = waiter.request.spec;
+    order.push(`${id} ${waiter.hold ?? ""}`);
+    if (waiter.hold !== "here") continue;
     if (walk.quotaBlock(waiter) !== null) found.push(`the hold of ${id} stands against its own quota (V5)`);
     if (!walk.isCovered(waiter)) found.push(`the hold of ${id} is not backed by units (V5)`);
   }
+  const kept = [...new QueueWalk(rules, pool, nowMs, orderOf(state, rules, pool))];
+  const keptOrder = kept.map(({ request, hold }) => `${request.spec.id} ${hold ?? ""}`);
+  if (keptOrder.join() !== order.join())
+    found.push(`the order is kept as ${keptOrder} and should be ${order}`);
   return found;
 }

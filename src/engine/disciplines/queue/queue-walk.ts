@@ -12,6 +12,7 @@ import { type Ask, mayServe, Room } from "../../placement/room.ts";
 import type { RequestId } from "../../records.ts";
 import { headroomOf, Promises, type QuotaBlock, quotaBlockOf, type Usage } from "../../scheduling/quotas.ts";
 import {
+  bySubmission,
   freeOf,
   holdNeed,
   type Node,
@@ -22,6 +23,18 @@ import {
 } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
 import type { QueueRules } from "./queue-discipline.ts";
+import { compareRanks, type OrderWalk, QueueOrder } from "./queue-order.ts";
+import { fitsWithin, promisedBeside } from "./reserve.ts";
+
+/** Order of a pool's queue at a moment; total, ending on the place in the journal. */
+export function compareIn({ scoreOf }: QueueRules, nowMs: number): (a: Waiter, b: Waiter) => number {
+  if (scoreOf === undefined)
+    return (a, b) => compareRanks(a.rank, b.rank) || bySubmission(a.request, b.request);
+  return (a, b) =>
+    compareRanks(a.rank, b.rank) ||
+    scoreOf(b, nowMs) - scoreOf(a, nowMs) ||
+    bySubmission(a.request, b.request);
+}
 
 /** The members of a line that are walked, in their order; null: none. */
 export type MembersOf = (poolLine: PoolLine) => Iterable<Request> | null;
@@ -32,55 +45,63 @@ export class QueueWalk {
   /** To holders that were passed. */
   readonly #promises: Promises;
   /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
-  readonly #passed: Waiter[] = [];
+  readonly #passed = new Set<Request>();
   /** The components of holders that were passed: what was promised leaves less headroom to their others. */
   readonly #passedPolicies = new Set<Policy>();
   /** What was promised to them on each node. */
   readonly #passedOn = new Map<Node, readonly number[]>();
-  /** Holders that were not walked yet. */
-  readonly #holdersBehind = new Map<RequestId, Waiter>();
+  /** Holders that were walked; the last of them is not passed yet. */
+  readonly #walked = new Set<Request>();
+  /** All holders by id; made when somebody asks for one. */
+  #holders: Map<RequestId, Request> | null = null;
   #soon: Room | null = null;
-  #soonKnows = 0;
-  /** Those not yet walked; of a line only its next member, since the others follow it. */
+  /** Those of whom the room above does not know yet. */
+  readonly #soonUnknown: Request[] = [];
+  /** Those not yet walked, beside those in the kept order; of a line only its next member, since the others follow it. */
   readonly #waiters: Heap<Waiter>;
+  readonly #kept: OrderWalk | null;
+  readonly #compare: (a: Waiter, b: Waiter) => number;
   /** What comes after the next member of a line. */
   readonly #followers = new Map<PoolLine, Iterator<Request>>();
   #last: Waiter | undefined;
   /** Whether a promise on the way has changed the places of those behind it. */
   isReordered = false;
 
-  /** `membersOf` says which members of a line are walked: the first, unless somebody wants others; null: none. */
-  constructor(rules: QueueRules, pool: Pool, nowMs: number, membersOf?: MembersOf | null) {
+  /** `source` says who is walked: the kept order, the members that somebody wants of each line, or holders only. */
+  constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | MembersOf | null) {
     this.pool = pool;
     this.#rules = rules;
     this.#promises = new Promises(pool.keys.length);
+    this.#compare = compareIn(rules, nowMs);
+    const isKept = source instanceof QueueOrder;
+    this.#kept = isKept ? source.walk(this.#compare) : null;
+    this.#waiters = new Heap((a, b) => this.#compare(a, b) < 0, isKept ? [] : this.#gather(source));
+  }
+
+  #gather(membersOf: MembersOf | null): Waiter[] {
+    const { waiting, promised, passers, record } = this.pool;
     const waiters: Waiter[] = [];
-    if (membersOf === undefined) {
-      for (const poolLine of pool.waiting) {
-        waiters.push(this.#waiterOf(poolLine.line.members.first() as Request, poolLine, null));
-      }
-    } else if (membersOf !== null) {
-      for (const poolLine of pool.waiting) {
-        const members = membersOf(poolLine);
-        const first = members === null ? undefined : this.#follower(poolLine, members[Symbol.iterator]());
-        if (first !== undefined) waiters.push(first);
-      }
+    for (const poolLine of membersOf === null ? [] : waiting) {
+      const members = membersOf?.(poolLine) ?? null;
+      const first = members === null ? undefined : this.#follower(poolLine, members[Symbol.iterator]());
+      if (first !== undefined) waiters.push(first);
     }
-    const { name } = pool.record;
-    for (const request of pool.promised) {
-      const holder = this.#waiterOf(request, request.line.pools.get(name) as PoolLine, "here");
-      this.#holdersBehind.set(request.spec.id, holder);
-      waiters.push(holder);
-    }
-    for (const request of pool.passers) {
-      waiters.push(this.#waiterOf(request, request.line.pools.get(name) as PoolLine, "elsewhere"));
-    }
-    const compare = rules.compareIn(pool, nowMs);
-    this.#waiters = new Heap((a, b) => compare(a, b) < 0, waiters);
+    const lineOf = (request: Request) => request.line.pools.get(record.name) as PoolLine;
+    for (const request of promised) waiters.push(this.#waiterOf(request, lineOf(request), "here"));
+    for (const request of passers) waiters.push(this.#waiterOf(request, lineOf(request), "elsewhere"));
+    return waiters;
   }
 
   #waiterOf(request: Request, poolLine: PoolLine, hold: Waiter["hold"]): Waiter {
-    return { request, poolLine, hold, borrows: !this.fitsReserve(poolLine), score: Number.NaN };
+    const borrows = !this.fitsReserve(poolLine);
+    return {
+      request,
+      poolLine,
+      hold,
+      borrows,
+      rank: this.#rules.rankOf(poolLine, borrows),
+      score: Number.NaN,
+    };
   }
 
   #follower(poolLine: PoolLine, members: Iterator<Request>): Waiter | undefined {
@@ -96,15 +117,22 @@ export class QueueWalk {
   /** The next waiter; a holder counts as passed, and as claiming its units, from the following call on. */
   next(): Waiter | undefined {
     if (this.#last?.hold === "here") this.#promise(this.#last);
-    let next = this.#waiters.pop();
+    let next = this.#pop();
     while (next !== undefined && this.#hasMovedBack(next)) {
       this.#waiters.push(next);
-      next = this.#waiters.pop();
+      next = this.#pop();
     }
     this.#last = next;
-    if (next?.hold === "here") this.#holdersBehind.delete(next.request.spec.id);
+    if (next?.hold === "here") this.#walked.add(next.request);
     else if (next?.hold === null) this.#bringFollower(next.poolLine);
     return next;
+  }
+
+  #pop(): Waiter | undefined {
+    const kept = this.#kept?.first();
+    const other = this.#waiters.first();
+    const isKeptNext = kept !== undefined && (other === undefined || this.#compare(kept, other) < 0);
+    return isKeptNext ? this.#kept?.pop() : this.#waiters.pop();
   }
 
   /** Whether promises on the way have left it less headroom than it was put in its place with. */
@@ -112,6 +140,7 @@ export class QueueWalk {
     const { poolLine, borrows } = waiter;
     if (borrows || !this.#passedPolicies.has(poolLine.policy) || this.fitsReserve(poolLine)) return false;
     waiter.borrows = true;
+    waiter.rank = this.#rules.rankOf(poolLine, true);
     this.isReordered = true;
     return true;
   }
@@ -122,9 +151,9 @@ export class QueueWalk {
     if (follower !== undefined) this.#waiters.push(follower);
   }
 
-  /** Those not yet walked, in any order; of each line its next member. */
+  /** Of those not yet walked, in any order, all whom time can put before the last one, or the first of such a sequence. */
   rest(): readonly Waiter[] {
-    return this.#waiters.items;
+    return this.#kept === null ? this.#waiters.items : [...this.#kept.nextOfRank(), ...this.#waiters.items];
   }
 
   /** All waiters in order. */
@@ -277,13 +306,7 @@ export class QueueWalk {
 
   /** Whether all that it asks for fits what is left of its component's reserve, with what would be gone (G1, 10.1). */
   fitsReserve(poolLine: PoolLine, gone?: Usage): boolean {
-    const { need, pool } = poolLine;
-    for (let i = 0; i < need.length; i++) {
-      const amount = need[i] as number;
-      if (amount > 0 && this.#rules.isReserveKey(pool, i) && amount > this.headroom(poolLine, i, gone))
-        return false;
-    }
-    return true;
+    return fitsWithin(this.#rules, poolLine, (i) => this.headroom(poolLine, i, gone));
   }
 
   /** What is left of the component's reserve for it on a key (1, headroom). */
@@ -294,30 +317,31 @@ export class QueueWalk {
   /** What is promised to others of its component and counts against its reserve: to those before it (V1), or as the rules say. */
   #promisedBeside(poolLine: PoolLine, i: number): number {
     const { policy } = poolLine;
-    const isFirm = isFirmOn(poolLine, i);
     const { compareReserve } = this.#rules;
     if (compareReserve === undefined || this.pool.promised.size === 0) {
-      return isFirm ? this.#promises.firmTo(policy, i) : this.#promises.to(policy, i);
+      return isFirmOn(poolLine, i) ? this.#promises.firmTo(policy, i) : this.#promises.to(policy, i);
     }
-    const passed = new Set(this.#passed.map(({ request }) => request));
-    let sum = 0;
-    for (const request of this.pool.promised) {
-      const other = request.line.pools.get(this.pool.record.name) as PoolLine;
-      if (other.policy !== policy || (isFirm && !other.firm)) continue;
+    return promisedBeside(poolLine, i, (holder, other) => {
       const order = compareReserve(other, poolLine);
-      if (order < 0 || (order === 0 && passed.has(request))) sum += other.need[i] as number;
-    }
-    return sum;
+      return order < 0 || (order === 0 && this.#passed.has(holder));
+    });
+  }
+
+  /** The one it was preempted for, if that one still holds its units further behind. */
+  #ownerBehind({ progress }: Request): Request | undefined {
+    const { preemptedFor, hold } = progress;
+    if (preemptedFor === null || hold?.pool === this.pool.record.name) return undefined;
+    this.#holders ??= new Map([...this.pool.promised].map((holder) => [holder.spec.id, holder]));
+    const owner = this.#holders.get(preemptedFor);
+    return owner === undefined || this.#walked.has(owner) ? undefined : owner;
   }
 
   /** Holds of those before it come before its own claim, and as long as it has none, that of the one it was preempted for (V5). */
   #claimsBefore(request: Request): readonly number[] {
-    const { preemptedFor, hold } = request.progress;
     const { claimed } = this.#promises;
-    if (preemptedFor === null || hold?.pool === this.pool.record.name) return claimed;
-    const owner = this.#holdersBehind.get(preemptedFor);
+    const owner = this.#ownerBehind(request);
     if (owner === undefined) return claimed;
-    const need = holdNeed(owner.request, this.pool);
+    const need = holdNeed(owner, this.pool);
     return claimed.map((units, key) => units + (need[key] as number));
   }
 
@@ -331,13 +355,10 @@ export class QueueWalk {
   }
 
   /** What will be free when all has ended that is stopping, less what was promised to others before it (V5). */
-  roomSoon({ progress }: Request): Room {
+  roomSoon(request: Request): Room {
     this.#soon ??= Room.soonUnpromised(this.pool);
-    for (; this.#soonKnows < this.#passed.length; this.#soonKnows++) {
-      promiseIn(this.#soon, this.#passed[this.#soonKnows] as Waiter);
-    }
-    const preemptedFor = progress.hold?.pool === this.pool.record.name ? null : progress.preemptedFor;
-    const owner = preemptedFor === null ? undefined : this.#holdersBehind.get(preemptedFor);
+    for (const holder of this.#soonUnknown.splice(0)) promiseIn(this.#soon, holder);
+    const owner = this.#ownerBehind(request);
     if (owner === undefined) return this.#soon;
     const room = this.#soon.copy();
     promiseIn(room, owner);
@@ -345,7 +366,8 @@ export class QueueWalk {
   }
 
   #promise(holder: Waiter): void {
-    this.#passed.push(holder);
+    this.#passed.add(holder.request);
+    this.#soonUnknown.push(holder.request);
     const { ask } = holder.poolLine;
     if (ask !== null) {
       for (const node of placesOf(this.pool, holder.request.progress.hold)) {
@@ -361,14 +383,20 @@ export class QueueWalk {
   }
 }
 
+/** Who stands for a line where nobody else of it comes into question. */
+export function firstOfLine({ line }: PoolLine): Request[] {
+  return [line.members.first() as Request];
+}
+
 /** Only holders are promised something on the way, so they can be judged without those who stand between them. */
 export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): QueueWalk {
   return new QueueWalk(rules, pool, nowMs, null);
 }
 
 /** Takes what a hold promises from its nodes. */
-function promiseIn(room: Room, { request, poolLine }: Waiter): void {
-  for (const node of placesOf(room.pool, request.progress.hold)) {
-    if (isReady(node)) room.add(node, (poolLine.ask as Ask).need, -1);
+function promiseIn(room: Room, holder: Request): void {
+  const { need } = holder.line.pools.get(room.pool.record.name)?.ask as Ask;
+  for (const node of placesOf(room.pool, holder.progress.hold)) {
+    if (isReady(node)) room.add(node, need, -1);
   }
 }

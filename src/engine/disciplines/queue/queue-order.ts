@@ -1,0 +1,244 @@
+// The order of a pool's queue, kept between looks (6): the first of every line, and those that hold units here or
+// elsewhere, each at the place that it has as long as nothing is promised on the way. A walk starts from it.
+//
+// Invariants
+//   1. Whoever changes what a place rests on names it in `stale` sets, also when the change is taken back; the next
+//      look puts those, and only those, in their places again.
+//   2. Places with one rank and one standing follow each other by submission, however much time passes. So time
+//      moves whole sequences against each other, and a walk merges them by the score of the moment (10.6).
+//   3. What is in here can be thrown away at any time (`forgetOrder`).
+
+import { Heap } from "../../heap.ts";
+import { SortedList } from "../../sorted-list.ts";
+import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
+import type { Waiter } from "../discipline.ts";
+import type { QueueRules } from "./queue-discipline.ts";
+import { fitsReserveAtFirst } from "./reserve.ts";
+
+/** Where somebody stands: nothing in it changes, since lists are sorted by it. */
+interface Place {
+  readonly owner: PoolLine | Request;
+  readonly request: Request;
+  readonly poolLine: PoolLine;
+  readonly hold: Waiter["hold"];
+  readonly borrows: boolean;
+  readonly seq: number;
+  /** Tells places of one request apart: it may have come to a new one before it has left the old. */
+  readonly number: number;
+  readonly rank: Rank;
+  readonly standing: string;
+}
+
+/** All with the same rank, by standing. */
+interface Rank {
+  readonly numbers: readonly number[];
+  readonly sequences: Map<string, SortedList<Place>>;
+}
+
+export class QueueOrder {
+  /** Lines whose first member, or admission, changed. */
+  readonly staleLines = new Set<PoolLine>();
+  /** Components whose usage or holds changed, and with them what is left of their reserve. */
+  readonly stalePolicies = new Set<Policy>();
+  /** Requests that began or ceased to hold units. */
+  readonly staleHolders = new Set<Request>();
+  readonly #rules: QueueRules;
+  readonly #pool: Pool;
+  readonly #ranks: Rank[] = [];
+  readonly #places = new Map<PoolLine | Request, Place>();
+  readonly #byPolicy = new Map<Policy, Set<Place>>();
+  #nextNumber = 0;
+
+  constructor(rules: QueueRules, pool: Pool) {
+    this.#rules = rules;
+    this.#pool = pool;
+    for (const poolLine of pool.waiting) this.#settleLine(poolLine);
+    for (const request of pool.promised) this.#settleHolder(request);
+    for (const request of pool.passers) this.#settleHolder(request);
+  }
+
+  /** Puts those in their places about whom something changed. */
+  refresh(): void {
+    for (const policy of this.stalePolicies) {
+      for (const { owner, poolLine } of this.#byPolicy.get(policy) ?? []) {
+        if (owner === poolLine) this.staleLines.add(poolLine);
+        else this.staleHolders.add(owner as Request);
+      }
+    }
+    this.stalePolicies.clear();
+    for (const poolLine of this.staleLines) this.#settleLine(poolLine);
+    this.staleLines.clear();
+    for (const request of this.staleHolders) this.#settleHolder(request);
+    this.staleHolders.clear();
+  }
+
+  /** The queue from its front, at a moment. */
+  walk(compare: (a: Waiter, b: Waiter) => number): OrderWalk {
+    return new OrderWalk(this.#ranks, compare);
+  }
+
+  #settleLine(poolLine: PoolLine): void {
+    const first = this.#pool.waiting.has(poolLine) ? poolLine.line.members.first() : undefined;
+    if (first === undefined) this.#leave(poolLine);
+    else this.#settle(poolLine, first, poolLine, null);
+  }
+
+  #settleHolder(request: Request): void {
+    const { promised, passers, record } = this.#pool;
+    const hold = promised.has(request) ? "here" : passers.has(request) ? "elsewhere" : null;
+    const poolLine = request.line.pools.get(record.name);
+    if (hold === null || poolLine === undefined) this.#leave(request);
+    else this.#settle(request, request, poolLine, hold);
+  }
+
+  #settle(owner: Place["owner"], request: Request, poolLine: PoolLine, hold: Waiter["hold"]): void {
+    const borrows = !fitsReserveAtFirst(this.#rules, poolLine);
+    const numbers = this.#rules.rankOf(poolLine, borrows);
+    const standing = this.#rules.standing?.(poolLine) ?? "";
+    const { seq } = request.progress;
+    const before = this.#places.get(owner);
+    if (before !== undefined) {
+      const isSame =
+        before.request === request &&
+        before.seq === seq &&
+        before.poolLine === poolLine &&
+        before.hold === hold &&
+        before.standing === standing &&
+        compareRanks(before.rank.numbers, numbers) === 0;
+      if (isSame) return;
+      this.#leave(owner);
+    }
+    const rank = this.#rankWith(numbers);
+    const place: Place = {
+      owner,
+      request,
+      poolLine,
+      hold,
+      borrows,
+      seq,
+      number: this.#nextNumber++,
+      rank,
+      standing,
+    };
+    let sequence = rank.sequences.get(standing);
+    if (sequence === undefined) {
+      sequence = new SortedList<Place>(bySeq);
+      rank.sequences.set(standing, sequence);
+    }
+    sequence.insert(place);
+    this.#places.set(owner, place);
+    let ofPolicy = this.#byPolicy.get(poolLine.policy);
+    if (ofPolicy === undefined) {
+      ofPolicy = new Set();
+      this.#byPolicy.set(poolLine.policy, ofPolicy);
+    }
+    ofPolicy.add(place);
+  }
+
+  #leave(owner: Place["owner"]): void {
+    const place = this.#places.get(owner);
+    if (place === undefined) return;
+    this.#places.delete(owner);
+    const { rank, standing, poolLine } = place;
+    const sequence = rank.sequences.get(standing) as SortedList<Place>;
+    sequence.remove(place);
+    if (sequence.size === 0) rank.sequences.delete(standing);
+    if (rank.sequences.size === 0) this.#ranks.splice(this.#ranks.indexOf(rank), 1);
+    const ofPolicy = this.#byPolicy.get(poolLine.policy) as Set<Place>;
+    ofPolicy.delete(place);
+    if (ofPolicy.size === 0) this.#byPolicy.delete(poolLine.policy);
+  }
+
+  /** There are few: as many as there are priorities and classes. */
+  #rankWith(numbers: readonly number[]): Rank {
+    let at = 0;
+    for (; at < this.#ranks.length; at++) {
+      const known = this.#ranks[at] as Rank;
+      const order = compareRanks(known.numbers, numbers);
+      if (order === 0) return known;
+      if (order > 0) break;
+    }
+    const rank: Rank = { numbers, sequences: new Map() };
+    this.#ranks.splice(at, 0, rank);
+    return rank;
+  }
+}
+
+/** The next of one sequence, and those that follow it. */
+interface Head {
+  readonly waiter: Waiter;
+  readonly places: Iterator<Place>;
+}
+
+export class OrderWalk {
+  readonly #ranks: readonly Rank[];
+  readonly #heads: Heap<Head>;
+  /** The rank that comes after those in hand. */
+  #next = 0;
+
+  constructor(ranks: readonly Rank[], compare: (a: Waiter, b: Waiter) => number) {
+    this.#ranks = ranks;
+    this.#heads = new Heap<Head>((a, b) => compare(a.waiter, b.waiter) < 0);
+  }
+
+  first(): Waiter | undefined {
+    while (this.#heads.first() === undefined) {
+      const rank = this.#ranks[this.#next];
+      if (rank === undefined) return undefined;
+      this.#next++;
+      for (const sequence of rank.sequences.values()) this.#bring(sequence[Symbol.iterator]());
+    }
+    return this.#heads.first()?.waiter;
+  }
+
+  pop(): Waiter | undefined {
+    const waiter = this.first();
+    const head = this.#heads.pop();
+    if (head !== undefined) this.#bring(head.places);
+    return waiter;
+  }
+
+  /** The next of every sequence in the rank of the last one: whoever time can put before the others is among them. */
+  nextOfRank(): Waiter[] {
+    return this.#heads.items.map(({ waiter }) => waiter);
+  }
+
+  #bring(places: Iterator<Place>): void {
+    const { value, done } = places.next();
+    if (done === true) return;
+    const { request, poolLine, hold, borrows, rank } = value as Place;
+    const waiter: Waiter = { request, poolLine, hold, borrows, rank: rank.numbers, score: Number.NaN };
+    this.#heads.push({ waiter, places });
+  }
+}
+
+/** The order as it is now; made if nobody has asked for it since it was thrown away. */
+export function orderOf(state: EngineState, rules: QueueRules, pool: Pool): QueueOrder {
+  if (pool.order === null) {
+    const made = new QueueOrder(rules, pool);
+    state.undo.run(
+      () => {
+        pool.order = made;
+      },
+      () => {
+        pool.order = null; // What happened before it was made is not known to it.
+      },
+    );
+    return made;
+  }
+  pool.order.refresh();
+  return pool.order;
+}
+
+function bySeq(a: Place, b: Place): number {
+  return a.seq - b.seq || a.number - b.number;
+}
+
+/** Lower numbers first, from left to right. */
+export function compareRanks(a: readonly number[], b: readonly number[]): number {
+  for (let i = 0; i < a.length; i++) {
+    const difference = (a[i] as number) - (b[i] as number);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}

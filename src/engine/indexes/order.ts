@@ -1,0 +1,34 @@
+// What of the kept order of a pool's queue has to be looked at again (6).
+
+import type { EngineState, Line, Policy, Pool, Request } from "../state.ts";
+
+/** Another member of the line is its first now, or it has come to the queue or left it. */
+export function touchFirst(state: EngineState, line: Line): void {
+  for (const poolLine of line.pools.values()) {
+    const { order } = poolLine.pool;
+    if (order !== null) state.undo.touch(order.staleLines, poolLine);
+  }
+}
+
+/** The usage of a component, or what is promised to it, changed. */
+export function touchReserve(state: EngineState, policy: Policy): void {
+  const { order } = policy.pool;
+  if (order !== null) state.undo.touch(order.stalePolicies, policy);
+}
+
+/** A request began or ceased to hold units, which concerns every pool that admits it. */
+export function touchHolder(state: EngineState, request: Request): void {
+  for (const { pool, policy } of request.line.pools.values()) {
+    if (pool.order === null) continue;
+    state.undo.touch(pool.order.staleHolders, request);
+    state.undo.touch(pool.order.stalePolicies, policy);
+  }
+}
+
+/** Something about the pool itself changed: its queue is sorted anew when somebody asks. */
+export function forgetOrder(state: EngineState, pool: Pool): void {
+  const forget = () => {
+    pool.order = null;
+  };
+  state.undo.run(forget, forget);
+}
