@@ -163,6 +163,8 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     passers: new Set(),
     displaced: new Map(),
     runKinds: new Set(),
+    gapKinds: new Set(),
+    kindsOfClass: new Map(),
     ends: new SortedList<Run>(byEnd, { weigh: needOf }),
     runCount: 0,
     starvation: new Map(),

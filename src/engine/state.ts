@@ -103,6 +103,10 @@ export interface Pool {
   readonly displaced: Map<RequestId, Set<RequestId>>;
   /** Kinds of running work that is not stopping, for the search for victims. */
   readonly runKinds: Set<RunKind>;
+  /** Those of them that fill gaps, so that any head may preempt them (G4). */
+  readonly gapKinds: Set<RunKind>;
+  /** How many there are of each class. */
+  readonly kindsOfClass: Map<number, number>;
   /** Runs with a walltime that are not stopping, soonest end first. */
   ends: SortedList<Run>;
   runCount: number;
@@ -160,6 +164,8 @@ export interface Policy {
   firmUsage: number[];
   /** All runs in the order in which they fill the share (G6). */
   runs: SortedList<Run>;
+  /** Kinds of its running work that is not stopping. */
+  readonly runKinds: Set<RunKind>;
 }
 
 /** Waiting requests that no rule tells apart, except by their place. */
@@ -202,6 +208,8 @@ export interface PoolLine {
 /** Running work of one line that differs in nothing but its start. */
 export interface RunKind {
   readonly poolLine: PoolLine;
+  /** Tells the kinds of a line apart. */
+  readonly key: string;
   readonly opportunistic: boolean;
   /** When the shield ends of what was preempted too often (V6); minus infinity: it has none. */
   readonly shieldEndsAtMs: number;

@@ -47,11 +47,9 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
       [...pool.policies.values()].some(({ record }) => !record.closing && amountOf(record.reserved, key) > 0),
     ),
   );
-  const kinds = [...pool.runKinds];
-  undo.run(
-    () => pool.runKinds.clear(),
-    () => kinds.forEach((kind) => pool.runKinds.add(kind)),
-  );
+  undo.clear(pool.runKinds);
+  undo.clear(pool.gapKinds);
+  undo.clear(pool.kindsOfClass);
 
   emptyNodes(state, pool);
   for (const group of pool.groups.values()) {
@@ -68,6 +66,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());
     undo.set(policy, "runs", new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }));
+    undo.clear(policy.runKinds);
     for (const line of policyComponent(state, policy).lines) {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
       const oldKinds = [...poolLine.runKinds];
@@ -197,6 +196,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     usage: pool.keys.map(() => 0),
     firmUsage: pool.keys.map(() => 0),
     runs: new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }),
+    runKinds: new Set(),
   };
   state.undo.run(
     () => {

@@ -104,7 +104,7 @@ function addCandidate(state: EngineState, run: Run): void {
   const { kind } = run;
   const { pool } = run.poolLine;
   state.undo.insert(kind.runs, run);
-  if (kind.runs.size === 1) state.undo.addTo(pool.runKinds, kind);
+  if (kind.runs.size === 1) showKind(state, kind);
   if (run.endMs < Number.POSITIVE_INFINITY) state.undo.insert(pool.ends, run);
 }
 
@@ -112,8 +112,26 @@ function removeCandidate(state: EngineState, run: Run): void {
   const { kind } = run;
   const { pool } = run.poolLine;
   state.undo.remove(kind.runs, run);
-  if (kind.runs.size === 0) state.undo.removeFrom(pool.runKinds, kind);
+  if (kind.runs.size === 0) hideKind(state, kind);
   if (run.endMs < Number.POSITIVE_INFINITY) state.undo.remove(pool.ends, run);
+}
+
+function showKind({ undo }: EngineState, kind: RunKind): void {
+  const { pool, policy, preemptionClass } = kind.poolLine;
+  undo.addTo(pool.runKinds, kind);
+  undo.addTo(policy.runKinds, kind);
+  if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
+  undo.put(pool.kindsOfClass, preemptionClass, (pool.kindsOfClass.get(preemptionClass) ?? 0) + 1);
+}
+
+function hideKind({ undo }: EngineState, kind: RunKind): void {
+  const { pool, policy, preemptionClass } = kind.poolLine;
+  undo.removeFrom(pool.runKinds, kind);
+  undo.removeFrom(policy.runKinds, kind);
+  undo.removeFrom(pool.gapKinds, kind);
+  const rest = (pool.kindsOfClass.get(preemptionClass) as number) - 1;
+  if (rest > 0) undo.put(pool.kindsOfClass, preemptionClass, rest);
+  else undo.drop(pool.kindsOfClass, preemptionClass);
 }
 
 function kindOf(run: Run): RunKind {
@@ -126,7 +144,7 @@ function kindOf(run: Run): RunKind {
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
     const runs = new SortedList<Run>(byGrant, { rank: longestFirst });
-    kind = { poolLine, opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway, runs };
+    kind = { poolLine, key, opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway, runs };
     poolLine.runKinds.set(key, kind);
   }
   return kind;

@@ -1,6 +1,7 @@
 // What all disciplines share in the search for victims: who borrows, who is old enough, who is barred (V2, V6).
 
 import type { RequestId } from "../records.ts";
+import { compareIds } from "../resources.ts";
 import {
   byReserveOrder,
   type EngineState,
@@ -41,6 +42,37 @@ export class BorrowLines {
       first !== undefined && (run.poolLine.need[keyIndex] as number) > 0 && byReserveOrder(first, run) <= 0
     );
   }
+}
+
+/** Whether some run of a component may borrow one of these keys (G6, N3): a no is certain. */
+export function mayBorrow({ usage, reserved, pool }: Policy, keys: readonly number[]): boolean {
+  if (pool.places.homes.length > 0) return true;
+  for (const i of keys) if ((usage[i] as number) > (reserved[i] as number)) return true;
+  return false;
+}
+
+/** How many kinds of running work a decision names: of a large pool the first, not all that there are (V7). */
+const KINDS_NAMED_MAX = 100;
+
+/** The kinds that hold something short: those of the victims, then by component as given, then by line. */
+export function namedKinds(
+  policies: readonly Policy[],
+  short: readonly number[],
+  victims: readonly { readonly run: Run }[] = [],
+): RunKind[] {
+  const isConcerned = ({ poolLine }: RunKind) => short.some((i) => (poolLine.need[i] as number) > 0);
+  const named = new Set(victims.map(({ run }) => run.kind));
+  for (const { runKinds } of policies) {
+    if (named.size >= KINDS_NAMED_MAX) break;
+    for (const kind of [...runKinds].filter(isConcerned).sort(byLine)) {
+      if (named.size < KINDS_NAMED_MAX) named.add(kind);
+    }
+  }
+  return [...named];
+}
+
+function byLine(a: RunKind, b: RunKind): number {
+  return compareIds(a.poolLine.line.key, b.poolLine.line.key) || compareIds(a.key, b.key);
 }
 
 /** Indices of the keys that are short. */

@@ -1,11 +1,11 @@
 // Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
 
 import type { PreemptionReason } from "../../records.ts";
-import { BorrowLines, hasDisplaced, isMature, isShielded } from "../../scheduling/victims.ts";
+import { BorrowLines, hasDisplaced, isMature, isShielded, mayBorrow } from "../../scheduling/victims.ts";
 import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
 import { costMsOf } from "./cost.ts";
-import { byClass } from "./score.ts";
+import { byClass, rankOfClass } from "./score.ts";
 
 const NEVER = Number.POSITIVE_INFINITY;
 
@@ -34,15 +34,41 @@ export interface Judged {
   readonly verdict: Permission | string;
 }
 
-/** All kinds that hold something short. */
-export function judgeKinds(search: VictimSearch, short: readonly number[]): Judged[] {
+/** What may be taken of all kinds that hold something short; only components are looked at of which something may be. */
+export function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
   const judge = judgeOf(search, short);
-  const judged: Judged[] = [];
-  for (const kind of search.pool.runKinds) {
-    const { need } = kind.poolLine;
-    if (short.some((i) => (need[i] as number) > 0)) judged.push({ kind, verdict: judge(kind) });
+  const permissions: Permission[] = [];
+  for (const policy of mayPermit(search, short)) {
+    for (const kind of policy.runKinds) {
+      if (!short.some((i) => (kind.poolLine.need[i] as number) > 0)) continue;
+      const verdict = judge(kind);
+      if (typeof verdict !== "string") permissions.push(verdict);
+    }
   }
-  return judged;
+  return permissions;
+}
+
+/** Components of which something may be permitted by class, as a sensitive claim, by reclaim, or since it fills a gap. */
+function* mayPermit({ pool, head }: VictimSearch, short: readonly number[]): Generator<Policy> {
+  const waiter = head.poolLine;
+  const { classBands } = pool.record.settings;
+  const own = rankOfClass(waiter.preemptionClass, classBands);
+  let areAll = waiter.sensitive || pool.gapKinds.size > 0;
+  for (const other of pool.kindsOfClass.keys()) areAll ||= rankOfClass(other, classBands) < own;
+  for (const policy of pool.policies.values()) {
+    if (policy.runKinds.size === 0) continue;
+    if (areAll || (!head.borrows && mayBorrow(policy, short))) yield policy;
+  }
+}
+
+/** What may be taken of certain kinds. */
+export function judgeKinds(
+  search: VictimSearch,
+  short: readonly number[],
+  kinds: readonly RunKind[],
+): Judged[] {
+  const judge = judgeOf(search, short);
+  return kinds.map((kind) => ({ kind, verdict: judge(kind) }));
 }
 
 function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind) => Permission | string {

@@ -2,11 +2,11 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import type { PolicyRecord, RequestSpec } from "../../records.ts";
-import { shortKeys } from "../../scheduling/victims.ts";
+import { namedKinds, shortKeys } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import { countFrom, type Judged, judgeKinds, ruleOf } from "./candidates.ts";
+import { countFrom, type Judged, judgeKinds, permissionsFor, ruleOf } from "./candidates.ts";
 import { chooseBySum, type Field } from "./choice.ts";
 import { costMsOf, worthMsOf } from "./cost.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
@@ -49,11 +49,10 @@ const VICTIMS_MAX = 3;
 function chooseVictims(search: VictimSearch): VictimChoice | null {
   const { pool, head } = search;
   const short = shortKeys(search.shortage);
-  const judged = judgeKinds(search, short);
   const field: Field = {
     search,
     short,
-    permissions: judged.flatMap(({ verdict }) => (typeof verdict === "string" ? [] : [verdict])),
+    permissions: permissionsFor(search, short),
     victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
     valueMs: worthMsOf(head.poolLine, head.request),
   };
@@ -63,7 +62,7 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   if (chosen === null || chosen.victims === null) return null;
   return {
     victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
-    considered: judged.map((each) => describe(each, search)),
+    considered: consider(search, chosen.victims),
     value: shown(field.valueMs),
     nodes: chosen.nodes,
   };
@@ -73,8 +72,10 @@ function worth(poolLine: PoolLine, request: Request): number {
   return shown(worthMsOf(poolLine, request));
 }
 
-function consider(search: VictimSearch): ConsideredKind[] {
-  return judgeKinds(search, shortKeys(search.shortage)).map((judged) => describe(judged, search));
+function consider(search: VictimSearch, victims?: readonly { readonly run: Run }[]): ConsideredKind[] {
+  const short = shortKeys(search.shortage);
+  const kinds = namedKinds(search.policies, short, victims);
+  return judgeKinds(search, short, kinds).map((judged) => describe(judged, search));
 }
 
 /** A kind with its numbers, for people and for the journal (V7). */

@@ -35,7 +35,7 @@ export function standingIn(poolLine: PoolLine): string {
 }
 
 /** Classes 0 · 1–3 · 4–6 · 7–9 · 10 are one band each where a pool says so (10.1). */
-function rankOfClass(preemptionClass: number, classBands: boolean): number {
+export function rankOfClass(preemptionClass: number, classBands: boolean): number {
   return classBands ? Math.ceil(preemptionClass / 3) : preemptionClass;
 }
 

@@ -11,10 +11,12 @@ import {
   isEligible,
   isMature,
   isShielded,
+  mayBorrow,
+  namedKinds,
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
-import type { PoolLine, Run, RunKind } from "../../state.ts";
+import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
 
@@ -62,39 +64,74 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
     cover.take(run);
     if (!cover.isEnough) continue;
     const chosen = spareFrom(victims, cover);
-    return { victims: chosen, considered: consider(search), nodes: cover.places() };
+    return { victims: chosen, considered: consider(search, chosen), nodes: cover.places() };
   }
   return null;
 }
 
+/** What the head may do, whoever it is about (8). */
+interface Rights {
+  readonly any: boolean;
+  /** The short keys that can be anybody's own: what nobody reserves is neither that nor borrowed (8.2). */
+  readonly reservable: readonly number[];
+  /** It fits its headroom on all of them. */
+  readonly fitsReserve: boolean;
+}
+
+function rightsOf({ pool, head: { poolLine }, walk }: VictimSearch, short: readonly number[]): Rights {
+  const reservable = short.filter((i) => countsForReserve(pool, i));
+  const fits = (i: number) => (poolLine.need[i] as number) <= walk.headroom(poolLine, i);
+  const fitsReserve = reservable.length > 0 && reservable.every(fits);
+  return { any: pool.record.settings.priorityPreempts === "any", reservable, fitsReserve };
+}
+
+/** Whether it may take back from a component what that one borrows (8.2). */
+function reclaimsFrom(policy: Policy, { head }: VictimSearch, { any, fitsReserve }: Rights): boolean {
+  const waiter = head.poolLine;
+  const isOther = policy !== waiter.policy || waiter.firm;
+  return fitsReserve && isOther && !(any && waiter.policy.record.priority < policy.record.priority);
+}
+
+/** Only the kinds of components are judged of which something may be permitted. */
 function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
-  const judge = judgeFor(search, short);
+  const rights = rightsOf(search, short);
+  const judge = judgeFor(search, short, rights);
+  const { pool, head } = search;
   const permissions: Permission[] = [];
-  for (const kind of search.pool.runKinds) {
-    const verdict = judge(kind);
-    if (typeof verdict !== "string") permissions.push(verdict);
+  const judgeAll = (kinds: Iterable<RunKind>) => {
+    for (const kind of kinds) {
+      const verdict = judge(kind);
+      if (typeof verdict !== "string") permissions.push(verdict);
+    }
+  };
+  const { priority } = head.poolLine.policy.record;
+  for (const policy of pool.policies.values()) {
+    if (policy.runKinds.size === 0) continue;
+    const isLower = policy.record.priority < priority;
+    const isPermitted =
+      (isLower && rights.any) ||
+      ((isLower || reclaimsFrom(policy, search, rights)) && mayBorrow(policy, short)) ||
+      (pool.gapKinds.size > 0 && [...policy.runKinds].some(({ opportunistic }) => opportunistic));
+    if (isPermitted) judgeAll(policy.runKinds);
   }
   return permissions;
 }
 
 /** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
 function judgeFor(
-  { pool, head, walk, nowMs }: VictimSearch,
+  search: VictimSearch,
   short: readonly number[],
+  rights: Rights,
 ): (kind: RunKind) => Permission | string {
-  const waiter = head.poolLine;
-  const any = pool.record.settings.priorityPreempts === "any";
+  const { head, nowMs } = search;
+  const { any, reservable } = rights;
   const lines = new BorrowLines();
-  // What nobody reserves is neither anybody's own nor borrowed (8.2).
-  const reservable = short.filter((i) => countsForReserve(pool, i));
-  const fitsReserve =
-    reservable.length > 0 && reservable.every((i) => (waiter.need[i] as number) <= walk.headroom(waiter, i));
   return (kind) => {
     if (!isEligible(kind, short)) return "V2";
     const { policy, need } = kind.poolLine;
     const { priority } = policy.record;
-    const difference = waiter.policy.record.priority - priority;
-    const reclaims = fitsReserve && (policy !== waiter.policy || waiter.firm) && !(any && difference < 0);
+    const difference = head.poolLine.policy.record.priority - priority;
+    const reclaims = reclaimsFrom(policy, search, rights);
     const shielded = isShielded(kind, nowMs);
     if (shielded && !reclaims) return "V6";
     if (difference <= 0 && !reclaims && !kind.opportunistic) return "8.2";
@@ -186,13 +223,10 @@ function* latestFirst(
 }
 
 /** What the search looked at, by kind, with the rule that permits some of them or forbids them all (V7). */
-function consider(search: VictimSearch): ConsideredKind[] {
+function consider(search: VictimSearch, victims?: readonly { readonly run: Run }[]): ConsideredKind[] {
   const short = shortKeys(search.shortage);
-  const judge = judgeFor(search, short);
-  const concerned = [...search.pool.runKinds].filter(({ poolLine }) =>
-    short.some((i) => (poolLine.need[i] as number) > 0),
-  );
-  return concerned.map((kind) => {
+  const judge = judgeFor(search, short, rightsOf(search, short));
+  return namedKinds(search.policies, short, victims).map((kind) => {
     const { poolLine, runs } = kind;
     const verdict = judge(kind);
     const isForbidden = typeof verdict === "string";

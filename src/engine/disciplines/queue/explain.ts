@@ -8,6 +8,7 @@ import { type EngineState, type Pool, type PoolLine, queueLengthOf, type Request
 import type { Waiter } from "../discipline.ts";
 import { earliestStart } from "./backfill.ts";
 import type { QueueRules } from "./queue-discipline.ts";
+import { orderOf } from "./queue-order.ts";
 import { compareIn, firstOfLine, QueueWalk } from "./queue-walk.ts";
 
 /** Who asks, where and when. */
@@ -23,6 +24,7 @@ export function explainInQueue(rules: QueueRules, question: Question): PoolExpla
   const { pool } = poolLine;
   const { walk, self, head } = walkTo(rules, question);
   const shortage = walk.shortage(self);
+  const { policies } = orderOf(state, rules, pool);
   const startMs = earliestStart({ waiter: self, shortage, walk });
   return {
     pool: pool.record.name,
@@ -34,7 +36,8 @@ export function explainInQueue(rules: QueueRules, question: Question): PoolExpla
       pool,
       walk.shortOf(self).map(({ key }) => key),
     ),
-    considered: self.hold === null ? rules.consider({ state, nowMs, pool, walk, head: self, shortage }) : [],
+    considered:
+      self.hold === null ? rules.consider({ state, nowMs, pool, policies, walk, head: self, shortage }) : [],
     preemptionNeeds: head?.request === request ? positiveOf(shortage, pool) : null,
     couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
     value: rules.worth?.(poolLine, request) ?? null,

@@ -54,7 +54,15 @@ function lookAtHead(rules: QueueRules, transaction: Transaction, walk: QueueWalk
   const choice =
     pool.runKinds.size === 0
       ? null
-      : rules.chooseVictims({ state, nowMs, pool, walk, head: waiter, shortage });
+      : rules.chooseVictims({
+          state,
+          nowMs,
+          pool,
+          policies: orderOf(state, rules, pool).policies,
+          walk,
+          head: waiter,
+          shortage,
+        });
   if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
   // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
   return new QueueLook(untilMs, { grant: findBackfill(rules, pool, head, nowMs) });

@@ -4,7 +4,7 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import { hasLostNode } from "../../placement/occupancy.ts";
-import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
+import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { explainInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
@@ -39,6 +39,8 @@ export interface VictimSearch {
   readonly state: EngineState;
   readonly nowMs: number;
   readonly pool: Pool;
+  /** The components of the pool in the order in which decisions name them. */
+  readonly policies: readonly Policy[];
   readonly walk: QueueWalk;
   readonly head: Waiter;
   /** What is lacking per key; not positive where nothing is. */

@@ -9,6 +9,7 @@
 //   3. What is in here can be thrown away at any time (`forgetOrder`).
 
 import { Heap } from "../../heap.ts";
+import { compareIds } from "../../resources.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
@@ -48,6 +49,7 @@ export class QueueOrder {
   readonly #places = new Map<PoolLine | Request, Place>();
   readonly #byPolicy = new Map<Policy, Set<Place>>();
   #nextNumber = 0;
+  #policies: readonly Policy[] | null = null;
 
   constructor(rules: QueueRules, pool: Pool) {
     this.#rules = rules;
@@ -70,6 +72,14 @@ export class QueueOrder {
     this.staleLines.clear();
     for (const request of this.staleHolders) this.#settleHolder(request);
     this.staleHolders.clear();
+  }
+
+  /** The components of the pool in the order in which decisions name them: by priority, the lowest first, then by name. */
+  get policies(): readonly Policy[] {
+    this.#policies ??= [...this.#pool.policies.values()].sort(
+      (a, b) => a.record.priority - b.record.priority || compareIds(a.record.component, b.record.component),
+    );
+    return this.#policies;
   }
 
   /** The queue from its front, at a moment. */

@@ -395,7 +395,8 @@ export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): 
 
 /** Takes what a hold promises from its nodes. */
 function promiseIn(room: Room, holder: Request): void {
-  const { need } = holder.line.pools.get(room.pool.record.name)?.ask as Ask;
+  const { ask } = holder.line.pools.get(room.pool.record.name) as PoolLine;
+  const { need } = ask as Ask;
   for (const node of placesOf(room.pool, holder.progress.hold)) {
     if (isReady(node)) room.add(node, need, -1);
   }
