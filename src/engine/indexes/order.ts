@@ -2,11 +2,13 @@
 
 import type { EngineState, Line, Policy, Pool, Request } from "../state.ts";
 
-/** Another member of the line is its first now, or it has come to the queue or left it. */
-export function touchFirst(state: EngineState, line: Line): void {
+/** A member has come to the line or is about to leave it; as its first, or not. */
+export function touchMembers(state: EngineState, line: Line, isFirst: boolean): void {
   for (const poolLine of line.pools.values()) {
     const { order } = poolLine.pool;
-    if (order !== null) state.undo.touch(order.staleLines, poolLine);
+    if (order === null) continue;
+    state.undo.touch(order.lines.stale, poolLine);
+    if (isFirst) state.undo.touch(order.staleLines, poolLine);
   }
 }
 

@@ -3,7 +3,7 @@
 import { setAside } from "../placement/occupancy.ts";
 import { Room } from "../placement/room.ts";
 import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
-import { touchFirst, touchHolder } from "./order.ts";
+import { touchHolder, touchMembers } from "./order.ts";
 import { touchLine } from "./shares.ts";
 
 /** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
@@ -22,9 +22,10 @@ export function enqueue(state: EngineState, request: Request): void {
     }
   } else {
     state.undo.insert(line.members, request);
+    const isFirst = line.members.first() === request;
+    touchMembers(state, line, isFirst);
     if (line.members.size === 1) showLine(state, line);
-    else if (line.members.first() !== request) return unsettleBehind(state, request);
-    touchFirst(state, line);
+    else if (!isFirst) return unsettleBehind(state, request);
   }
   unsettleLine(state, line);
 }
@@ -57,7 +58,7 @@ export function dequeue(state: EngineState, request: Request): void {
     for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);
   } else {
     if (line.members.size === 1) hideLine(state, line);
-    if (line.members.first() === request) touchFirst(state, line);
+    touchMembers(state, line, line.members.first() === request);
     state.undo.remove(line.members, request);
   }
 }

@@ -44,7 +44,8 @@ export function askOf({ line, policy, pool }: PoolLine, reserveRank: number): As
   };
 }
 
-function bothOf(constraints: Labels, home: Labels): Wanted | null {
+/** Labels that satisfy both; null: there are none. */
+export function bothOf(constraints: Labels, home: Labels): Wanted | null {
   const agree = Object.keys(home).every(
     (label) => !Object.hasOwn(constraints, label) || constraints[label] === home[label],
   );

@@ -1,13 +1,16 @@
 // Backfill: a later request may start behind the head if that cannot delay the head (G4). What that means on
 // nodes: docs/decisions/placement.md.
 
-import { couldHold } from "../../placement/capacity.ts";
+import { bothOf, couldHold, nodeVector } from "../../placement/capacity.ts";
+import type { Wanted } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
 import { type Ask, Room } from "../../placement/room.ts";
 import { earliestEnd, NodeCover } from "../../scheduling/cover.ts";
 import { freeOf, holdNeed, type Pool, type PoolLine, type Request } from "../../state.ts";
 import type { Grant, Waiter } from "../discipline.ts";
+import type { Part } from "./line-index.ts";
 import type { QueueRules } from "./queue-discipline.ts";
+import type { QueueOrder } from "./queue-order.ts";
 import { QueueWalk } from "./queue-walk.ts";
 
 /** The head of a queue, what it lacks, and the walk that stands at it. */
@@ -23,65 +26,163 @@ export interface StuckHead {
  */
 export function findBackfill(
   rules: QueueRules,
-  pool: Pool,
+  { lines }: QueueOrder,
   head: StuckHead,
   nowMs: number,
 ): Grant | undefined {
-  const { backfill } = pool.record.settings;
-  if (backfill === "none") return undefined;
-  let startMs: number | undefined;
-  const walltimeMsMax = () => {
-    startMs ??= earliestStart(head);
-    return startMs - nowMs;
-  };
-  const leavesEnough = gapOf(pool, head);
-  const isShort = ({ spec }: Request) => spec.walltimeMs !== null && spec.walltimeMs <= walltimeMsMax();
-  const mayFillGap = (poolLine: PoolLine) => backfill === "opportunistic" && poolLine.line.shape.preemptible;
-
-  const room = new Room(pool);
-  const mostLeft = mostLeftIn(pool);
-  const walk = new QueueWalk(rules, pool, nowMs, (poolLine) => {
-    const { need, ask, line } = poolLine;
-    const first = line.members.first() as Request;
-    if (ask !== null && (!covers(mostLeft(ask), ask.need) || !room.hasRoomFor(ask))) return null; // Most lines of a full pool.
-    if (ask === null) {
-      if (need.some((amount, i) => amount > 0 && amount > freeOf(pool, i))) return null;
-      const waiter: Waiter = {
-        request: first,
-        poolLine,
-        hold: null,
-        borrows: false,
-        rank: [],
-        score: Number.NaN,
-      };
-      if (mayFillGap(poolLine) || isShort(first) || leavesEnough(waiter)) return [first];
+  const { pool } = head.walk;
+  if (pool.record.settings.backfill === "none") return undefined;
+  const gap = new Gap(pool, head, nowMs);
+  const candidates = new Map<PoolLine, Request[]>();
+  for (const part of lines.parts()) {
+    if (!gap.mayServe(part)) continue;
+    for (const poolLine of part.lines) {
+      const members = gap.candidatesOf(poolLine);
+      if (members.length > 0) candidates.set(poolLine, members);
     }
-    const hasWalltimes = line.members.firstRankedAtMost(Number.MAX_VALUE) !== undefined;
-    const short = hasWalltimes ? line.members.firstRankedAtMost(walltimeMsMax()) : undefined;
-    // Where the first would go on nodes, and whether that leaves enough, is only known at its place.
-    const others = short === undefined || short === first ? [] : [short];
-    return ask === null ? others : [first, ...others];
-  });
+  }
+  if (candidates.size === 0 && !hasHolders(pool)) return undefined;
+  const membersOf = (poolLine: PoolLine) => candidates.get(poolLine) as Request[];
+  const walk = new QueueWalk(rules, pool, nowMs, { lines: candidates.keys(), membersOf });
   for (const waiter of walk) {
     if (waiter.hold === "here" && waiter.poolLine.ask !== null) continue; // Elsewhere it starts in its turn only (V5).
     if (walk.quotaBlock(waiter) !== null || !walk.fits(waiter)) continue;
-    const opportunistic = !isShort(waiter.request) && !leavesEnough(waiter);
-    if (!opportunistic || mayFillGap(waiter.poolLine)) return { waiter, opportunistic };
+    const opportunistic = !gap.isShort(waiter.request) && !gap.leavesEnough(waiter);
+    if (!opportunistic || gap.mayFill(waiter.poolLine)) return { waiter, opportunistic };
   }
   return undefined;
 }
 
-/** What one node at most has left of each key, among those that a request wants; found once for all that want the same. */
-function mostLeftIn(pool: Pool): (ask: Ask) => readonly number[] {
-  const known = new Map<string, readonly number[]>();
-  return ({ wanted }) => {
-    let most = known.get(wanted.key);
+/** Whether some holder could start behind the head: on nodes only one that holds its units elsewhere (V5, G5). */
+function hasHolders({ record, promised, passers }: Pool): boolean {
+  return passers.size > 0 || (promised.size > 0 && !record.nodeBacked);
+}
+
+/** What is free while the head is stuck, and who may use it. */
+class Gap {
+  readonly #pool: Pool;
+  readonly #head: StuckHead;
+  readonly #nowMs: number;
+  readonly #isOpportunistic: boolean;
+  readonly #room: Room;
+  /** What is free, in a pool without nodes. */
+  readonly #free: readonly number[];
+  /** Whether enough is left for the head when a waiter has started. */
+  readonly leavesEnough: (waiter: Waiter) => boolean;
+  readonly #mostLeft = new Map<string, readonly number[]>();
+  readonly #isForHead = new Map<string, boolean>();
+  #startMs: number | undefined;
+
+  constructor(pool: Pool, head: StuckHead, nowMs: number) {
+    this.#pool = pool;
+    this.#head = head;
+    this.#nowMs = nowMs;
+    this.#isOpportunistic = pool.record.settings.backfill === "opportunistic";
+    this.#room = new Room(pool);
+    this.#free = pool.keys.map((_, i) => freeOf(pool, i));
+    this.leavesEnough = gapOf(pool, head);
+  }
+
+  /** Longer walltimes than this may delay the head. */
+  #walltimeMsMax(): number {
+    this.#startMs ??= earliestStart(this.#head);
+    return this.#startMs - this.#nowMs;
+  }
+
+  isShort({ spec }: Request): boolean {
+    return spec.walltimeMs !== null && spec.walltimeMs <= this.#walltimeMsMax();
+  }
+
+  mayFill({ line }: PoolLine): boolean {
+    return this.#isOpportunistic && line.shape.preemptible;
+  }
+
+  /** Whether somebody in this part of the queue may start: a no is certain. */
+  mayServe({ lines, least, most, shortestMs }: Part): boolean {
+    const [any] = lines;
+    const { ask } = any as PoolLine;
+    if (!covers(ask === null ? this.#free : this.#mostLeftFor(ask), least)) return false;
+    if (this.#isOpportunistic) return true;
+    const mayLeaveEnough =
+      ask === null
+        ? this.leavesEnough(waiterOf(any as PoolLine, least))
+        : !this.#takesFromHead(ask, least, most);
+    return mayLeaveEnough || (shortestMs < Number.POSITIVE_INFINITY && shortestMs <= this.#walltimeMsMax());
+  }
+
+  /** The members of a line that may start, in their order. */
+  candidatesOf(poolLine: PoolLine): Request[] {
+    const { need, ask, line } = poolLine;
+    const first = line.members.first() as Request;
+    if (ask === null) {
+      if (!covers(this.#free, need)) return [];
+      const isServed =
+        this.mayFill(poolLine) || this.isShort(first) || this.leavesEnough(waiterOf(poolLine, need));
+      if (isServed) return [first];
+    } else if (!covers(this.#mostLeftFor(ask), ask.need) || !this.#room.hasRoomFor(ask)) return [];
+    const hasWalltimes = line.members.rankMin() < Number.POSITIVE_INFINITY;
+    const short = hasWalltimes ? line.members.firstRankedAtMost(this.#walltimeMsMax()) : undefined;
+    // Where the first would go on nodes, and whether that leaves enough, is only known at its place.
+    const isFirstNeeded =
+      ask !== null && (this.mayFill(poolLine) || !this.#takesFromHead(ask, ask.need, ask.need));
+    const others = short === undefined || (isFirstNeeded && short === first) ? [] : [short];
+    return isFirstNeeded ? [first, ...others] : others;
+  }
+
+  /** What one node at most has left of each key, among those that a request wants; found once for all that want the same. */
+  #mostLeftFor({ wanted }: Ask): readonly number[] {
+    let most = this.#mostLeft.get(wanted.key);
     if (most === undefined) {
-      most = pool.places.mostLeft(pool, wanted);
-      known.set(wanted.key, most);
+      most = this.#pool.places.mostLeft(this.#pool, wanted);
+      this.#mostLeft.set(wanted.key, most);
     }
     return most;
-  };
+  }
+
+  /**
+   * Whether all that ask for no less than `least` and no more than `most` of the same nodes would certainly take a
+   * place from the head: they ask for all that it asks for, and go where it could.
+   */
+  #takesFromHead(ask: Ask, least: readonly number[], most: readonly number[]): boolean {
+    const own = this.#head.waiter.poolLine.ask as Ask;
+    if (own.need.some((amount, i) => amount > 0 && least[i] === 0)) return false;
+    if (this.#isAlwaysForHead(ask.wanted, own)) return true;
+    if (ask.count > 1 || ask.home !== null) return false;
+    // Best fit takes the first node that fits: what suits the least and the most of them suits all between.
+    if (this.#pool.places.select(this.#pool, ask.wanted).groups.size !== 1) return false;
+    const [node] = this.#room.place({ ...ask, need: most }) ?? [];
+    if (node === undefined || !couldHold(node, own)) return false;
+    return least === most || this.#room.place({ ...ask, need: least })?.[0] === node;
+  }
+
+  /** Whether every node with certain labels could hold the head. */
+  #isAlwaysForHead(wanted: Wanted, own: Ask): boolean {
+    let isForHead = this.#isForHead.get(wanted.key);
+    if (isForHead === undefined) {
+      isForHead = areAllFor(this.#pool, wanted, own);
+      this.#isForHead.set(wanted.key, isForHead);
+    }
+    return isForHead;
+  }
+}
+
+/** Whether every registered node with certain labels could hold a part of a request when it is empty. */
+function areAllFor(pool: Pool, wanted: Wanted, ask: Ask): boolean {
+  const both = bothOf(wanted.labels, ask.wanted.labels);
+  if (both === null) return false;
+  const those = pool.places.select(pool, both).counts;
+  for (const [shape, count] of pool.places.select(pool, wanted).counts) {
+    if (those.get(shape) !== count) return false;
+    if (!covers(nodeVector(shape.resources, pool.keys), ask.need)) return false;
+  }
+  return true;
+}
+
+/** Somebody of a line who asks for so much, before anything is known about its place. */
+function waiterOf(poolLine: PoolLine, need: readonly number[]): Waiter {
+  const request = poolLine.line.members.first() as Request;
+  const asking = { ...poolLine, need: [...need] };
+  return { request, poolLine: asking, hold: null, borrows: false, rank: [], score: Number.NaN };
 }
 
 /** Judges whether enough is left for the head on every key that both ask for, of free units that no hold sets aside. */

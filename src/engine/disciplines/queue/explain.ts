@@ -9,7 +9,7 @@ import type { Waiter } from "../discipline.ts";
 import { earliestStart } from "./backfill.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import { orderOf } from "./queue-order.ts";
-import { compareIn, firstOfLine, QueueWalk } from "./queue-walk.ts";
+import { allLines, compareIn, firstOfLines, QueueWalk } from "./queue-walk.ts";
 
 /** Who asks, where and when. */
 interface Question {
@@ -51,10 +51,11 @@ function walkTo(
   rules: QueueRules,
   { poolLine: { pool, line }, request, nowMs }: Question,
 ): { walk: QueueWalk; self: Waiter; head: Waiter | undefined } {
-  const walk = new QueueWalk(rules, pool, nowMs, ({ line: each }) => {
+  const membersOf = ({ line: each }: PoolLine) => {
     const first = each.members.first() as Request;
     return each !== line || first === request || request.progress.hold !== null ? [first] : [first, request];
-  });
+  };
+  const walk = new QueueWalk(rules, pool, nowMs, allLines(pool, membersOf));
   let head: Waiter | undefined;
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     const isHead = waiter.hold === null && walk.quotaBlock(waiter) === null && !walk.fits(waiter);
@@ -87,7 +88,7 @@ function nodesFor(walk: QueueWalk, waiter: Waiter): NodesExplanation | null {
 function positionOf(rules: QueueRules, pool: Pool, self: Waiter, nowMs: number): number {
   const compare = compareIn(rules, nowMs);
   let before = 0;
-  for (const waiter of new QueueWalk(rules, pool, nowMs, firstOfLine)) {
+  for (const waiter of new QueueWalk(rules, pool, nowMs, firstOfLines(pool))) {
     if (waiter.hold !== null) {
       before += waiter.request !== self.request && compare(waiter, self) < 0 ? 1 : 0;
       continue;

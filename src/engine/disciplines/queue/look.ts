@@ -6,17 +6,18 @@ import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.t
 import { findBackfill, type StuckHead } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";
 import type { QueueRules } from "./queue-discipline.ts";
-import { orderOf } from "./queue-order.ts";
+import { orderOf, type QueueOrder } from "./queue-order.ts";
 import { compareIn, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
   const { state, nowMs } = transaction;
-  const walk = new QueueWalk(rules, pool, nowMs, orderOf(state, rules, pool));
+  const order = orderOf(state, rules, pool);
+  const walk = new QueueWalk(rules, pool, nowMs, order);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
     if (waiter.hold !== null) continue;
-    return lookAtHead(rules, transaction, walk, waiter);
+    return lookAtHead(rules, transaction, order, walk, waiter);
   }
   return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
 }
@@ -38,7 +39,13 @@ function promisedBehind(rules: QueueRules, pool: Pool, head: Waiter, nowMs: numb
 }
 
 /** The walk stands at the head: the first that waits for units and is promised none (V1, G4). */
-function lookAtHead(rules: QueueRules, transaction: Transaction, walk: QueueWalk, waiter: Waiter): PoolLook {
+function lookAtHead(
+  rules: QueueRules,
+  transaction: Transaction,
+  order: QueueOrder,
+  walk: QueueWalk,
+  waiter: Waiter,
+): PoolLook {
   const { state, nowMs } = transaction;
   const { pool } = walk;
   const shortage = walk.shortage(waiter);
@@ -58,14 +65,14 @@ function lookAtHead(rules: QueueRules, transaction: Transaction, walk: QueueWalk
           state,
           nowMs,
           pool,
-          policies: orderOf(state, rules, pool).policies,
+          policies: order.policies,
           walk,
           head: waiter,
           shortage,
         });
   if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
   // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
-  return new QueueLook(untilMs, { grant: findBackfill(rules, pool, head, nowMs) });
+  return new QueueLook(untilMs, { grant: findBackfill(rules, order, head, nowMs) });
 }
 
 /** Until when it stands is asked of the last look only, when the pool has settled. */

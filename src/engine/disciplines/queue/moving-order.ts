@@ -7,10 +7,10 @@ import type { Pool, PoolLine, Request } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
 import { earliestStart, type StuckHead } from "./backfill.ts";
 import type { QueueRules } from "./queue-discipline.ts";
-import { QueueWalk } from "./queue-walk.ts";
+import { allLines, QueueWalk } from "./queue-walk.ts";
 
 /** Where more pairs would have to be compared, it costs less to look again. */
-const PAIRS_MAX = 5_000;
+const PAIRS_MAX = 1_000;
 
 /** Until when time alone cannot let a settled pool do anything; infinite: for ever. */
 export function settledUntil(
@@ -30,7 +30,7 @@ export function settledUntil(
     return untilMs;
   }
   if (pool.promised.size * pool.waiting.size > PAIRS_MAX) return nowMs + 1;
-  const walk = new QueueWalk(rules, pool, nowMs, membersThatCount(pool, head, nowMs));
+  const walk = new QueueWalk(rules, pool, nowMs, allLines(pool, membersThatCount(pool, head, nowMs)));
   const waiters = [...walk];
   if (walk.isReordered) return nowMs + 1; // Rare, and not worth a proof.
   for (const [place, pivot] of waiters.entries()) {

@@ -9,7 +9,7 @@ import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.t
 import { explainInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
 import { orderOf } from "./queue-order.ts";
-import { firstOfLine, QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import { allLines, firstOfLines, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart"> {
   /** What decides the order before time and submission do: lower numbers first, from left to right (G1, 10.6). */
@@ -77,12 +77,18 @@ function lostHold(rules: QueueRules, pool: Pool, nowMs: number): LostHold | unde
 }
 
 function* queueOf(rules: QueueRules, pool: Pool, nowMs: number): Generator<Request> {
-  for (const { request } of new QueueWalk(rules, pool, nowMs, ({ line }) => line.members)) yield request;
+  for (const { request } of new QueueWalk(
+    rules,
+    pool,
+    nowMs,
+    allLines(pool, ({ line }) => line.members),
+  ))
+    yield request;
 }
 
 function violations(rules: QueueRules, state: EngineState, pool: Pool, nowMs: number): string[] {
   const found: string[] = [];
-  const walk = new QueueWalk(rules, pool, nowMs, firstOfLine);
+  const walk = new QueueWalk(rules, pool, nowMs, firstOfLines(pool));
   const order: string[] = [];
   for (const waiter of walk) {
     const { id } = waiter.request.spec;

@@ -13,6 +13,7 @@ import { compareIds } from "../../resources.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
+import { LineIndex } from "./line-index.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import { fitsReserveAtFirst } from "./reserve.ts";
 
@@ -43,6 +44,8 @@ export class QueueOrder {
   readonly stalePolicies = new Set<Policy>();
   /** Requests that began or ceased to hold units. */
   readonly staleHolders = new Set<Request>();
+  /** The lines by what they ask for. */
+  readonly lines: LineIndex;
   readonly #rules: QueueRules;
   readonly #pool: Pool;
   readonly #ranks: Rank[] = [];
@@ -54,6 +57,7 @@ export class QueueOrder {
   constructor(rules: QueueRules, pool: Pool) {
     this.#rules = rules;
     this.#pool = pool;
+    this.lines = new LineIndex(pool);
     for (const poolLine of pool.waiting) this.#settleLine(poolLine);
     for (const request of pool.promised) this.#settleHolder(request);
     for (const request of pool.passers) this.#settleHolder(request);

@@ -36,8 +36,16 @@ export function compareIn({ scoreOf }: QueueRules, nowMs: number): (a: Waiter, b
     bySubmission(a.request, b.request);
 }
 
-/** The members of a line that are walked, in their order; null: none. */
-export type MembersOf = (poolLine: PoolLine) => Iterable<Request> | null;
+/** Lines, and which of their members are walked, in their order. */
+export interface LinesToWalk {
+  readonly lines: Iterable<PoolLine>;
+  membersOf(poolLine: PoolLine): Iterable<Request>;
+}
+
+/** All lines of a pool with the members that somebody wants of each. */
+export function allLines({ waiting }: Pool, membersOf: LinesToWalk["membersOf"]): LinesToWalk {
+  return { lines: waiting, membersOf };
+}
 
 export class QueueWalk {
   readonly pool: Pool;
@@ -68,7 +76,7 @@ export class QueueWalk {
   isReordered = false;
 
   /** `source` says who is walked: the kept order, the members that somebody wants of each line, or holders only. */
-  constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | MembersOf | null) {
+  constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | LinesToWalk | null) {
     this.pool = pool;
     this.#rules = rules;
     this.#promises = new Promises(pool.keys.length);
@@ -78,12 +86,12 @@ export class QueueWalk {
     this.#waiters = new Heap((a, b) => this.#compare(a, b) < 0, isKept ? [] : this.#gather(source));
   }
 
-  #gather(membersOf: MembersOf | null): Waiter[] {
-    const { waiting, promised, passers, record } = this.pool;
+  #gather(source: LinesToWalk | null): Waiter[] {
+    const { promised, passers, record } = this.pool;
     const waiters: Waiter[] = [];
-    for (const poolLine of membersOf === null ? [] : waiting) {
-      const members = membersOf?.(poolLine) ?? null;
-      const first = members === null ? undefined : this.#follower(poolLine, members[Symbol.iterator]());
+    for (const poolLine of source?.lines ?? []) {
+      const members = (source as LinesToWalk).membersOf(poolLine);
+      const first = this.#follower(poolLine, members[Symbol.iterator]());
       if (first !== undefined) waiters.push(first);
     }
     const lineOf = (request: Request) => request.line.pools.get(record.name) as PoolLine;
@@ -383,9 +391,9 @@ export class QueueWalk {
   }
 }
 
-/** Who stands for a line where nobody else of it comes into question. */
-export function firstOfLine({ line }: PoolLine): Request[] {
-  return [line.members.first() as Request];
+/** The first of every line, where nobody else of it comes into question. */
+export function firstOfLines(pool: Pool): LinesToWalk {
+  return allLines(pool, ({ line }) => [line.members.first() as Request]);
 }
 
 /** Only holders are promised something on the way, so they can be judged without those who stand between them. */

@@ -1,0 +1,142 @@
+// The lines that wait in a pool, arranged by what they ask for, so that a search for those that could start behind the
+// head passes over whole parts of them: where nobody fits what is left, or nobody is short enough (G4).
+
+import { mainKeyIndex } from "../../placement/node-index.ts";
+import type { Pool, PoolLine } from "../../state.ts";
+
+const PART_SIZE_MAX = 64;
+
+/** Some lines that want the same nodes, and as much of the main key. */
+export interface Part {
+  readonly lines: Set<PoolLine>;
+  /** The least and the most that one of them needs of each key (of each node, where there are nodes). */
+  readonly least: readonly number[];
+  readonly most: readonly number[];
+  /** The shortest walltime of a member; infinite if none has one. */
+  readonly shortestMs: number;
+}
+
+export class LineIndex {
+  /** Lines whose members changed. */
+  readonly stale = new Set<PoolLine>();
+  readonly #pool: Pool;
+  readonly #parts = new Map<string, KeptPart[]>();
+  readonly #partOf = new Map<PoolLine, KeptPart>();
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+    for (const poolLine of pool.waiting) this.#enter(poolLine);
+  }
+
+  /** All parts, each with those that want the same nodes side by side. */
+  *parts(): Generator<Part> {
+    this.#refresh();
+    for (const parts of this.#parts.values()) yield* parts;
+  }
+
+  #refresh(): void {
+    for (const poolLine of this.stale) {
+      const part = this.#partOf.get(poolLine);
+      const isWaiting = this.#pool.waiting.has(poolLine);
+      if (part !== undefined && isWaiting) part.forgetWalltimes();
+      else if (part !== undefined) this.#leave(poolLine, part);
+      else if (isWaiting) this.#enter(poolLine);
+    }
+    this.stale.clear();
+  }
+
+  #enter(poolLine: PoolLine): void {
+    const key = keyOf(poolLine);
+    let parts = this.#parts.get(key);
+    if (parts === undefined) {
+      parts = [];
+      this.#parts.set(key, parts);
+    }
+    let part = parts.at(-1);
+    if (part === undefined || part.lines.size >= PART_SIZE_MAX) {
+      part = new KeptPart(parts);
+      parts.push(part);
+    }
+    part.add(poolLine);
+    this.#partOf.set(poolLine, part);
+  }
+
+  #leave(poolLine: PoolLine, part: KeptPart): void {
+    this.#partOf.delete(poolLine);
+    part.remove(poolLine);
+    if (part.lines.size > 0) return;
+    part.siblings.splice(part.siblings.indexOf(part), 1);
+    if (part.siblings.length === 0) this.#parts.delete(keyOf(poolLine));
+  }
+}
+
+class KeptPart implements Part {
+  readonly lines = new Set<PoolLine>();
+  readonly siblings: KeptPart[];
+  #bounds: { least: number[]; most: number[] } | null = null;
+  #shortestMs: number | null = null;
+
+  constructor(siblings: KeptPart[]) {
+    this.siblings = siblings;
+  }
+
+  get least(): readonly number[] {
+    this.#bounds ??= boundsOf(this.lines);
+    return this.#bounds.least;
+  }
+
+  get most(): readonly number[] {
+    this.#bounds ??= boundsOf(this.lines);
+    return this.#bounds.most;
+  }
+
+  get shortestMs(): number {
+    if (this.#shortestMs === null) {
+      this.#shortestMs = Number.POSITIVE_INFINITY;
+      for (const { line } of this.lines) {
+        this.#shortestMs = Math.min(this.#shortestMs, line.members.rankMin());
+      }
+    }
+    return this.#shortestMs;
+  }
+
+  add(poolLine: PoolLine): void {
+    this.lines.add(poolLine);
+    this.#bounds = null;
+    this.#shortestMs = null;
+  }
+
+  remove(poolLine: PoolLine): void {
+    this.lines.delete(poolLine);
+    this.#bounds = null;
+    this.#shortestMs = null;
+  }
+
+  forgetWalltimes(): void {
+    this.#shortestMs = null;
+  }
+}
+
+/** What a line needs at one place. */
+export function needAtOnce({ ask, need }: PoolLine): readonly number[] {
+  return ask?.need ?? need;
+}
+
+function keyOf(poolLine: PoolLine): string {
+  const { ask, pool } = poolLine;
+  const main = needAtOnce(poolLine)[mainKeyIndex(pool)] ?? 0;
+  return ask === null ? `${main}` : `${main} ${ask.count} ${ask.wanted.key} ${ask.home?.key ?? ""}`;
+}
+
+function boundsOf(lines: Iterable<PoolLine>): { least: number[]; most: number[] } {
+  let [least, most]: [number[], number[]] = [[], []];
+  for (const poolLine of lines) {
+    const need = needAtOnce(poolLine);
+    if (least.length === 0) [least, most] = [[...need], [...need]];
+    for (let i = 0; i < need.length; i++) {
+      least[i] = Math.min(least[i] as number, need[i] as number);
+      most[i] = Math.max(most[i] as number, need[i] as number);
+    }
+  }
+  return { least, most };
+}
