@@ -8,6 +8,7 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { openPostgresStore, type PostgresOptions, type Store } from "../../src/store/index.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { startTcpProxy } from "../support/proxy.ts";
 import { auditEntry, event, expectCode, type StoreHarness, storeContract } from "./store.contract.ts";
 
 let postgres: TestPostgres;
@@ -206,6 +207,24 @@ describe("a shared database", () => {
     await shared.restart();
     expect((await during).seq).toBe(2);
     expect(await store.readEvents(1, 10)).toHaveLength(2);
+  });
+
+  test("a connection that is reset in the middle of a transaction is an error, not the end of the process", async () => {
+    const proxy = await startTcpProxy();
+    onTestFinished(() => proxy.close());
+    proxy.aim(shared.port);
+    const url = shared.url.replace(String(shared.port), String(proxy.port));
+    const store = await open({ schema: randomUUID(), url });
+    const member = { id: "a", url: null, version: "1", eventForm: 1, seq: 0 };
+    await store.beat(member);
+    proxy.silence("from");
+    const held = proxy.untilHeld();
+    const beat = expectCode(store.beat(member), "unavailable");
+    await held;
+    proxy.reset();
+    await beat;
+    proxy.heal();
+    await store.beat(member);
   });
 
   test("a database that stays away is reported, not waited for without end", async () => {

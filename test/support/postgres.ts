@@ -15,15 +15,25 @@ import { promisify } from "node:util";
 
 export type TestPostgres = {
   readonly url: string;
+  readonly port: number;
   /** Ends it at once, as a power cut would end its processes. */
   crash(): Promise<void>;
   /** Starts it again after a crash, on the same data and the same port. */
   restart(): Promise<void>;
+  /** A copy of it that follows by streaming replication; `port` is where it finds this one, such as a proxy. */
+  startStandby(port?: number): Promise<TestStandby>;
   /** Ends it and removes its data. */
   remove(): Promise<void>;
 };
 
-export async function startPostgres(settings: Readonly<Record<string, string>> = {}): Promise<TestPostgres> {
+export type TestStandby = TestPostgres & {
+  /** Follows no longer, and takes writes. */
+  promote(): Promise<void>;
+};
+
+type Settings = Readonly<Record<string, string>>;
+
+export async function startPostgres(settings: Settings = {}): Promise<TestPostgres> {
   const directory = await mkdtemp(join(tmpdir(), "berth-postgres-"));
   if (runAs.uid !== undefined) chownSync(directory, runAs.uid, runAs.gid);
   const bin = await findBinaries(directory);
@@ -33,7 +43,12 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
     [`--pgdata=${data}`, "--username=berth", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"],
     { ...runAs, cwd: directory },
   );
+  return startOn({ directory, bin, data }, settings);
+}
 
+type Place = { readonly directory: string; readonly bin: string; readonly data: string };
+
+async function startOn({ directory, bin, data }: Place, settings: Settings): Promise<TestPostgres> {
   const port = await freePort();
   const allSettings = {
     listen_addresses: "127.0.0.1",
@@ -47,11 +62,30 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
     startServer(join(bin, "postgres"), ["-D", data, "-p", String(port), ...options], directory);
 
   let server = await start();
+  const crash = () => end(server, "SIGQUIT");
+  const restart = async () => {
+    server = await start();
+  };
   return {
-    url: `postgres://berth@127.0.0.1:${port}/postgres`,
-    crash: () => end(server, "SIGQUIT"),
-    restart: async () => {
-      server = await start();
+    ...{ url: `postgres://berth@127.0.0.1:${port}/postgres`, port, crash, restart },
+    async startStandby(from = port) {
+      const copy = `${data}-standby`;
+      await crash(); // What a crash leaves behind is whole, and does not change while it is copied.
+      await run("cp", ["-a", data, copy], { ...runAs, cwd: directory });
+      await restart();
+      await run("touch", [join(copy, "standby.signal")], { ...runAs, cwd: directory });
+      const standby = await startOn(
+        { directory, bin, data: copy },
+        {
+          ...settings,
+          primary_conninfo: `host=127.0.0.1 port=${from} user=berth application_name=standby`,
+        },
+      );
+      const promote = [`--pgdata=${copy}`, "promote"];
+      return {
+        ...standby,
+        promote: async () => void (await run(join(bin, "pg_ctl"), promote, { ...runAs, cwd: directory })),
+      };
     },
     remove: async () => {
       await end(server, "SIGINT");
@@ -120,6 +154,9 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
+/** A standby takes readers only. */
+const isReady = /ready to accept (read-only )?connections/;
+
 async function startServer(program: string, args: string[], cwd: string): Promise<ChildProcess> {
   accessSync(program, constants.X_OK);
   const server = spawn(program, args, { ...runAs, cwd, stdio: ["ignore", "ignore", "pipe"] });
@@ -131,9 +168,9 @@ async function startServer(program: string, args: string[], cwd: string): Promis
     server.once("error", reject);
     server.once("exit", (code) => reject(new Error(`PostgreSQL ended with ${code} at its start:\n${log}`)));
     server.stderr.setEncoding("utf8").on("data", (text: string) => {
-      if (log.includes("ready to accept connections")) return; // From here on nobody reads it.
+      if (isReady.test(log)) return; // From here on nobody reads it.
       log += text;
-      if (log.includes("ready to accept connections")) resolve();
+      if (isReady.test(log)) resolve();
     });
   });
   return server;

@@ -69,6 +69,8 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
 
   const pool = new pg.Pool({ ...config(READ_MS_MAX), max: READ_CONNECTIONS_MAX });
   pool.on("error", () => undefined); // An idle connection broke; the pool makes another when it needs one.
+  // One that breaks while it is in use says so twice: here, and to whoever waits for its answer.
+  pool.on("connect", (client) => client.on("error", () => undefined));
 
   const query = async <Row>(sql: string, values: readonly Value[] = []): Promise<Row[]> => {
     const ask = async () => (await pool.query(toPostgres(sql), [...values])).rows as Row[];
