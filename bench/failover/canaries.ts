@@ -1,0 +1,140 @@
+// Faults of a cluster that the proof of failover must find, each planted in a copy of the source.
+
+import type { Fault } from "../proving/canaries.ts";
+
+/** Which rounds bring the fault to light. */
+export interface Canary extends Fault {
+  readonly rounds: readonly ("kill" | "freeze" | "database" | "peers" | "handover")[];
+  /** The kinds of problems by which it must be found: one that shows by chance proves nothing. */
+  readonly finders: readonly string[];
+}
+
+export const CANARIES: readonly Canary[] = [
+  {
+    what: "a leader that answers without knowing that it still leads",
+    file: "src/replica/keeper.ts",
+    text: "!isStopped && clock.monotonicMs() - lastSentMs < times.freshMs",
+    instead: "true",
+    rounds: ["freeze", "freeze", "freeze"],
+    finders: ["stale answers"],
+  },
+  {
+    what: "a commit that does not compare the head",
+    file: "src/store/postgres/schema.ts",
+    text: "where epoch = old_epoch and last_seq = old_seq and commit_id = old_commit_id;",
+    instead:
+      "where true; delete from @journal where last_seq > old_seq; delete from @audit where id > new_audit_id - 99; perform 1;",
+    rounds: ["database", "database"],
+    finders: ["lost", "breaks in the journal"],
+  },
+  {
+    what: "a follower that forgets an event",
+    file: "src/replica/follower.ts",
+    text: "journal.filter(({ seq }) => seq > stream.seq)",
+    instead: "journal.filter(({ seq }) => seq > stream.seq && seq % 10 !== 0)",
+    rounds: ["handover"],
+    finders: ["gaps and repetitions in streams"],
+  },
+  {
+    what: "a follower that repeats calls without a key",
+    file: "src/server/forwarding.ts",
+    text: 'outcome === "unknown" && !isRepeatable',
+    instead: 'outcome === "unknown" && Number.isNaN(untilMs)',
+    rounds: ["peers"],
+    finders: ["doubled"],
+  },
+  {
+    what: "a stream that repeats when it is resumed",
+    file: "src/server/streams.ts",
+    text: "leader.events(startSeq + 1, signal)",
+    instead: "leader.events(startSeq, signal)",
+    rounds: ["kill"],
+    finders: ["gaps and repetitions in streams"],
+  },
+  {
+    what: "a stream that skips when it is resumed",
+    file: "src/server/streams.ts",
+    text: "leader.events(startSeq + 1, signal)",
+    instead: "leader.events(startSeq + 2, signal)",
+    rounds: ["kill", "kill"],
+    finders: ["gaps and repetitions in streams"],
+  },
+  {
+    what: "a number of a grant given out twice",
+    file: "src/server/grants.ts",
+    text: "const number = engineToken + signer.offset;",
+    instead: "const number = engineToken - (engineToken % 100) + 100;",
+    rounds: ["handover"],
+    finders: ["tokens reissued"],
+  },
+  {
+    what: "an answer before the commit",
+    file: "src/store/postgres/postgres.ts",
+    text: "const commit = async (rows: CommitRows): Promise<boolean> => {",
+    instead: `let earlier: Promise<unknown> = Promise.resolve();
+      const commit = async (rows: CommitRows): Promise<boolean> => {
+        earlier = earlier.then(() => delay(100)).then(() => commitLater(rows)).catch(() => undefined);
+        return true;
+      };
+      const commitLater = async (rows: CommitRows): Promise<boolean> => {`,
+    rounds: ["kill", "kill", "kill", "kill", "kill"],
+    finders: ["lost"],
+  },
+  {
+    what: "a leader whose keys nobody else knows",
+    file: "src/store/commit.ts",
+    text: "(commit.idempotency ?? []).map(idempotencyRow)",
+    instead: "[].map(idempotencyRow)",
+    rounds: ["kill", "kill"],
+    finders: ["doubled"],
+  },
+  {
+    what: "a candidate that waits for nobody",
+    file: "src/replica/watch.ts",
+    text: "silentMs >= (isHinted ? times.hintedSilenceMs : times.silenceMs)",
+    instead: "silentMs >= 350",
+    rounds: ["peers"],
+    finders: ["other problems"],
+  },
+];
+
+/** Faults that the proof with a failing database must find. */
+export interface DatabaseCanary extends Fault {
+  readonly rounds: readonly ("restarted" | "stalled" | "slow" | "read only" | "away" | "promoted")[];
+  readonly finders: readonly string[];
+}
+
+export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
+  {
+    what: "an unknown outcome that is taken for a success",
+    file: "src/store/postgres/postgres.ts",
+    text: "        isUnknown = true;",
+    instead: "        return true;",
+    rounds: ["restarted", "restarted", "restarted"],
+    finders: ["lost", "unexpected ends of servers"],
+  },
+  {
+    what: "a server that ends when the database is read only",
+    file: "src/store/postgres/errors.ts",
+    text: 'case "25006":',
+    instead: 'case "25999":',
+    rounds: ["read only"],
+    finders: ["unexpected ends of servers"],
+  },
+  {
+    what: "a commit that does not wait for the standby",
+    file: "src/store/postgres/postgres.ts",
+    text: "\"select set_config(name, setting, false) from pg_settings where name = 'synchronous_commit'\"",
+    instead: "\"select set_config('synchronous_commit', 'local', false)\"",
+    rounds: ["promoted"],
+    finders: ["lost"],
+  },
+  {
+    what: "holders who are ended because the database was away",
+    file: "src/leader/renewals.ts",
+    text: "const PATIENCE = 1.5;",
+    instead: "const PATIENCE = 0.05;",
+    rounds: ["restarted", "restarted"],
+    finders: ["holders ended"],
+  },
+];

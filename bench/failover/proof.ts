@@ -1,0 +1,129 @@
+// One run: servers, load and readers are started, faults happen one after the other, all is finished, and judged.
+
+import { setTimeout as delay } from "node:timers/promises";
+import { createCaller, createWitness } from "./calls.ts";
+import { type ClusterOptions, startCluster } from "./cluster.ts";
+import { type Outcome, type Scene, sound } from "./faults.ts";
+import { judge, readBooks, type Verdict } from "./judge.ts";
+import { preparePools, startLoad } from "./load.ts";
+import { type Reader, startReader } from "./streams.ts";
+
+export interface Round {
+  readonly kind: string;
+  run(scene: Scene): Promise<Outcome>;
+}
+
+export interface Measured {
+  readonly kind: string;
+  readonly recoveredMs: number;
+}
+
+export interface Proof {
+  readonly measured: readonly Measured[];
+  readonly verdict: Verdict;
+  readonly seconds: number;
+  readonly submissions: number;
+  readonly releases: number;
+  readonly renewals: number;
+  readonly retries: number;
+  readonly readings: number;
+}
+
+export interface ProofOptions extends ClusterOptions {
+  readonly random: () => number;
+  readonly rounds: readonly Round[];
+  /** Where the judge reads at the end, if not where the servers began. */
+  readonly judgeUrl?: () => string;
+  /** Called after every round. */
+  readonly onRound?: (round: Measured, problems: readonly string[]) => void;
+}
+
+const WORKERS = 12;
+const READERS = 4;
+/** What is under way at the end is given this long. */
+const FINISH_MS = 60_000;
+
+export async function prove(options: ProofOptions): Promise<Proof> {
+  const { random, rounds, databaseUrl, judgeUrl = () => databaseUrl } = options;
+  const beganMs = performance.now();
+  const cluster = await startCluster(options);
+  const witness = createWitness();
+  const call = createCaller(cluster.token, witness);
+  try {
+    await preparePools(call, cluster.replicas[0]!);
+    const load = startLoad({ cluster, call, witness, random, workers: WORKERS });
+    const readers = Array.from({ length: READERS }, (_, index) =>
+      startReader(`reader ${index + 1}`, cluster, random),
+    );
+    const scene: Scene = { cluster, call, load, random };
+    const { measured, problems } = await runAll(rounds, scene, options.onRound);
+
+    await within(FINISH_MS, load.finish(), "the load did not come to its end", problems);
+    const books = await readBooks(judgeUrl());
+    await within(FINISH_MS, readTo(readers, books.journal.at(-1)?.seq ?? 0), undefined, problems);
+    for (const reader of readers) await reader.stop();
+    const verdict = judge(books, load.history, readers);
+    const { history } = load;
+    const surprises = cluster.replicas.flatMap((replica) => replica.surprises);
+    return {
+      measured,
+      verdict: {
+        ...verdict,
+        problems: {
+          ...verdict.problems,
+          "stale answers": [...history.stale, ...witness.stale],
+          "unexpected ends of servers": surprises,
+          "other problems": problems,
+        },
+      },
+      seconds: (performance.now() - beganMs) / 1_000,
+      submissions: history.submissions.length,
+      releases: history.releases.length,
+      renewals: history.renewals,
+      retries: history.retries,
+      readings: readers.reduce((sum, { messages }) => sum + messages.length, 0),
+    };
+  } finally {
+    call.close();
+    await cluster.close();
+  }
+}
+
+async function runAll(rounds: readonly Round[], scene: Scene, onRound: ProofOptions["onRound"]) {
+  const measured: Measured[] = [];
+  const problems: string[] = [];
+  try {
+    for (const { kind, run } of rounds) {
+      const outcome = await run(scene);
+      const round = { kind, recoveredMs: outcome.recoveredMs };
+      measured.push(round);
+      problems.push(...outcome.problems.map((problem) => `${kind}: ${problem}`));
+      onRound?.(round, outcome.problems);
+    }
+    await sound(scene);
+  } catch (error) {
+    problems.push((error as Error).message); // The judge tells the rest.
+  }
+  return { measured, problems };
+}
+
+async function within(
+  ms: number,
+  work: Promise<void>,
+  problem: string | undefined,
+  problems: string[],
+): Promise<void> {
+  const late = delay(ms, "late" as const, { ref: false });
+  if ((await Promise.race([work, late])) === "late" && problem !== undefined) problems.push(problem);
+}
+
+/** Each has seen the end of the journal, or as near to it as there are messages. */
+async function readTo(readers: readonly Reader[], seq: number): Promise<void> {
+  let before = -1;
+  for (;;) {
+    const seen = readers.reduce((sum, { messages }) => sum + messages.length, 0);
+    if (readers.every(({ lastSeq }) => lastSeq >= seq) || seen === before) return;
+    before = seen;
+    await delay(5_000);
+  }
+}

@@ -1,0 +1,116 @@
+// Three servers on one PostgreSQL, with a proxy on every path, under load: the leader is killed, frozen and thawed, cut
+// off from the database, cut off from the other servers, and asked to hand over, again and again. No stale answer, nothing
+// lost, nothing twice, nothing above capacity, streams whole (C1–C9); and how long until writes are accepted again.
+// Usage: npm run prove:failover -- [--kills N] [--freezes N] [--database-cuts N] [--peer-cuts N] [--handovers N]
+//        [--seed N] [--canaries [--only TEXT]] [--logs DIRECTORY]
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { DEFAULT_REPLICA_TIMES } from "../src/replica/index.ts";
+import { startPostgres } from "../test/support/postgres.ts";
+import { CANARIES, type Canary } from "./failover/canaries.ts";
+import { CUTS, cutDatabase, cutPeers, freeze, handOver, kill } from "./failover/faults.ts";
+import { prove, type Round } from "./failover/proof.ts";
+import { isQuiet, type Limit, report, reportTimes } from "./failover/report.ts";
+import { tell } from "./proving/canaries.ts";
+import { seededRandom } from "./proving/random.ts";
+import { bundle } from "./proving/start.ts";
+
+const { values } = parseArgs({
+  options: {
+    kills: { type: "string", default: "50" },
+    freezes: { type: "string", default: "20" },
+    "database-cuts": { type: "string", default: "20" },
+    "peer-cuts": { type: "string", default: "20" },
+    handovers: { type: "string", default: "10" },
+    seed: { type: "string", default: String(Date.now() % 1_000_000) },
+    canaries: { type: "boolean", default: false },
+    /** Only canaries whose description has this in it. */
+    only: { type: "string", default: "" },
+    /** Where the logs of the servers are kept. */
+    logs: { type: "string" },
+  },
+});
+
+/** Seconds until writes are accepted again. Between servers nothing changes hands: writes go on at the leader. */
+const LIMITS: Readonly<Record<string, Limit>> = {
+  kill: { p50: 2, p99: 3 },
+  freeze: { p50: 10, p99: 12 },
+  "cut from the database": { p50: 10, p99: 12 },
+  "cut between servers": { p50: 10, p99: 12 },
+  handover: { p50: 0.5, p99: 1 },
+};
+
+const random = seededRandom(Number(values.seed));
+const wasQuiet = isQuiet();
+const { renewEveryMs, freshMs, silenceMs, hintedSilenceMs, watchEveryMs } = DEFAULT_REPLICA_TIMES;
+console.log(
+  `seed ${values.seed}; lease renewed every ${renewEveryMs} ms, answers for ${freshMs} ms after a renewal, ` +
+    `candidates look every ${watchEveryMs} ms and wait for ${silenceMs} ms, with the hint for ${hintedSilenceMs} ms`,
+);
+let hasFailed = false;
+try {
+  if (values.canaries) {
+    const chosen = CANARIES.filter(({ what }) => what.includes(values.only));
+    for (const canary of chosen) if (!tell(canary.what, await findOut(canary))) hasFailed = true;
+  }
+  const rounds = shuffled([
+    ...Array.from({ length: Number(values.kills) }, () => roundOf("kill")),
+    ...Array.from({ length: Number(values.freezes) }, () => roundOf("freeze")),
+    ...Array.from({ length: Number(values["database-cuts"]) }, (_, index) => roundOf("database", index)),
+    ...Array.from({ length: Number(values["peer-cuts"]) }, (_, index) => roundOf("peers", index)),
+    ...Array.from({ length: Number(values.handovers) }, () => roundOf("handover")),
+  ]);
+  if (rounds.length > 0) {
+    const proof = await proveOn(await bundle("failover/server"), rounds, values.logs);
+    const isInTime = reportTimes(proof.measured, LIMITS, wasQuiet);
+    if (report(proof) > 0 || !isInTime) hasFailed = true;
+  }
+} catch (error) {
+  console.error(error);
+  hasFailed = true;
+}
+process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
+
+async function proveOn(program: string, rounds: readonly Round[], logs?: string) {
+  const directory = logs ?? (await mkdtemp(join(tmpdir(), "berth-failover-")));
+  const postgres = await startPostgres({ max_connections: "100" });
+  try {
+    return await prove({ program, databaseUrl: postgres.url, directory, random, rounds });
+  } finally {
+    await postgres.remove();
+    if (logs === undefined) await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function findOut(canary: Canary): Promise<number> {
+  const program = await bundle("failover/server", canary);
+  const { verdict } = await proveOn(program, canary.rounds.map(roundOf));
+  return canary.finders.flatMap((finder) => verdict.problems[finder] as readonly string[]).length;
+}
+
+/** Paths break in every way, in turn. */
+function roundOf(kind: Canary["rounds"][number], index = 0): Round {
+  const how = CUTS[index % CUTS.length]!;
+  switch (kind) {
+    case "kill":
+      return { kind: "kill", run: kill };
+    case "freeze":
+      return { kind: "freeze", run: freeze };
+    case "database":
+      return { kind: "cut from the database", run: (scene) => cutDatabase(scene, how) };
+    case "peers":
+      return { kind: "cut between servers", run: (scene) => cutPeers(scene, how) };
+    case "handover":
+      return { kind: "handover", run: handOver };
+  }
+}
+
+function shuffled(rounds: readonly Round[]): Round[] {
+  return rounds
+    .map((round) => ({ round, at: random() }))
+    .toSorted((a, b) => a.at - b.at)
+    .map(({ round }) => round);
+}
