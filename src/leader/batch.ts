@@ -10,6 +10,7 @@ import type {
   RequestRecord,
   TokenRecord,
 } from "../store/index.ts";
+import { toStored } from "./event-forms.ts";
 import type {
   Answer,
   Call,
@@ -26,7 +27,6 @@ import type { Lookups } from "./lookups.ts";
 import { type Memory, note } from "./memory.ts";
 import type { Pace } from "./pace.ts";
 import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
-import { toStored } from "./recovery.ts";
 import { resumeExpiry, withoutHolder } from "./renewals.ts";
 
 export interface Batch {
@@ -77,11 +77,15 @@ export function isEmpty(batch: Batch): boolean {
   return rows + deletedRequestIds.size === 0;
 }
 
-export function commitOf(batch: Batch, memory: Memory): Omit<Commit, "epoch" | "expectedSeq"> {
+export function commitOf(
+  batch: Batch,
+  memory: Memory,
+  eventForm: number,
+): Omit<Commit, "epoch" | "expectedSeq"> {
   const requests = [...batch.touched].flatMap((id) => recordOf(memory, id) ?? []);
   return {
     atMs: batch.nowMs,
-    events: batch.events.map(({ event }) => toStored(event)),
+    events: batch.events.map(({ event }) => toStored(event, eventForm)),
     audit: batch.audit,
     idempotency: [...batch.answers.values()],
     requests,

@@ -339,6 +339,8 @@ export interface LeaderOptions {
     readonly taken: { readonly head: Head; readonly recovered: Recovered };
     /** Whether this server knows that it still leads. Asked before every answer from memory, which waits if not (C6). */
     readonly mayAnswer: () => boolean;
+    /** The newest form of events that all servers can read (C12). */
+    readonly eventForm: () => number;
     /** Outlives the leadership. */
     readonly stream: EventStream;
   };

@@ -15,6 +15,7 @@ import { hostname } from "node:os";
 import type { Decider } from "./batch.ts";
 import { createChores } from "./chores.ts";
 import { checkClock, clusterTime, systemClock } from "./clock.ts";
+import { NEWEST_FORM } from "./event-forms.ts";
 import { grantKeysOf } from "./grant-keys.ts";
 import { createInbox, SHORT_OF_ROOM } from "./inbox.ts";
 import type {
@@ -106,6 +107,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   });
   const loop: Loop = createLoop(surroundings, {
     ...{ ledger, inbox, reads, stream, own, decider, trouble },
+    eventForm: replica?.eventForm ?? (() => NEWEST_FORM),
     onTurnEnd: chores.look,
   });
 

@@ -1,25 +1,13 @@
-// From the store to memory: the newest snapshot and the rest of the journal give the state. Every stored form
-// carries a version, so that an old one can still be read.
+// From the store to memory: the newest snapshot and the rest of the journal give the state.
 
-import { type Event, resume } from "../engine/index.ts";
-import {
-  type Head,
-  isStoreError,
-  type JournalEvent,
-  type Store,
-  type StoredEvent,
-  StoreError,
-} from "../store/index.ts";
+import { resume } from "../engine/index.ts";
+import { type Head, isStoreError, type JournalEvent, type Store, StoreError } from "../store/index.ts";
+import { fromStored } from "./event-forms.ts";
 import type { CommittedEvent } from "./interface.ts";
 import { createMemory, type Memory, replay } from "./memory.ts";
 import { loadSnapshot } from "./snapshots.ts";
 
-/** The form in which events are written. */
-export const EVENT_VERSION = 1;
-
 const EVENTS_PER_READ = 5_000;
-
-type VersionedEvent = Event & { readonly v: number };
 
 export interface Recovered {
   readonly memory: Memory;
@@ -62,21 +50,6 @@ async function fromLatestSnapshot(store: Store, beforeSeq?: number): Promise<Mem
     if (isStoreError(error) && error.code !== "corrupt") throw error;
     return fromLatestSnapshot(store, snapshot.seq);
   }
-}
-
-export function toStored(event: Event): StoredEvent {
-  return { v: EVENT_VERSION, ...event } as VersionedEvent;
-}
-
-export function fromStored(stored: StoredEvent): Event {
-  const { v, ...event } = stored as VersionedEvent;
-  if (v !== EVENT_VERSION) {
-    throw new StoreError(
-      "newer_version",
-      `The journal has events of form ${v}; this version reads ${EVENT_VERSION}.`,
-    );
-  }
-  return event as Event;
 }
 
 export function committedOf({ seq, atMs, event }: JournalEvent): CommittedEvent {

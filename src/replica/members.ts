@@ -1,6 +1,6 @@
 // Who shares the store: every server says so once a second, and knows the others by what they say (C12).
 
-import { EVENT_VERSION } from "../leader/index.ts";
+import { NEWEST_FORM } from "../leader/index.ts";
 import type { Member } from "../store/index.ts";
 import type { ReplicaOptions } from "./interface.ts";
 import { isAway } from "./roles.ts";
@@ -11,6 +11,8 @@ export interface Membership {
   /** As of the last beat. */
   urlOf(memberId: string | null | undefined): string | undefined;
   list(): Promise<readonly Member[]>;
+  /** The newest form of events that every server of the last minute can read. */
+  eventForm(): number;
   /** This server ends in order: nobody has to wait until it is forgotten. */
   leave(): Promise<void>;
 }
@@ -23,19 +25,21 @@ export function createMembership(
   { url, version }: Pick<ReplicaOptions, "url" | "version">,
 ): Membership {
   let known: readonly Member[] = [];
-  const list = () => store.members(MEMBER_WITHIN_MS);
+  const allOfLately = () => store.members(MEMBER_WITHIN_MS);
 
   return {
     async beat() {
       try {
-        await store.beat({ id, url: url(), version, eventForm: EVENT_VERSION, seq: stream.seq });
-        known = await list();
+        await store.beat({ id, url: url(), version, eventForm: NEWEST_FORM, seq: stream.seq });
+        known = await allOfLately();
       } catch (error) {
         if (!isAway(error)) log.error({ err: error }, "this server could not announce itself");
       }
     },
     urlOf: (memberId) => known.find((member) => member.id === memberId)?.url ?? undefined,
-    list,
+    list: async () => (await allOfLately()).filter(({ hasLeft }) => !hasLeft),
+    // One that has just left may come back: the upgrade that it is part of can be taken back for a minute.
+    eventForm: () => Math.min(NEWEST_FORM, ...known.map((member) => member.eventForm)),
     leave: () =>
       store.leave(id).catch((error: unknown) => {
         if (!isAway(error)) log.error({ err: error }, "this server could not take its leave");

@@ -3,8 +3,12 @@
 import { afterEach, expect, test } from "vitest";
 import { createFakeClock, type FakeClock } from "../../test/simulation/rig.ts";
 import type { ComponentName, PoolName } from "../engine/index.ts";
+import { NEWEST_FORM } from "../leader/index.ts";
 import { openMemoryStore, type Store, StoreError } from "../store/index.ts";
 import { type Replica, startReplica } from "./index.ts";
+import { createMembership } from "./members.ts";
+
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 interface Server {
   readonly replica: Replica;
@@ -194,4 +198,26 @@ test("a lease is given back when leading could not begin: nobody keeps it withou
     { actor: "ann" },
   );
   expect(await b.replica.read(({ state }) => state.components.get("x" as ComponentName))).toBeUndefined();
+});
+
+test("a new form of events is written only when all servers of the last minute can read it (C12)", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const forms: number[] = [];
+  const membership = createMembership(
+    {
+      ...{ id: "new", clock, store, log: quiet, stream: { seq: 0 } },
+    } as unknown as Parameters<typeof createMembership>[0],
+    { url: () => null, version: "2" },
+  );
+  const note = async () => {
+    await membership.beat();
+    forms.push(membership.eventForm());
+  };
+  await note();
+  await store.beat({ id: "old", url: null, version: "1", eventForm: 0, seq: 0 });
+  await note();
+  await store.leave("old"); // It may come back: the upgrade can still be taken back.
+  await note();
+  expect(forms).toEqual([NEWEST_FORM, 0, 0]);
+  expect((await membership.list()).map(({ id }) => id)).toEqual(["new"]);
 });

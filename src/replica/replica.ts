@@ -60,6 +60,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
       tokens.ring();
       void membership.beat();
     },
+    eventForm: () => membership.eventForm(),
     onFollow() {
       stopListening ??= store.onCommitted?.(() => tail.ring());
     },

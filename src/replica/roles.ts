@@ -38,8 +38,14 @@ const RETRY_MS = 500;
 
 export function createRoles(
   surroundings: ReplicaSurroundings,
-  { onLead, onFollow }: { readonly onLead: () => void; readonly onFollow: () => void },
+  parts: {
+    readonly onLead: () => void;
+    readonly onFollow: () => void;
+    /** The newest form of events that all servers can read. */
+    readonly eventForm: () => number;
+  },
 ): Roles {
+  const { onLead, onFollow, eventForm } = parts;
   const { store, clock, log, observer, settings, times, stream, id, onFatal } = surroundings;
   let role: Role = { kind: "changing" };
   let isClosed = false;
@@ -99,7 +105,7 @@ export function createRoles(
       leader = await startLeader({
         ...{ store, clock, log, observer, settings },
         onFatal: (error) => void stepDown("it could not write", error),
-        replica: { taken: { head, recovered }, mayAnswer: () => keeper.isSure, stream },
+        replica: { taken: { head, recovered }, mayAnswer: () => keeper.isSure, eventForm, stream },
       });
       // The barrier: when it is committed, nobody else leads at this epoch.
       const barrier = { actor: "berth", action: "lead", target: id, outcome: "accepted", body: { epoch } };

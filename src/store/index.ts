@@ -25,6 +25,7 @@ export type {
   NotedHead,
   Page,
   Pruned,
+  RecentMember,
   RequestQuery,
   RequestRecord,
   Retention,

@@ -1,7 +1,7 @@
 // The servers that share this store, and when each was last alive.
 
 import type { Driver } from "./driver.ts";
-import type { Member } from "./store.ts";
+import type { Member, RecentMember } from "./store.ts";
 
 type MemberRow = {
   readonly id: string;
@@ -10,6 +10,9 @@ type MemberRow = {
   readonly event_form: number;
   readonly seq: number;
 };
+
+/** Instead of its position, of a server that has ended in order. */
+const LEFT = -1;
 
 /** Servers that were not heard of for so long are forgotten. */
 const FORGET_MS = 24 * 3_600_000;
@@ -28,14 +31,18 @@ export async function beat(driver: Driver, { id, url, version, eventForm, seq }:
 }
 
 export async function leave(driver: Driver, id: string): Promise<void> {
-  await driver.transaction([{ sql: "delete from @members where id = ?", rows: [[id]] }]);
+  await driver.transaction([{ sql: "update @members set seq = ? where id = ?", rows: [[LEFT, id]] }]);
 }
 
-export async function membersWithin(driver: Driver, withinMs: number): Promise<readonly Member[]> {
+export async function membersWithin(driver: Driver, withinMs: number): Promise<readonly RecentMember[]> {
   const rows = await driver.query<MemberRow>(
     `select id, url, version, event_form, seq from @members
      where beat_at_ms >= ${driver.dialect.nowMs} - ? order by id`,
     [withinMs],
   );
-  return rows.map(({ event_form: eventForm, ...rest }) => ({ ...rest, eventForm }));
+  return rows.map(({ event_form: eventForm, ...rest }) => ({
+    ...rest,
+    eventForm,
+    hasLeft: rest.seq === LEFT,
+  }));
 }

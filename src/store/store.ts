@@ -175,6 +175,9 @@ export type Member = {
   readonly seq: number;
 };
 
+/** A server that was alive lately; it may have ended in order since. */
+export type RecentMember = Member & { readonly hasLeft: boolean };
+
 export type TakeOver = {
   readonly holder: string;
   /** Take over only if the lease is still as it was seen. */
@@ -277,12 +280,12 @@ export type Store = {
   onCommitted?(listener: () => void): () => void;
   /** This server is alive; it replaces what the server said before. */
   beat(member: Member): Promise<void>;
-  /** This server is no member any more. */
+  /** This server ends in order. */
   leave(memberId: string): Promise<void>;
   /** The time by a clock that is not this machine's; undefined where there is none. */
   clockMs(): Promise<number | undefined>;
   /** The servers that were alive within this time, by the clock of the database. */
-  members(withinMs: number): Promise<readonly Member[]>;
+  members(withinMs: number): Promise<readonly RecentMember[]>;
 
   /**
    * The events from `fromSeq` on, at most `limit`, checked against the hash chain as they are read.
