@@ -75,13 +75,16 @@ export function rememberOperation(state: EngineState, request: Request): void {
   );
 }
 
-/** An operation that goes on becomes younger with the record of its first request. */
+/** An operation that goes on becomes younger with the record of its first request, and older when that is taken back. */
 function touchOperation(state: EngineState, { spec, line }: Request): void {
-  for (const { pool } of line.component.policies.values()) {
-    for (const poolLine of pool.shareTree?.operations.get(operationKey(spec))?.lines ?? []) {
-      touchShares(state, poolLine);
-    }
-  }
+  const pools = Array.from(line.component.policies.values(), ({ pool }) => pool);
+  const linesIn = ({ shareTree }: Pool) => shareTree?.operations.get(operationKey(spec))?.lines ?? [];
+  for (const pool of pools) for (const poolLine of linesIn(pool)) touchShares(state, poolLine);
+  // A tree that is built meanwhile knows the younger one.
+  const touchAgain = () => {
+    for (const pool of pools) for (const poolLine of linesIn(pool)) pool.staleLines.add(poolLine);
+  };
+  state.undo.run(() => {}, touchAgain);
 }
 
 export function forgetOperation(state: EngineState, request: Request): void {

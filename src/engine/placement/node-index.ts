@@ -46,6 +46,8 @@ export class NodeIndex {
   readonly withPromises = new Set<Node>();
   /** Nodes on which something is stopping. */
   readonly withStopping = new Set<Node>();
+  /** Nodes on which something has started, ended, begun to stop or been set aside; whoever has looked clears it. */
+  readonly changed = new Set<Node>();
   /** Policies that have a home (N3). */
   homes: readonly Policy[] = [];
   readonly #selections = new Map<string, Selection>();
@@ -104,6 +106,7 @@ export class NodeIndex {
 
   /** What is left on a node changes, and nothing else about it. */
   shift(node: Node, change: () => void): void {
+    this.changed.add(node);
     if (!isReady(node)) return change();
     const selections = this.#selectionsWith(node);
     for (const selection of selections) unlist(selection, node);

@@ -137,8 +137,9 @@ export function stopOnNodes(state: EngineState, run: Run): void {
 }
 
 function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | -1): void {
-  const { withStopping } = node.pool.places;
+  const { withStopping, changed } = node.pool.places;
   const add = (direction: number) => () => {
+    changed.add(node);
     addInto(node.stopping, amounts, direction);
     if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
     else withStopping.delete(node);

@@ -2,6 +2,7 @@
 
 import type { EngineState, Pool } from "../../state.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
+import { Stages } from "./stages.ts";
 import { statusViolations } from "./starvation.ts";
 import { type Operation, type Peers, type PoolTree, type Standing, shareTreeOf } from "./tree.ts";
 
@@ -15,7 +16,12 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
   const differences = [...new Set([...has.keys(), ...should.keys()])]
     .filter((key) => has.get(key) !== should.get(key))
     .map((key) => `${key} is kept as ${has.get(key)} but the records give ${should.get(key)}`);
-  return [...differences, ...indexViolations(kept), ...statusViolations(pool, kept, nowMs)];
+  return [
+    ...differences,
+    ...indexViolations(kept),
+    ...statusViolations(pool, kept, nowMs),
+    ...new Stages(state, pool, kept, nowMs, new Set()).violations(),
+  ];
 }
 
 /** Every element in one line of text; shares to seven digits, since their last ones depend on what came before. */
@@ -36,7 +42,11 @@ function describe({ operations, branches, overcommitted }: PoolTree): Map<string
     const { leaf, operations: alike, key: peersKey } = peers as Peers;
     // Numbers of shapes, and lines, follow the order in which they were met.
     const leafKey = leaf.key.replace(/^\d+/, "");
-    const counts = peersKey.split("|").sort().join();
+    const counts = peersKey
+      .split("|")
+      .map((each) => each.replace(/^\d+/, ""))
+      .sort()
+      .join();
     const place = `${leafKey} of ${leaf.operationCount}, ${counts} of ${alike.size}`;
     found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
   }

@@ -13,7 +13,7 @@ import { inOrder, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { rightFrom } from "./starvation.ts";
 import { type Branch, type Operation, type PoolTree, shareTreeOf } from "./tree.ts";
-import { Field } from "./victims.ts";
+import { considerFor } from "./victims.ts";
 import { type ElementView, isBeyondFairShare, viewOfInner, viewOfOperation, viewsAbove } from "./view.ts";
 
 /** How many of those whose turn comes first are named. */
@@ -56,7 +56,6 @@ export function explainByShares(
   const share = shareOf(pool, tree, order, place, poolLine, nowMs);
   const lacking = shortageOf(poolLine);
   const stage = share.mayPreempt === "aggressively" ? "aggressive" : "preemptive";
-  const field = new Field(state, pool, tree, nowMs);
   const startMs = earliestEnd(pool, coverOf(poolLine));
   return {
     pool: pool.record.name,
@@ -68,7 +67,8 @@ export function explainByShares(
       pool,
       lacking.map(({ key }) => key),
     ),
-    considered: request.progress.hold === null ? field.consider(stage, operation) : [],
+    considered:
+      request.progress.hold === null ? considerFor({ state, pool, tree, nowMs }, stage, operation) : [],
     preemptionNeeds: share.mayPreempt === "no" ? null : needsOf(poolLine, lacking),
     couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
     value: null,
@@ -163,7 +163,7 @@ function blockerOf(
 function shortageOf(poolLine: PoolLine): Shortage[] {
   const { pool, need } = poolLine;
   const space = spaceOf(pool, holdsOf(pool));
-  if (space.fitsNow(poolLine)) return [];
+  if (space.placeNow(poolLine) !== null) return [];
   const promises = promisesOf(pool);
   return need.flatMap((asked, i) => {
     const [free, promised] = [Math.max(0, freeOf(pool, i)), promises.claimed[i]!];

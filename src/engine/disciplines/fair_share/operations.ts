@@ -8,19 +8,16 @@ import { operationKey, shapeKeyOf } from "../../lines.ts";
 import { SortedList } from "../../sorted-list.ts";
 import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
+import { dropNeed, hideNeeds, needOf, showNeeds } from "./needs.ts";
+import { fraction } from "./satisfaction.ts";
+import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, newShareElement, removeMember, setClaim } from "./share-tree.ts";
-import {
-  type Branch,
-  fraction,
-  type Leaf,
-  type Operation,
-  type Peers,
-  type PoolTree,
-  type Right,
-} from "./tree.ts";
+import type { Branch, Leaf, LineEntry, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
 export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | undefined {
+  const entry = tree.entries.get(poolLine);
+  if (entry !== undefined) return entry.operation;
   const { shape } = poolLine.line;
   const key = operationKey(shape);
   let operation = tree.operations.get(key);
@@ -36,14 +33,14 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
       peers: null,
       occupied: [],
       promisedCount: 0,
-      protection: "",
+      allocations: null,
       right: 0,
       wakeAtMs: Number.POSITIVE_INFINITY,
     };
     tree.operations.set(key, operation);
   }
   operation.lines.add(poolLine);
-  tree.operationOf.set(poolLine, operation);
+  tree.entries.set(poolLine, { operation, need: needOf(tree, poolLine), shape: shapeNumber(tree, poolLine) });
   return operation;
 }
 
@@ -53,15 +50,16 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   const after = describeLines(tree, operation, pool);
   if (operation.occupied.some((units, i) => units > after.occupied[i]!)) tree.hasNewRoom = true;
   if (operation.promisedCount + after.promisedCount > 0) tree.holds = null;
-  if (before?.runCount !== after.runCount && (before?.runCount ?? 0) + after.runCount > 0) forgetVain(tree);
-  if (operation.occupied.some((units, i) => units !== after.occupied[i])) forgetVain(tree);
+  operation.allocations = null;
+  if (before !== null && before.needs.length > 1) before.groups = null; // Their order may be another one (9.5).
+  noteRuns(tree, operation);
   operation.occupied = after.occupied;
   operation.promisedCount = after.promisedCount;
   const hasGone = operation.lines.size === 0;
   const order = hasGone ? operation.order : orderOf(state, operation);
   const isSame =
     before?.leaf.key === after.leafKey && before.key === after.peersKey && operation.order === order;
-  if (isSame && !hasGone) return forgetVain(tree); // A run has saved its work, for example, and is fresher now (9.5).
+  if (isSame && !hasGone) return; // A run has saved its work, for example, and is fresher now (9.5).
   addDifference(tree, operation.parent, before, after);
   leavePeers(tree, operation);
   if (hasGone) {
@@ -69,16 +67,12 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
     tree.moved.delete(operation);
     tree.gone.add(operation.key);
     wakeAt(tree, operation, Number.POSITIVE_INFINITY);
+    countRights(tree, operation.right, 0);
     return;
   }
   operation.order = order;
   joinPeers(tree, operation, after);
   tree.moved.add(operation);
-}
-
-/** Something changed that a search for victims depends on. */
-export function forgetVain(tree: PoolTree): void {
-  tree.vainUntilMs = Number.NEGATIVE_INFINITY;
 }
 
 function orderOf(state: EngineState, { key, lines }: Operation): number {
@@ -119,7 +113,7 @@ function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: 
     const wanted = waiting + running + returning;
     if (wanted + poolLine.stoppingRuns.size === 0) {
       lines.delete(poolLine);
-      tree.operationOf.delete(poolLine);
+      dropEntry(tree, poolLine);
       continue;
     }
     waitingCount += waiting;
@@ -137,8 +131,9 @@ function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: 
     // On one key every path is straight, whatever is in use.
     const used = keysAskedFor > 1 ? running + promised : 0;
     if (used > 0) isStraight = false;
-    leafKey = `${shapeNumber(tree, poolLine)}|${wanted}|${used}`;
-    peersKey += `${waiting} ${promised} ${passing} ${running}|`;
+    const { shape } = tree.entries.get(poolLine) as LineEntry;
+    leafKey = `${shape}|${wanted}|${used}`;
+    peersKey += `${shape}: ${waiting} ${promised} ${passing} ${running}|`;
   }
   if (lines.size !== 1 || isGang || parent.isInLine) {
     leafKey = `${key}|${demand}|${isGang ? "gang" : usage}`;
@@ -157,6 +152,11 @@ function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: 
     leafKey,
     peersKey,
   };
+}
+
+function dropEntry(tree: PoolTree, poolLine: PoolLine): void {
+  dropNeed(tree, (tree.entries.get(poolLine) as LineEntry).need);
+  tree.entries.delete(poolLine);
 }
 
 interface Counts {
@@ -243,10 +243,12 @@ function joinPeers(tree: PoolTree, operation: Operation, described: Described): 
       isBelow: false,
       starvingCount: 0,
       aggressiveCount: 0,
+      needs: Array.from(operation.lines, (poolLine) => (tree.entries.get(poolLine) as LineEntry).need),
+      groups: null,
     };
     leaf.peers.set(key, peers);
     tree.touched.add(peers);
-    if (waitingCount > 0) tree.waiting.add(peers);
+    if (waitingCount > 0) showNeeds(tree, peers);
     if (runCount > 0) tree.running.add(peers);
   }
   if (leaf.isGang || parent.isInLine) leaf.order = order; // Then it is the only one.
@@ -255,6 +257,7 @@ function joinPeers(tree: PoolTree, operation: Operation, described: Described): 
   leaf.operationCount++;
   tree.claims.add(leaf);
   countRight(operation, 1);
+  hopeFor(tree, peers);
 }
 
 function leafFor(tree: PoolTree, { parent, order }: Operation, described: Described): Leaf {
@@ -293,7 +296,7 @@ function leavePeers(tree: PoolTree, operation: Operation): void {
   tree.claims.add(leaf);
   if (peers.operations.size > 0) return;
   leaf.peers.delete(peers.key);
-  tree.waiting.delete(peers);
+  hideNeeds(tree, peers);
   tree.running.delete(peers);
   tree.touched.delete(peers);
 }
@@ -326,10 +329,33 @@ function byAge(a: Operation, b: Operation): number {
 /** What an operation may do because it starves itself. */
 export function setRight(tree: PoolTree, operation: Operation, right: Right): void {
   if (operation.right === right) return;
-  forgetVain(tree);
   countRight(operation, -1);
+  countRights(tree, operation.right, right);
   operation.right = right;
   countRight(operation, 1);
+  noteRuns(tree, operation);
+  hopeFor(tree, operation.peers as Peers);
+}
+
+/** What a group or a policy passes on to those below it because it starves itself (9.4). */
+export function setRightBelow(tree: PoolTree, branch: Branch, right: Right): void {
+  if (branch.right === right) return;
+  countRights(tree, branch.right, right);
+  branch.right = right;
+  if (right > 0) hopeBelow(tree, branch);
+}
+
+function countRights({ rights }: PoolTree, before: Right, after: Right): void {
+  for (const stage of STAGES) {
+    rights[stage] += Number(after >= RIGHT_FOR[stage]) - Number(before >= RIGHT_FOR[stage]);
+  }
+}
+
+function hopeBelow(tree: PoolTree, branch: Branch): void {
+  for (const member of branch.members) {
+    if (member.kind !== "operations") hopeBelow(tree, member);
+    else for (const peers of member.peers.values()) hopeFor(tree, peers);
+  }
 }
 
 function countRight({ peers, right }: Operation, more: 1 | -1): void {
@@ -350,7 +376,6 @@ export function lookAgain({ branches, operations, touched, moved }: PoolTree, ke
 /** What the last look found may have been taken back. */
 export function forgetFindings(tree: PoolTree): void {
   tree.hasNewRoom = true;
-  forgetVain(tree);
 }
 
 /** When time alone changes a status next; infinite: never. */

@@ -59,3 +59,8 @@ export function satisfaction({ usage, demand, fairShare }: Standing): number {
   if (isAbove) return largest;
   return largestLacking >= 0 ? largestLacking : smallest;
 }
+
+/** A pool without units of a key has no fractions of it, whatever is asked for. */
+export function fraction(units: number, total: number): number {
+  return total > 0 ? units / total : 0;
+}

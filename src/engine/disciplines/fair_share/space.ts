@@ -3,22 +3,26 @@
 
 import { ANY_NODE, isReady } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
-import { type Ask, mayServe, Room } from "../../placement/room.ts";
+import { type Ask, Room } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
 import { freeOf, type Node, type Pool, type PoolLine } from "../../state.ts";
-import type { Allocation } from "./allocations.ts";
 import type { Holds } from "./holds.ts";
-import { type Lack, unitsOn } from "./victims.ts";
 
 export interface Space {
   /** Whether it fits on free units that no hold sets aside. */
-  fitsNow(poolLine: PoolLine): boolean;
+  fitsNow(need: Fitting): boolean;
   /** Where it would go now, by best fit; null: nowhere. */
   placeNow(poolLine: PoolLine): readonly Node[] | null;
   /** Where it would go once all that stops for nobody has come free; null: nowhere. */
   placeSoon(poolLine: PoolLine): readonly Node[] | null;
-  /** What is lacking in each place that may serve it, those that it has already left out; in order of name. */
-  lacks(poolLine: PoolLine, victims: readonly Allocation[], taken: readonly Node[]): Iterable<Lack>;
+  /** The nodes that take work, by name. */
+  nodes(): readonly Node[];
+}
+
+/** What is to fit: units, in a pool of nodes as somebody asks for them there. */
+interface Fitting {
+  readonly units: readonly number[];
+  readonly ask: Ask | null;
 }
 
 export function spaceOf(pool: Pool, holds: Holds): Space {
@@ -34,20 +38,20 @@ class QuotaSpace implements Space {
     this.#soon = this.#free.map((amount, i) => amount + pool.stopping[i]!);
   }
 
-  fitsNow({ need }: PoolLine): boolean {
-    return covers(this.#free, need);
+  fitsNow({ units }: Fitting): boolean {
+    return covers(this.#free, units);
   }
 
-  placeNow(poolLine: PoolLine): readonly Node[] | null {
-    return this.fitsNow(poolLine) ? [] : null;
+  placeNow({ need }: PoolLine): readonly Node[] | null {
+    return covers(this.#free, need) ? [] : null;
   }
 
   placeSoon({ need }: PoolLine): readonly Node[] | null {
     return covers(this.#soon, need) ? [] : null;
   }
 
-  lacks({ need }: PoolLine): Lack[] {
-    return [{ node: null, shortage: need.map((amount, i) => (amount === 0 ? 0 : amount - this.#soon[i]!)) }];
+  nodes(): readonly Node[] {
+    return [];
   }
 }
 
@@ -75,7 +79,7 @@ export class NodeSpace implements Space {
     return this.#soon;
   }
 
-  fitsNow({ ask }: PoolLine): boolean {
+  fitsNow({ ask }: Fitting): boolean {
     return ask !== null && this.#misfitsNow.test(ask, () => this.now.hasRoomFor(ask));
   }
 
@@ -87,26 +91,12 @@ export class NodeSpace implements Space {
   placeSoon({ ask }: PoolLine): readonly Node[] | null {
     if (ask === null || !this.#misfitsSoon.test(ask, () => this.soon.hasRoomFor(ask))) return null;
     if (ask.count > 1) return this.soon.place(ask);
-    const node = this.readyNodes().find((each) => this.soon.canHold(each, ask));
+    const node = this.nodes().find((each) => this.soon.canHold(each, ask));
     return node === undefined ? null : [node];
   }
 
-  *lacks({ ask }: PoolLine, victims: readonly Allocation[], taken: readonly Node[]): Generator<Lack> {
-    if (ask === null) return;
-    const { need } = ask;
-    for (const node of this.readyNodes()) {
-      if (taken.includes(node) || !mayServe(node, ask) || !covers(node.capacity, need)) continue;
-      const left = this.soon.leftOn(node);
-      const shortage = need.map((amount, i) => (amount === 0 ? 0 : amount - left[i]!));
-      for (const { run } of victims) {
-        unitsOn(run, node).forEach((amount, i) => (shortage[i]! -= need[i] === 0 ? 0 : amount));
-      }
-      yield { node, shortage };
-    }
-  }
-
   /** By name. */
-  readyNodes(): readonly Node[] {
+  nodes(): readonly Node[] {
     this.#ready ??= [...this.#pool.nodes.values()]
       .filter(isReady)
       .sort((a, b) => compareIds(a.record.name, b.record.name));

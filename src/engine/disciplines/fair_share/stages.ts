@@ -1,23 +1,29 @@
 // The stages of service in a fair-share pool (9.7, 9.9, 9.11): what one look at the pool finds to do.
 
 import { covers } from "../../placement/node-list.ts";
-import { type Ask, mayServe } from "../../placement/room.ts";
+import { mayServe } from "../../placement/room.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
-import { isShielded } from "../../scheduling/victims.ts";
-import type { Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
+import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
-import type { Allocation } from "./allocations.ts";
+import { type Allocation, unitsOn } from "./allocations.ts";
 import { type Holds, holdsOf, isServed } from "./holds.ts";
-import { forgetVain } from "./operations.ts";
+import { type Need, noteGrowth } from "./needs.ts";
 import { inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
-import { isShareAbove } from "./satisfaction.ts";
-import { Misfits, type NodeSpace, type Space, spaceOf } from "./space.ts";
-import { Evaluation, rightFrom } from "./starvation.ts";
-import { SHARE_EPSILON, SHOWN_STEPS } from "./tolerances.ts";
-import { type Branch, type Operation, type Peers, type PoolTree, type Right, shareTreeOf } from "./tree.ts";
-import { Field, isBelow, type Lack, type Stage, type Starving } from "./victims.ts";
+import { byPlace, inheritedRight, type Place, RIGHT_FOR, Search, STAGES, type Stage } from "./search.ts";
+import { Misfits, type Space, spaceOf } from "./space.ts";
+import { Evaluation } from "./starvation.ts";
+import { SHARE_EPSILON } from "./tolerances.ts";
+import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeOf } from "./tree.ts";
+import {
+  chooseOver,
+  chooseVictims,
+  describeChoice,
+  isBelow,
+  type SearchRound,
+  type Starving,
+} from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
 export interface Service {
@@ -40,12 +46,12 @@ export interface ShareLook {
 
 /** Looks at shares and statuses, which is an evaluation, and then at the stages one after another. */
 export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
-  const tree = shareTreeOf(transaction.state, pool);
+  const { state, nowMs } = transaction;
+  const tree = shareTreeOf(state, pool);
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
-  noteMoved(tree);
   const moved = new Set(Array.from(tree.moved, ({ peers }) => peers as Peers));
   const evaluation = new Evaluation(transaction, pool, tree);
-  const stages = new Stages(transaction, pool, tree, moved);
+  const stages = new Stages(state, pool, tree, nowMs, moved);
   const grant = stages.findGrant();
   const enforcement = grant === undefined ? stages.findEnforcement() : undefined;
   const isBusy = grant !== undefined || enforcement !== undefined;
@@ -59,61 +65,35 @@ export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
   };
 }
 
-/** Whether the runs of an operation are candidates depends on its fair share, and on where that covers its demand. */
-function noteMoved(tree: PoolTree): void {
-  for (const operation of tree.moved) {
-    const { fairShare, demandShare, runCount } = operation.peers as Peers;
-    const protection =
-      runCount === 0
-        ? ""
-        : fairShare
-            .map(
-              (share, key) => `${Math.round(share * SHOWN_STEPS)} ${isShareAbove(demandShare[key]!, share)}`,
-            )
-            .join();
-    if (protection !== operation.protection) forgetVain(tree);
-    operation.protection = protection;
-  }
-}
-
-class Stages {
-  readonly #transaction: Transaction;
+export class Stages {
   readonly #pool: Pool;
   readonly #tree: PoolTree;
-  readonly #field: Field;
+  readonly #nowMs: number;
+  readonly #round: SearchRound;
   /** What is promised, and what is left beside it. */
   readonly #holds: Holds;
   readonly #space: Space;
   /** Those with an operation that stands otherwise than at the last look. */
   readonly #moved: ReadonlySet<Peers>;
-  /** Whether the last search for victims still tells that only they may have hope. */
-  readonly #isVain: boolean;
-  /** Searches for victims that found nobody, by all that a search depends on. */
+  /** Searches for victims everywhere that found nobody, by all that they depend on. */
   readonly #vain = new Set<string>();
-  /** Peers for which a stage can do nothing, whichever of them asks. */
-  readonly #hopeless: Readonly<Record<Stage, Set<Peers>>> = {
-    preemptive: new Set(),
-    aggressive: new Set(),
-  };
-  readonly #givers = new Map<Stage, readonly Giver[]>();
   /** Asks that no node could serve, whoever may be taken there. */
   readonly #tooMuch: Readonly<Record<Stage, Misfits>> = {
     preemptive: new Misfits(),
     aggressive: new Misfits(),
   };
-  readonly #inherited = new Map<Branch, Right>();
   readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
-  constructor(transaction: Transaction, pool: Pool, tree: PoolTree, moved: ReadonlySet<Peers>) {
-    this.#transaction = transaction;
+  constructor(state: EngineState, pool: Pool, tree: PoolTree, nowMs: number, moved: ReadonlySet<Peers>) {
     this.#pool = pool;
     this.#tree = tree;
-    this.#field = new Field(transaction.state, pool, tree, transaction.nowMs);
+    this.#nowMs = nowMs;
+    this.#round = { state, pool, tree, nowMs, barred: new Set() };
     tree.holds ??= holdsOf(pool);
     this.#holds = tree.holds;
     this.#space = spaceOf(pool, tree.holds);
     this.#moved = moved;
-    this.#isVain = transaction.nowMs < tree.vainUntilMs && transaction.state.guarded.size === 0;
+    takeOverChanges(pool, tree, nowMs);
   }
 
   // --- regular ---------------------------------------------------------------------------------------
@@ -138,7 +118,7 @@ class Stages {
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
   #regular(): Waiter | undefined {
-    const { hasNewRoom, waiting } = this.#tree;
+    const { hasNewRoom } = this.#tree;
     // As long as no units have come free, nobody fits who did not at the last look.
     const fits = memoised(
       (peers: Peers) =>
@@ -146,19 +126,32 @@ class Stages {
         (hasNewRoom || this.#moved.has(peers)) &&
         this.#firstThatFits(peers.operations.first() as Operation) !== undefined,
     );
-    this.#tree.hasNewRoom = some(hasNewRoom ? waiting : this.#moved, fits);
+    this.#tree.hasNewRoom = hasNewRoom ? this.#doesAnyFit(fits) : some(this.#moved, fits);
     if (!this.#tree.hasNewRoom) return undefined;
-    const matters = (peers: Peers) =>
-      fits(peers) || this.#mayHope("preemptive", peers) || this.#mayHope("aggressive", peers);
+    const matters = (peers: Peers) => fits(peers) || STAGES.some((stage) => this.#mayHope(stage, peers));
     for (const operation of inOrder(this.#tree, matters)) {
       if (fits(operation.peers as Peers)) {
         const waiter = this.#firstThatFits(operation) as Waiter;
         return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
       }
-      if (this.#serviceOf(operation, "preemptive") ?? this.#serviceOf(operation, "aggressive"))
-        return undefined;
+      if (STAGES.some((stage) => this.#serviceOf(operation, stage) !== undefined)) return undefined;
     }
     return undefined;
+  }
+
+  #doesAnyFit(fits: (peers: Peers) => boolean): boolean {
+    for (const need of this.#tree.needs.values()) {
+      if (need.peers.size > 0 && this.#hasRoomFor(need) && some(need.peers, fits)) return true;
+    }
+    return false;
+  }
+
+  /** On nodes that is remembered until one of them has grown. */
+  #hasRoomFor(need: Need): boolean {
+    if (need.isMisfit) return false;
+    const hasRoom = this.#space.fitsNow(need);
+    if (!hasRoom && need.ask !== null) need.isMisfit = true;
+    return hasRoom;
   }
 
   #firstThatFits({ lines }: Operation): Waiter | undefined {
@@ -169,7 +162,7 @@ class Stages {
       found = waiterOf(request, poolLine, hold);
     };
     for (const poolLine of lines) {
-      if (poolLine.verdict !== null || !this.#space.fitsNow(poolLine)) continue;
+      if (poolLine.verdict !== null || !this.#hasRoomFor(this.#needOf(poolLine))) continue;
       if (quotaBlockOf(poolLine, this.#holds.promises, () => poolLine.ask !== null) !== null) continue;
       consider(poolLine.line.members.first(), poolLine, null);
       for (const passer of this.#pool.passers) {
@@ -179,6 +172,10 @@ class Stages {
     return found;
   }
 
+  #needOf(poolLine: PoolLine): Need {
+    return (this.#tree.entries.get(poolLine) as LineEntry).need;
+  }
+
   // --- limits ----------------------------------------------------------------------------------------
 
   /** Nodes, then policies, then groups before those above them, so that nobody stops twice for one debt (9.9, 9.11). */
@@ -186,14 +183,14 @@ class Stages {
     for (const owner of this.#owners()) {
       const excess = this.#excessOf(owner);
       if (excess.every((units) => units <= 0)) continue;
-      const choice = this.#field.chooseOver(owner, excess);
+      const choice = chooseOver(this.#pool, this.#tree, owner, excess);
       if (choice !== null) return choice;
     }
     return undefined;
   }
 
   #owners(): (Policy | Group | Node)[] {
-    const nodes = overcommittedFor(this.#pool, this.#transaction.nowMs);
+    const nodes = overcommittedFor(this.#pool, this.#nowMs);
     if (!this.#pool.record.settings.enforceLimits) return nodes;
     const groups = [...this.#tree.branches.values()].flatMap(({ kind, group }) =>
       kind === "group" && group !== null ? [group] : [],
@@ -219,192 +216,212 @@ class Stages {
 
   /** The aggressive stage when the preemptive one has nothing to do. */
   findService(): Service | undefined {
-    if (this.#pool.starvation.size === 0) return undefined;
-    for (const stage of ["preemptive", "aggressive"] as const) {
-      if (!some(this.#tree.waiting, (peers) => this.#mayHope(stage, peers))) continue;
+    for (const stage of STAGES) {
+      const hopes = this.#tree.searches[stage]?.hopes;
+      if (hopes === undefined || !some(hopes.keys(), (peers) => this.#mayHope(stage, peers))) continue;
       for (const operation of inOrder(this.#tree, (peers) => this.#mayHope(stage, peers))) {
         const service = this.#serviceOf(operation, stage);
         if (service !== undefined) return service;
       }
     }
-    this.#rememberVain();
     return undefined;
   }
 
-  /** Nobody can be served, until something else changes than what waits, or a back-off ends. */
-  #rememberVain(): void {
-    const { record, runKinds } = this.#pool;
-    if (record.settings.minRuntimeMs > 0 || this.#transaction.state.guarded.size > 0) return;
-    if (some(runKinds, (kind) => isShielded(kind, this.#transaction.nowMs))) return; // A shield ends with time (V6).
-    this.#tree.vainUntilMs = this.backoffEndMs();
-  }
-
-  /** Whether the stage may be there for some of the peers. */
+  /** Whether the stage may do something for some of the peers. */
   #mayHope(stage: Stage, peers: Peers): boolean {
-    if (this.#hopeless[stage].has(peers) || (this.#isVain && !this.#moved.has(peers))) return false;
-    const own = peers.aggressiveCount > 0 ? 2 : peers.starvingCount > 0 ? 1 : 0;
-    return Math.max(own, this.#inheritedBy(peers.leaf.parent)) >= RIGHT_FOR[stage];
-  }
-
-  #inheritedBy(policy: Branch): Right {
-    if (this.#pool.starvation.size === 0) return 0;
-    let right = this.#inherited.get(policy);
-    if (right === undefined) {
-      right = rightFrom(this.#pool, policy);
-      this.#inherited.set(policy, right);
-    }
-    return right;
-  }
-
-  #mayUse(stage: Stage, { parent, right }: Operation): boolean {
-    return Math.max(right, this.#inheritedBy(parent)) >= RIGHT_FOR[stage];
+    return (this.#tree.searches[stage]?.hopes.has(peers) ?? false) && hasRight(stage, peers);
   }
 
   #serviceOf(operation: Operation, stage: Stage): Service | undefined {
-    if (!this.#mayUse(stage, operation)) return undefined;
+    const search = this.#tree.searches[stage];
+    const right = Math.max(operation.right, inheritedRight(operation.parent));
+    if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation)) return undefined;
     let known = this.#services.get(operation);
     if (known === undefined) {
       known = new Map();
       this.#services.set(operation, known);
     }
-    if (!known.has(stage)) known.set(stage, this.#findServiceOf(operation, stage));
+    if (!known.has(stage)) known.set(stage, this.#findServiceOf(operation, search));
     return known.get(stage);
   }
 
-  #findServiceOf(operation: Operation, stage: Stage): Service | undefined {
+  #findServiceOf(operation: Operation, search: Search): Service | undefined {
+    let isVain = true;
     for (const { request, poolLine } of this.#unserved(operation)) {
-      const hasRoom = () => poolLine.ask !== null && this.#space.fitsNow(poolLine);
-      if (quotaBlockOf(poolLine, this.#holds.promises, hasRoom) !== null) continue;
-      const service = this.#serve(stage, { request, poolLine, operation });
-      if (service !== undefined) return service;
+      const hasRoom = () => poolLine.ask !== null && this.#hasRoomFor(this.#needOf(poolLine));
+      if (quotaBlockOf(poolLine, this.#holds.promises, hasRoom) !== null) isVain = false;
+      else {
+        const service = this.#serve(search, { request, poolLine, operation });
+        if (service !== undefined) return service;
+        if (this.#round.barred.has(request)) isVain = false;
+      }
     }
-    // Peers that hold nothing differ in nothing that matters here, unless somebody is barred (V6).
-    const peers = operation.peers as Peers;
-    if (peers.runCount === 0 && this.#transaction.state.guarded.size === 0) this.#hopeless[stage].add(peers);
+    if (isVain) search.giveUp(operation);
     return undefined;
   }
 
-  #serve(stage: Stage, starving: Starving): Service | undefined {
+  /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all that nobody bars (V6). */
+  *#unserved({ lines }: Operation): Generator<{ request: Request; poolLine: PoolLine }> {
+    const heads: { request: Request; poolLine: PoolLine; rest: Iterator<Request> }[] = [];
+    const show = (poolLine: PoolLine, rest: Iterator<Request>) => {
+      const { value: request, done } = rest.next();
+      if (!done) heads.push({ request, poolLine, rest });
+    };
+    for (const poolLine of lines) {
+      if (poolLine.verdict === null) show(poolLine, poolLine.line.members[Symbol.iterator]());
+    }
+    while (heads.length > 0) {
+      heads.sort((a, b) => b.request.progress.seq - a.request.progress.seq);
+      const { request, poolLine, rest } = heads.pop() as (typeof heads)[number];
+      yield { request, poolLine };
+      if (this.#round.barred.has(request)) show(poolLine, rest);
+    }
+  }
+
+  #serve(search: Search, starving: Starving): Service | undefined {
     const { request, poolLine, operation } = starving;
     const waiter = waiterOf(request, poolLine, null);
     const covered = this.#space.placeSoon(poolLine);
     if (covered !== null) return { waiter: { ...waiter, nodes: covered }, shortage: [], choice: null };
-    const search = this.#vainKey(stage, operation.peers as Peers, poolLine);
-    if (search !== undefined && this.#vain.has(search)) return undefined;
-    const found = this.#makeRoom(stage, starving);
+    const key = this.#vainKey(search, operation.peers as Peers, poolLine);
+    if (key !== undefined && this.#vain.has(key)) return undefined;
+    const found = this.#makeRoom(search, starving);
     if (found !== undefined) {
-      const { victims, nodes, shortage } = found;
-      return { waiter, shortage, choice: this.#field.describe(stage, victims, nodes) };
+      const { victims, places, shortage } = found;
+      return { waiter, shortage, choice: describeChoice(search.stage, victims, places) };
     }
-    if (search !== undefined) this.#vain.add(search);
+    if (key !== undefined && !this.#round.barred.has(request)) this.#vain.add(key);
     return undefined;
   }
 
   /** Place by place, those with the fewest victims first, then the newest, then by name (9.7). */
-  #makeRoom(stage: Stage, starving: Starving): Room | undefined {
+  #makeRoom(search: Search, starving: Starving): Room | undefined {
     const { ask } = starving.poolLine;
-    const victims: Allocation[] = [];
-    const nodes: Node[] = [];
-    const shortage = this.#pool.keys.map(() => 0);
+    const room = {
+      victims: [] as Allocation[],
+      places: [] as Place[],
+      shortage: this.#pool.keys.map(() => 0),
+    };
     for (let missing = ask?.count ?? 1; missing > 0; missing--) {
-      const lacks =
-        ask?.count === 1
-          ? this.#lacksOfOne(stage, ask)
-          : this.#space.lacks(starving.poolLine, victims, nodes);
-      let best: { victims: Allocation[]; lack: Lack } | undefined;
-      for (const lack of lacks) {
-        const isEnough = lack.shortage.every((amount) => amount <= 0);
-        if (!isEnough && (this.#backsOff(lack.node) || !this.#field.mayCover(stage, lack))) continue;
-        const chosen = isEnough ? [] : this.#field.choose(stage, starving, lack, victims);
-        if (chosen !== null && (best === undefined || isBetter(chosen, best.victims))) {
-          best = { victims: chosen, lack };
-        }
+      let best: Choice | undefined;
+      for (const lack of this.#lacks(search, starving, room)) {
+        const victims = this.#victimsFor(starving, lack, room.victims);
+        if (victims === null) continue;
+        const choice = { victims, lack };
+        if (best === undefined || compareChoices(choice, best) < 0) best = choice;
       }
       if (best === undefined) return undefined;
-      victims.push(...best.victims);
-      if (best.lack.node !== null) nodes.push(best.lack.node);
-      best.lack.shortage.forEach((amount, i) => (shortage[i]! += Math.max(0, amount)));
+      room.victims.push(...best.victims);
+      room.places.push(best.lack.place);
+      best.lack.shortage.forEach((amount, i) => (room.shortage[i]! += Math.max(0, amount)));
     }
-    return { victims, nodes, shortage };
+    return room;
   }
 
-  /** What one node lacks, of those that could give enough. There is none that has enough: it would be held already. */
-  *#lacksOfOne(stage: Stage, ask: Ask): Generator<Lack> {
-    const givers = this.#giversIn(stage);
-    const canGive = ({ node, most }: Giver) => covers(most, ask.need) && mayServe(node, ask);
-    if (!this.#tooMuch[stage].test(ask, () => givers.some(canGive))) return;
-    for (const giver of givers) {
-      if (!canGive(giver)) continue;
-      const { node, left } = giver;
-      yield { node, shortage: ask.need.map((amount, i) => (amount === 0 ? 0 : amount - left[i]!)) };
-    }
+  #victimsFor(
+    starving: Starving,
+    { place, shortage }: Lack,
+    others: readonly Allocation[],
+  ): Allocation[] | null {
+    if (shortage.every((amount) => amount <= 0)) return [];
+    if (place.backoffEndMs > this.#nowMs) return null;
+    const { left, most } = place;
+    if (shortage.some((amount, i) => amount > most[i]! - left[i]!)) return null;
+    return chooseVictims(this.#round, starving, place, shortage, others);
   }
 
-  /** Nodes on which somebody may be taken now, by name. */
-  #giversIn(stage: Stage): readonly Giver[] {
-    let givers = this.#givers.get(stage);
-    if (givers === undefined) {
-      const found: Giver[] = [];
-      const space = this.#space as NodeSpace;
-      for (const node of space.readyNodes()) {
-        const units = this.#backsOff(node) ? null : this.#field.unitsOn(stage, node);
-        if (units === null) continue;
-        const left = space.soon.leftOn(node);
-        found.push({ node, left, most: left.map((amount, i) => amount + units[i]!) });
+  /** What is lacking for one node's part, in each place that may serve it. */
+  *#lacks(search: Search, { poolLine, operation }: Starving, { victims, places }: Room): Generator<Lack> {
+    const need = this.#needOf(poolLine);
+    const { ask, units } = need;
+    if (ask === null || ask.count === 1) {
+      const isPossible =
+        ask === null || this.#tooMuch[search.stage].test(ask, () => search.mayAnyServe(need));
+      if (!isPossible) return;
+      for (const place of search.placesFor(operation.peers as Peers, need)) {
+        yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
       }
-      givers = found;
-      this.#givers.set(stage, givers);
+      return;
     }
-    return givers;
+    for (const node of this.#space.nodes()) {
+      const place = search.placeOn(node);
+      if (place === undefined || places.includes(place) || !mayServe(node, ask)) continue;
+      if (!covers(node.capacity, units)) continue;
+      const shortage = units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!));
+      for (const { run } of victims) {
+        unitsOn(run, node).forEach((amount, i) => (shortage[i]! -= units[i] === 0 ? 0 : amount));
+      }
+      yield { place, shortage };
+    }
   }
 
-  /** Operations that hold nothing are told apart by what they ask for only, unless somebody is barred (V6). */
-  #vainKey(stage: Stage, { usage, leaf, fairShare }: Peers, { need, ask }: PoolLine): string | undefined {
-    if (this.#transaction.state.guarded.size > 0 || usage.some((units) => units > 0)) return undefined;
+  /** Operations that hold nothing are told apart by what they ask for only, where they may hope for anything. */
+  #vainKey(search: Search, peers: Peers, poolLine: PoolLine): string | undefined {
+    const { usage, leaf, fairShare } = peers;
+    if (search.hopes.get(peers)?.where !== null || usage.some((units) => units > 0)) return undefined;
     const asks = leaf.demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
-    return [stage, asks, need, ask?.count, ask?.wanted.key].join("|");
+    return `${search.stage}|${asks}|${this.#needOf(poolLine).key}`;
   }
 
-  /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all, unless somebody is barred (V6). */
-  #unserved({ lines }: Operation): { request: Request; poolLine: PoolLine }[] {
-    const isAnyBarred = this.#transaction.state.guarded.size > 0;
-    const waiters: { request: Request; poolLine: PoolLine }[] = [];
-    for (const poolLine of lines) {
-      const { members } = poolLine.line;
-      if (poolLine.verdict !== null || members.size === 0) continue;
-      for (const request of isAnyBarred ? members : [members.first() as Request])
-        waiters.push({ request, poolLine });
+  /** What is put down as in vain, or as a misfit, and is not. */
+  *#misjudged(stage: Stage): Generator<string> {
+    for (const { key, isMisfit, ask, units, vain } of this.#tree.needs.values()) {
+      if (isMisfit && this.#space.fitsNow({ ask, units })) yield `${key} is no misfit`;
+      for (const { operations } of vain[stage]) {
+        for (const operation of operations) {
+          if (this.#serviceOf(operation, stage) !== undefined)
+            yield `${operation.key} is not in vain in the ${stage} stage`;
+        }
+      }
     }
-    return waiters.sort((a, b) => a.request.progress.seq - b.request.progress.seq);
   }
 
-  #backsOff(node: Node | null): boolean {
-    const startedAtMs = this.#pool.preemptiveStartAtMs.get(node?.record.name ?? "");
-    return startedAtMs !== undefined && this.#backoffEndMs(startedAtMs) > this.#transaction.nowMs;
-  }
-
-  #backoffEndMs(startedAtMs: number): number {
-    return startedAtMs + this.#pool.record.settings.preemptiveBackoffMs;
-  }
-
-  #isAnyStarving(): boolean {
-    return some(
-      this.#tree.waiting,
-      ({ starvingCount, leaf }) => starvingCount > 0 || this.#inheritedBy(leaf.parent) > 0,
-    );
+  /** Compares what the searches know with what new ones find; for checks. */
+  *violations(): Generator<string> {
+    const { searches } = this.#tree;
+    for (const stage of STAGES) {
+      const kept = searches[stage];
+      if (kept === null || !kept.isOf(this.#nowMs)) continue;
+      yield* kept.violations();
+      searches[stage] = new Search(stage, this.#pool, this.#tree);
+      searches[stage].renew(this.#nowMs);
+      yield* this.#misjudged(stage);
+      searches[stage] = kept;
+    }
   }
 
   /** When somebody who starves may try again; infinite if nobody waits for that. */
   backoffEndMs(): number {
-    const { preemptiveStartAtMs } = this.#pool;
-    if (preemptiveStartAtMs.size === 0 || !this.#isAnyStarving()) return Number.POSITIVE_INFINITY;
     let nextMs = Number.POSITIVE_INFINITY;
-    for (const startedAtMs of preemptiveStartAtMs.values()) {
-      const endMs = this.#backoffEndMs(startedAtMs);
-      if (endMs > this.#transaction.nowMs && endMs < nextMs) nextMs = endMs;
+    for (const stage of STAGES) {
+      if (this.#tree.rights[stage] > 0)
+        nextMs = Math.min(nextMs, this.#tree.searches[stage]?.nextDueMs() ?? nextMs);
     }
     return nextMs;
   }
+}
+
+/** The searches learn what has changed since the last look. */
+function takeOverChanges(pool: Pool, tree: PoolTree, nowMs: number): void {
+  const { searches, rights } = tree;
+  for (const stage of STAGES) {
+    if (rights[stage] === 0) continue;
+    const known = searches[stage];
+    if (known?.isOf(nowMs)) continue;
+    for (const { vain } of tree.needs.values()) vain[stage].clear();
+    searches[stage] = new Search(stage, pool, tree);
+  }
+  for (const node of pool.places.changed) {
+    noteGrowth(tree, node);
+    for (const stage of STAGES) searches[stage]?.note(node);
+  }
+  pool.places.changed.clear();
+  for (const stage of STAGES) if (rights[stage] > 0) searches[stage]?.renew(nowMs);
+}
+
+function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
+  const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
+  return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
 }
 
 function some<Item>(items: Iterable<Item>, isWanted: (item: Item) => boolean): boolean {
@@ -424,32 +441,34 @@ function memoised<Item>(claim: (item: Item) => boolean): (item: Item) => boolean
   };
 }
 
-const RIGHT_FOR: Readonly<Record<Stage, Right>> = { preemptive: 1, aggressive: 2 };
+/** What is lacking in one place. */
+interface Lack {
+  readonly place: Place;
+  readonly shortage: readonly number[];
+}
 
-/** A node on which somebody may be taken: what is left there, and what would be without all of them. */
-interface Giver {
-  readonly node: Node;
-  readonly left: readonly number[];
-  readonly most: readonly number[];
+interface Choice {
+  readonly victims: readonly Allocation[];
+  readonly lack: Lack;
 }
 
 /** Where victims make room, and what was lacking there. */
 interface Room {
   readonly victims: readonly Allocation[];
-  readonly nodes: readonly Node[];
+  readonly places: readonly Place[];
   readonly shortage: readonly number[];
 }
 
-/** Fewer victims, or of equally many the newer ones. */
-function isBetter(victims: readonly Allocation[], others: readonly Allocation[]): boolean {
-  if (victims.length !== others.length) return victims.length < others.length;
-  const newestFirst = (each: readonly Allocation[]) =>
-    each.map(({ freshness }) => freshness).sort((a, b) => b - a);
-  const theirs = newestFirst(others);
-  for (const [index, freshness] of newestFirst(victims).entries()) {
-    if (freshness !== theirs[index]) return freshness > theirs[index]!;
+/** Fewer victims, or of equally many the newer ones, or by name (9.7). */
+function compareChoices(a: Choice, b: Choice): number {
+  if (a.victims.length !== b.victims.length) return a.victims.length - b.victims.length;
+  const newestFirst = ({ victims }: Choice) =>
+    victims.map(({ freshness }) => freshness).sort((x, y) => y - x);
+  const theirs = newestFirst(b);
+  for (const [index, freshness] of newestFirst(a).entries()) {
+    if (freshness !== theirs[index]) return theirs[index]! - freshness;
   }
-  return false;
+  return byPlace(a.lack.place, b.lack.place);
 }
 
 function waiterOf(request: Request, poolLine: PoolLine, hold: Waiter["hold"]): Waiter {

@@ -4,7 +4,7 @@ import type { StarvationChange } from "../../events.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
-import { forgetVain, setRight, wakeAt } from "./operations.ts";
+import { setRight, setRightBelow, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
 import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
 
@@ -98,6 +98,7 @@ export class Evaluation {
 
   #setStatus(element: Branch | Operation, status: StarvationStatus, wakeAtMs: number): void {
     if (isOperation(element)) setRight(this.#tree, element, rightOf(status));
+    else setRightBelow(this.#tree, element, rightOf(status));
     wakeAt(this.#tree, element, wakeAtMs);
   }
 
@@ -117,7 +118,6 @@ export class Evaluation {
   #emit(): void {
     const changes = this.#changes.splice(0);
     if (changes.length === 0) return;
-    if (changes.some(({ status }) => status !== "below_fair_share")) forgetVain(this.#tree); // Rights have changed.
     changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
     const { nowMs: atMs } = this.#transaction;
     this.#transaction.emit({ kind: "starvationChanged", pool: this.#pool.record.name, changes, atMs });

@@ -15,10 +15,15 @@
 import { compareIds, type Resources } from "../../resources.ts";
 import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
-import type { EngineState, Group, Policy, Pool, PoolLine } from "../../state.ts";
+import type { EngineState, Group, Policy, Pool, PoolLine, Run } from "../../state.ts";
+import type { AllocationGroup } from "./allocation-groups.ts";
+import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
 import type { Holds } from "./holds.ts";
-import { forgetVain, operationOf, refresh, settleClaims } from "./operations.ts";
+import type { Need } from "./needs.ts";
+import { operationOf, refresh, settleClaims } from "./operations.ts";
+import { fraction } from "./satisfaction.ts";
+import { notePeers, type Search, type Stage } from "./search.ts";
 import {
   addMember,
   fixGuarantees,
@@ -83,6 +88,8 @@ export interface Branch extends ShareElement, Standing, Starver {
   readonly leaves: Map<string, Leaf>;
   /** Of its oldest operation with something waiting (9.11); NaN: to be computed when asked for. */
   age: number;
+  /** What its own starvation entitles those below it to, as of the last look. */
+  right: Right;
 }
 
 /** Operations with the same path to their demand, so that they have the same fair share. */
@@ -117,6 +124,10 @@ export interface Peers extends Standing {
   /** How many of them may preempt, and how many of these aggressively, because they starve themselves. */
   starvingCount: number;
   aggressiveCount: number;
+  /** What the lines of each of them ask for. */
+  readonly needs: readonly Need[];
+  /** The groups of the runs of each (9.5); null: to be found when asked for. */
+  groups: readonly AllocationGroup[] | null;
 }
 
 export interface Operation extends Starver {
@@ -129,10 +140,15 @@ export interface Operation extends Starver {
   /** Units that its runs hold and that are set aside for it, over the keys of the pool. */
   occupied: readonly number[];
   promisedCount: number;
-  /** What made its runs candidates, or not, at the last look: its fair share, and where that does not cover the demand. */
-  protection: string;
+  /** Its runs by the groups that its peers had then; null: to be made anew when asked for. */
+  allocations: AllocationsOf | null;
   /** What its own starvation entitles it to. */
   right: Right;
+}
+
+export interface AllocationsOf {
+  readonly groups: readonly AllocationGroup[];
+  readonly byRun: ReadonlyMap<Run, Allocation>;
 }
 
 /** 0: nothing, 1: to preempt, 2: to preempt aggressively (9.7). */
@@ -151,7 +167,8 @@ export interface PoolTree extends ShareTree {
   readonly branches: ReadonlyMap<string, Branch>;
   readonly policies: ReadonlyMap<Policy, Branch>;
   readonly operations: Map<string, Operation>;
-  readonly operationOf: Map<PoolLine, Operation>;
+  readonly entries: Map<PoolLine, LineEntry>;
+  readonly needs: Map<string, Need>;
   /** All peers with something waiting, and all with runs. */
   readonly waiting: Set<Peers>;
   readonly running: Set<Peers>;
@@ -170,12 +187,22 @@ export interface PoolTree extends ShareTree {
   holds: Holds | null;
   /** Units may have come free since a look found nobody who fits. */
   hasNewRoom: boolean;
-  /** Until when no preemptive stage can serve anyone but operations in `moved`: a look found that, and nothing else changed. */
-  vainUntilMs: number;
+  /** How many operations, policies and groups starve so that they have a right to each preemptive stage. */
+  readonly rights: Record<Stage, number>;
+  /** What the preemptive stages know; null: nobody has had the right to one since the tree was built. */
+  readonly searches: Record<Stage, Search | null>;
   /** Whether somebody has looked at statuses since it was built. */
   isLookedAt: boolean;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];
+}
+
+/** What the tree keeps of a line. */
+export interface LineEntry {
+  readonly operation: Operation;
+  readonly need: Need;
+  /** The number of its shape. */
+  readonly shape: number;
 }
 
 /** The tree as the records have it now, with fair shares. */
@@ -223,17 +250,11 @@ function touchStanding(tree: PoolTree, node: TreeNode): void {
     shareOfEach[key] = share;
   }
   if (isSame) return;
-  if (weight > 1 || !isMoved(tree, node)) forgetVain(tree);
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
     touched.add(peers);
+    notePeers(tree, peers);
   }
-}
-
-/** Whether the only operation of a leaf is looked at anew in any case. */
-function isMoved({ moved }: PoolTree, { peers }: Leaf): boolean {
-  const [only] = peers.values();
-  return moved.has(only?.operations.first() as Operation);
 }
 
 /** Those of gpu, mcpu and memory_mb that the pool meters, or if none, all its keys but `step_run` (9). */
@@ -263,7 +284,8 @@ function newTree(pool: Pool): PoolTree {
     branches,
     policies,
     operations: new Map(),
-    operationOf: new Map(),
+    entries: new Map(),
+    needs: new Map(),
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
@@ -274,7 +296,8 @@ function newTree(pool: Pool): PoolTree {
     wakes: new SortedList<Branch | Operation>(byWake),
     holds: null,
     hasNewRoom: true,
-    vainUntilMs: Number.NEGATIVE_INFINITY,
+    rights: { preemptive: 0, aggressive: 0 },
+    searches: { preemptive: null, aggressive: null },
     isLookedAt: false,
     overcommitted: [],
   };
@@ -353,6 +376,7 @@ class TreeBuilder {
       satisfaction: Number.NaN,
       leaves: new Map(),
       age: Number.NaN,
+      right: 0,
       wakeAtMs: Number.POSITIVE_INFINITY,
     };
     if (parent !== null) addMember(parent, branch);
@@ -389,9 +413,4 @@ function settingsBelow({ record }: Pool, group: Group | null): ShareSettings {
   const chain: Group[] = [];
   for (let above = group; above !== null; above = above.parent) chain.unshift(above);
   return Object.assign({}, record.settings, ...chain.map(({ record: { settings } }) => settings));
-}
-
-/** A pool without units of a key has no fractions of it. */
-export function fraction(units: number, total: number): number {
-  return total > 0 ? units / total : 0;
 }

@@ -3,7 +3,7 @@
 import type { PoolName, RequestId } from "../../records.ts";
 import { type EngineState, type Pool, type PoolLine, type Request, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
-import { allocationsOf, groupsOf } from "./allocations.ts";
+import { allocationsOfAll } from "./allocations.ts";
 import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
 import { SHARE_EPSILON, SHOWN_STEPS, UNIT_EPSILON } from "./tolerances.ts";
@@ -62,13 +62,8 @@ export function shareViewOf(state: EngineState, name: PoolName): ShareView {
   if (pool.record.discipline !== "fair_share") return { elements: [], allocationGroups, overcommitted: [] };
   const tree = shareTreeOf(state, pool);
   const operations = [...tree.operations.values()].sort((a, b) => a.order - b.order);
-  for (const peers of tree.running) {
-    const groups = groupsOf(pool, tree, peers);
-    for (const operation of peers.operations) {
-      for (const { run, group } of allocationsOf(operation, groups)) {
-        allocationGroups.set(run.request.spec.id, group);
-      }
-    }
+  for (const { run, group } of allocationsOfAll(pool, tree)) {
+    allocationGroups.set(run.request.spec.id, group);
   }
   const views = operations.map((operation) => viewOfOperation(pool, tree, operation));
   return {

@@ -1,0 +1,78 @@
+// What waiting requests ask of a pool (9.7): those that ask for the same fit in the same places, whoever they are, so
+// that a look asks once for all of them, and not again until some node has grown.
+
+import { ANY_NODE } from "../../placement/node-index.ts";
+import { covers } from "../../placement/node-list.ts";
+import { type Ask, mayServe } from "../../placement/room.ts";
+import type { Node, PoolLine } from "../../state.ts";
+import type { Stage } from "./search.ts";
+import type { Peers, PoolTree } from "./tree.ts";
+
+export interface Need {
+  readonly key: string;
+  /** On each node, or of a pool without nodes. */
+  readonly units: readonly number[];
+  /** Null in a pool without nodes. */
+  readonly ask: Ask | null;
+  lineCount: number;
+  /** Those with something waiting. */
+  readonly peers: Set<Peers>;
+  /** There was no room for it on the nodes, and none of them has grown enough since. */
+  isMisfit: boolean;
+  /** Those of the peers for which a preemptive stage could do nothing, and nothing has changed that since. */
+  readonly vain: Readonly<Record<Stage, Set<Peers>>>;
+}
+
+/** The need of a line, which counts as one more of its lines. */
+export function needOf({ needs }: PoolTree, { need: units, ask }: PoolLine): Need {
+  const key = ask === null ? units.join() : `${ask.need.join()}|${ask.count}|${ask.wanted.key}`;
+  let need = needs.get(key);
+  if (need === undefined) {
+    const vain = { preemptive: new Set<Peers>(), aggressive: new Set<Peers>() };
+    need = {
+      key,
+      units: ask?.need ?? units,
+      ask,
+      lineCount: 0,
+      peers: new Set(),
+      isMisfit: false,
+      vain,
+    };
+    needs.set(key, need);
+  }
+  need.lineCount++;
+  return need;
+}
+
+export function dropNeed({ needs }: PoolTree, need: Need): void {
+  if (--need.lineCount === 0) needs.delete(need.key);
+}
+
+/** Peers with something waiting come into the tree, or go. */
+export function showNeeds({ waiting }: PoolTree, peers: Peers): void {
+  waiting.add(peers);
+  for (const need of peers.needs) need.peers.add(peers);
+}
+
+export function hideNeeds({ waiting, searches }: PoolTree, peers: Peers): void {
+  waiting.delete(peers);
+  searches.preemptive?.hopes.delete(peers);
+  searches.aggressive?.hopes.delete(peers);
+  for (const { peers: waiters, vain } of peers.needs) {
+    waiters.delete(peers);
+    vain.preemptive.delete(peers);
+    vain.aggressive.delete(peers);
+  }
+}
+
+/** What is left on a node is another amount: whoever fits there now is no misfit any more. */
+export function noteGrowth({ needs }: PoolTree, node: Node): void {
+  for (const need of needs.values()) {
+    if (need.isMisfit && covers(node.left, need.units) && isServedBy(need, node)) need.isMisfit = false;
+  }
+}
+
+/** Whether it may be served by a node, whatever is left there. */
+export function isServedBy({ ask }: Need, node: Node | null): boolean {
+  return ask === null || node === null || ask.wanted === ANY_NODE || mayServe(node, ask);
+}

@@ -1,0 +1,367 @@
+// What a preemptive stage knows of its pool (9.7, 9.8): who may be taken where, and for whom it could do nothing. It is
+// kept with the tree, so that a look searches again only for those who stand otherwise, and only in places that changed.
+//
+// Invariants (checked by `checks.ts`)
+//   1. A place that is not stale is as a new one would be.
+//   2. Peers with the right to the stage have a hope, or are in vain: then no search for them would find anything.
+//      What depends on more than them and the places (limits, the guard of V6) is never put down as vain.
+
+import { covers } from "../../placement/node-list.ts";
+import { compareIds } from "../../resources.ts";
+import { isMature, isShielded } from "../../scheduling/victims.ts";
+import { SortedList } from "../../sorted-list.ts";
+import { freeOf, type Node, type Pool, type Run } from "../../state.ts";
+import type { AllocationGroup } from "./allocation-groups.ts";
+import {
+  type Allocation,
+  allocationsIn,
+  byPreference,
+  groupsIn,
+  isTakeable,
+  unitsOn,
+} from "./allocations.ts";
+import { isServedBy, type Need } from "./needs.ts";
+import { satisfactionOf } from "./order.ts";
+import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
+import type { Branch, Operation, Peers, PoolTree, Right } from "./tree.ts";
+
+export type Stage = "preemptive" | "aggressive";
+
+export const STAGES: readonly Stage[] = ["preemptive", "aggressive"];
+
+export const RIGHT_FOR: Readonly<Record<Stage, Right>> = { preemptive: 1, aggressive: 2 };
+
+/** Where victims may make room: a node, or a pool without nodes. */
+export interface Place {
+  /** Null in a pool without nodes. */
+  readonly node: Node | null;
+  /** In the order in which they are taken: less protected groups first, the newest of each first. */
+  readonly candidates: readonly Allocation[];
+  /** What is left when everything has ended that stops for nobody, and what would be without the candidates, too. */
+  readonly left: readonly number[];
+  readonly most: readonly number[];
+  /** The highest satisfaction that an operation keeps when it loses one of the candidates: who has more takes nobody. */
+  readonly best: number;
+  /** Until when the back-off lasts here. */
+  readonly backoffEndMs: number;
+  /** When time alone changes it; infinite: never. */
+  readonly dueMs: number;
+}
+
+/** Peers for which the stage may do something. */
+interface Hope {
+  /** Where; null: anywhere. */
+  where: Set<Node | null> | null;
+  /** Those of the peers for which it could do nothing there. */
+  vain: Set<Operation> | null;
+}
+
+export class Search {
+  readonly stage: Stage;
+  readonly hopes = new Map<Peers, Hope>();
+  readonly #pool: Pool;
+  readonly #tree: PoolTree;
+  readonly #places = new Map<Node | null, Place>();
+  /** Where somebody may be taken, the highest `best` first. */
+  readonly #givers = new SortedList<Place>(byBest);
+  readonly #due = new SortedList<Place>(byDue);
+  readonly #stale = new Set<Node | null>();
+  #nowMs = Number.NEGATIVE_INFINITY;
+
+  constructor(stage: Stage, pool: Pool, tree: PoolTree) {
+    this.stage = stage;
+    this.#pool = pool;
+    this.#tree = tree;
+    if (pool.record.nodeBacked) for (const node of pool.nodes.values()) this.note(node);
+    else this.note(null);
+    for (const peers of tree.waiting) this.hopes.set(peers, { where: null, vain: null });
+  }
+
+  /** Whether what it knows may be used at a time: it knows nothing of earlier ones. */
+  isOf(nowMs: number): boolean {
+    return nowMs >= this.#nowMs;
+  }
+
+  /** Something about a place changed. */
+  note(node: Node | null): void {
+    if (node !== null || !this.#pool.record.nodeBacked) this.#stale.add(node);
+  }
+
+  /** Takes over what has changed, and gives hope to those who may find something there now. */
+  renew(nowMs: number): void {
+    this.#nowMs = nowMs;
+    for (const place of this.#due) {
+      if (place.dueMs > nowMs) break;
+      this.#stale.add(place.node);
+    }
+    for (const node of this.#stale) {
+      const place = this.#replace(node);
+      if (place !== undefined) this.#giveHope(place);
+    }
+    this.#stale.clear();
+  }
+
+  #replace(node: Node | null): Place | undefined {
+    const before = this.#places.get(node);
+    if (before !== undefined) {
+      if (before.candidates.length > 0) this.#givers.remove(before);
+      if (before.dueMs < Number.POSITIVE_INFINITY) this.#due.remove(before);
+      this.#places.delete(node);
+    }
+    if (node !== null && (node.record.state !== "ready" || this.#pool.nodes.get(node.record.name) !== node))
+      return undefined;
+    const place = this.#placeOf(node);
+    this.#places.set(node, place);
+    if (place.candidates.length > 0) this.#givers.insert(place);
+    if (place.dueMs < Number.POSITIVE_INFINITY) this.#due.insert(place);
+    return place;
+  }
+
+  #placeOf(node: Node | null): Place {
+    const candidates: Allocation[] = [];
+    const left = leftSoon(this.#pool, this.#tree, node);
+    const most = [...left];
+    const backoffEndMs = this.#backoffEndMs(node);
+    let dueMs = backoffEndMs > this.#nowMs ? backoffEndMs : Number.POSITIVE_INFINITY;
+    let best = Number.NEGATIVE_INFINITY;
+    for (const run of node === null ? this.#runs() : node.runs) {
+      const candidate = this.#candidateFor(run);
+      if (candidate === undefined) continue;
+      const fromMs = this.#takeableFromMs(run);
+      if (fromMs > this.#nowMs) {
+        dueMs = Math.min(dueMs, fromMs);
+        continue;
+      }
+      candidates.push(candidate);
+      best = Math.max(best, satisfactionWithout(this.#tree, candidate));
+      const units = unitsOn(run, node);
+      for (let i = 0; i < units.length; i++) most[i]! += units[i]!;
+    }
+    return { node, candidates: candidates.sort(byPreference), left, most, best, backoffEndMs, dueMs };
+  }
+
+  /** Everything that runs in the pool, of peers that have somebody to lose. */
+  *#runs(): Generator<Run> {
+    for (const peers of this.#tree.running) {
+      if (!this.#mayLose(peers)) continue;
+      for (const operation of peers.operations) {
+        if (operation.right === 0) yield* allocationsIn(this.#pool, this.#tree, operation).keys();
+      }
+    }
+  }
+
+  #mayLose(peers: Peers): boolean {
+    return groupsIn(this.#pool, this.#tree, peers).some((group) => mayTake(this.stage, peers, group));
+  }
+
+  /** Its allocation, if the stage may take it, perhaps later (9.5, 9.8, V2). */
+  #candidateFor(run: Run): Allocation | undefined {
+    const operation = this.#tree.entries.get(run.poolLine)?.operation;
+    if (operation === undefined || run.isStopping || operation.right > 0 || !isTakeable(run))
+      return undefined;
+    const peers = operation.peers as Peers;
+    if (!this.#mayLose(peers)) return undefined;
+    const allocation = allocationsIn(this.#pool, this.#tree, operation).get(run) as Allocation;
+    return mayTake(this.stage, peers, allocation.group) ? allocation : undefined;
+  }
+
+  /** From when on it may be taken: it must have run long enough, and a shield must be over (V2, V6). */
+  #takeableFromMs(run: Run): number {
+    if (isMature(run, this.#pool, this.#nowMs) && !isShielded(run.kind, this.#nowMs)) return this.#nowMs;
+    return Math.max(run.startedAtMs + this.#pool.record.settings.minRuntimeMs, run.kind.shieldEndsAtMs);
+  }
+
+  #backoffEndMs(node: Node | null): number {
+    const startedAtMs = this.#pool.preemptiveStartAtMs.get(node?.record.name ?? "");
+    return startedAtMs === undefined
+      ? Number.NEGATIVE_INFINITY
+      : startedAtMs + this.#pool.record.settings.preemptiveBackoffMs;
+  }
+
+  #giveHope(place: Place): void {
+    for (const need of this.#tree.needs.values()) {
+      const vain = need.vain[this.stage];
+      if (vain.size === 0 || !this.#mayServe(place, need)) continue;
+      for (const peers of vain)
+        if (isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
+    }
+    for (const [peers, hope] of this.hopes) {
+      if (hope.where !== null && peers.needs.some((need) => this.#mayServe(place, need)))
+        this.#hopeAt(peers, place);
+    }
+  }
+
+  #mayServe(place: Place, need: Need): boolean {
+    if (!isServedBy(need, place.node)) return false;
+    return covers(place.backoffEndMs > this.#nowMs ? place.left : place.most, need.units);
+  }
+
+  #hopeAt(peers: Peers, { node }: Place): void {
+    const hope = this.hopes.get(peers);
+    if (hope === undefined) this.hopes.set(peers, { where: new Set([node]), vain: null });
+    else {
+      hope.where?.add(node);
+      hope.vain = null;
+    }
+    for (const { vain } of peers.needs) vain[this.stage].delete(peers);
+  }
+
+  /** They stand otherwise than before, so nothing is known of them. */
+  hopeAnywhere(peers: Peers): void {
+    if (peers.waitingCount === 0) return;
+    this.hopes.set(peers, { where: null, vain: null });
+    for (const { vain } of peers.needs) vain[this.stage].delete(peers);
+  }
+
+  /** Whether a search for an operation may find something. */
+  mayHope(operation: Operation): boolean {
+    const hope = this.hopes.get(operation.peers as Peers);
+    return hope !== undefined && !hope.vain?.has(operation);
+  }
+
+  /** A search for an operation found nothing. Peers that hold nothing differ in nothing that matters here. */
+  giveUp(operation: Operation): void {
+    const peers = operation.peers as Peers;
+    const hope = this.hopes.get(peers) as Hope;
+    hope.vain ??= new Set();
+    hope.vain.add(operation);
+    if (peers.runCount > 0 && hope.vain.size < this.#searcherCount(peers)) return;
+    this.hopes.delete(peers);
+    for (const { vain } of peers.needs) vain[this.stage].add(peers);
+  }
+
+  /** How many of the peers have the right to this stage. */
+  #searcherCount({ starvingCount, aggressiveCount, operations, leaf }: Peers): number {
+    if (inheritedRight(leaf.parent) >= RIGHT_FOR[this.stage]) return operations.size;
+    return this.stage === "aggressive" ? aggressiveCount : starvingCount;
+  }
+
+  /** Whether some place could serve it, whoever asks. */
+  mayAnyServe(need: Need): boolean {
+    for (const place of this.#givers) if (this.#mayServe(place, need)) return true;
+    return false;
+  }
+
+  /** When time alone changes some place; infinite: never. */
+  nextDueMs(): number {
+    return this.#due.first()?.dueMs ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Places where a request of the peers may find room for one node's part, by taking somebody or without. */
+  *placesFor(peers: Peers, need: Need): Generator<Place> {
+    const where = this.hopes.get(peers)?.where ?? null;
+    if (where !== null && need.ask?.count === 1) {
+      for (const node of where) {
+        const place = this.#places.get(node);
+        if (place !== undefined && isRicher(place, peers) && this.#mayServe(place, need)) yield place;
+      }
+      return;
+    }
+    for (const place of this.#givers) {
+      if (!isRicher(place, peers)) return;
+      if (this.#mayServe(place, need)) yield place;
+    }
+  }
+
+  placeOn(node: Node | null): Place | undefined {
+    return this.#places.get(node);
+  }
+
+  /** How what is kept differs from what a new search would know; for checks. */
+  *violations(): Generator<string> {
+    for (const [node, place] of this.#places) {
+      if (this.#stale.has(node)) continue;
+      const [kept, fresh] = [place, this.#placeOf(node)].map(describePlace);
+      if (kept !== fresh)
+        yield `${this.stage} place ${node?.record.name ?? ""} is kept as ${kept} instead of ${fresh}`;
+    }
+  }
+}
+
+/** What starving groups and policies pass on to the operations below a branch (9.4), as of the last look. */
+export function inheritedRight(branch: Branch): Right {
+  let right: Right = 0;
+  for (let each: Branch | null = branch; each !== null; each = each.parent)
+    if (each.right > right) right = each.right;
+  return right;
+}
+
+/** Whether somebody there has more than the peers, even without one of his own. */
+function isRicher({ best }: Place, peers: Peers): boolean {
+  return isHigher(best, satisfactionOf(peers));
+}
+
+function hasRoom({ left }: Place, { units }: Need): boolean {
+  return covers(left, units);
+}
+
+/** Whether a satisfaction, or a part of a fair share, is higher than another one (9.8). */
+export function isHigher(ratio: number, other: number): boolean {
+  return (
+    other < Number.POSITIVE_INFINITY && (ratio === Number.POSITIVE_INFINITY || isShareAbove(ratio, other))
+  );
+}
+
+export function mayTake(stage: Stage, { settings }: Peers, group: AllocationGroup): boolean {
+  if (group === "preemptible") return true;
+  return group === "aggressively_preemptible" && stage === "aggressive" && settings.allowAggressivePreemption;
+}
+
+/** What is left when everything has ended that stops for nobody. */
+function leftSoon(pool: Pool, { holds }: PoolTree, node: Node | null): number[] {
+  if (node !== null) return node.left.map((amount, i) => amount + node.stopping[i]!);
+  return pool.keys.map((_, i) => freeOf(pool, i) + pool.stopping[i]! - (holds?.promises.claimed[i] ?? 0));
+}
+
+/** The satisfaction that is left to an operation if it loses one run; with more of them it is not higher. */
+function satisfactionWithout({ keys, total }: PoolTree, { operation, run }: Allocation): number {
+  const { usage: units, demandShare: demand, fairShare } = operation.peers as Peers;
+  const usage = keys.map((key, i) => fraction(units[i]! - run.poolLine.need[key]!, total[i]!));
+  return satisfaction({ usage, demand, fairShare });
+}
+
+function byBest(a: Place, b: Place): number {
+  return a.best === b.best ? byPlace(a, b) : a.best > b.best ? -1 : 1;
+}
+
+function byDue(a: Place, b: Place): number {
+  return a.dueMs - b.dueMs || byPlace(a, b);
+}
+
+/** By name. */
+export function byPlace(a: Place, b: Place): number {
+  return compareIds(a.node?.record.name ?? "", b.node?.record.name ?? "");
+}
+
+function describePlace({ candidates, left, most, best, backoffEndMs, dueMs }: Place): string {
+  const runs = candidates.map(({ run, group, freshness }) => `${run.token} ${group} ${freshness}`);
+  return `${runs}; ${left}; ${most}; ${Math.round(best * 1e7)}; ${backoffEndMs}; ${dueMs}`;
+}
+
+/** The runs of an operation are others, or protected otherwise, than before: so are the places where they are. */
+export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
+  for (const stage of STAGES) {
+    const search = searches[stage];
+    if (search === null) continue;
+    search.note(null);
+    for (const { runKinds } of lines) {
+      for (const { runs } of runKinds.values()) {
+        for (const { nodes } of runs) for (const node of nodes) search.note(node);
+      }
+    }
+  }
+}
+
+/** The fair share of peers is another one: so is the protection of their runs, and what they may hope for. */
+export function notePeers(tree: PoolTree, peers: Peers): void {
+  peers.groups = null;
+  const { preemptive, aggressive } = tree.searches;
+  if (preemptive === null && aggressive === null) return;
+  if (peers.runCount > 0) for (const operation of peers.operations) noteRuns(tree, operation);
+  hopeFor(tree, peers);
+}
+
+export function hopeFor({ searches }: PoolTree, peers: Peers): void {
+  searches.preemptive?.hopeAnywhere(peers);
+  searches.aggressive?.hopeAnywhere(peers);
+}
