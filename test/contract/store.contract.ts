@@ -276,6 +276,17 @@ export function storeContract(name: string, subject: ContractSubject): void {
         });
       }
 
+      test("a request that is written again has its new labels, and is found by them (Q9)", async () => {
+        const head = await commitAfter(await lead(), {
+          requests: [request(1, { labels: { team: "vision" } })],
+        });
+        const changed = request(1, { labels: { team: "speech", run: "7" } });
+        await commitAfter(head, { requests: [changed] });
+        expect(await store.getRequest(changed.id)).toEqual(changed);
+        const found = await store.listRequests({ limit: 10, label: { key: "team", value: "speech" } });
+        expect(found.items).toEqual([changed]);
+      });
+
       test("requests are listed page by page, whatever is added meanwhile", async () => {
         let head = await commitAfter(await lead(), { requests: [1, 2, 3, 4, 5].map((n) => request(n)) });
         const first = await store.listRequests({ limit: 2 });

@@ -389,6 +389,18 @@ for (const kind of ["memory", "sqlite"] as const) {
       await release(running);
     });
 
+    test("a request with new labels is found by them, now and after its end (Q9)", async () => {
+      const run = (await submit({ labels: { team: "vision" } })).body;
+      const changed = await server.admin("PATCH", `/v1/resource-requests/${run.id}`, {
+        labels: { team: "speech" },
+      });
+      expect(changed).toMatchObject({ status: 200, body: { labels: { team: "speech" } } });
+      const find = () => server.admin("GET", "/v1/resource-requests?label=team=speech");
+      expect((await find()).body.items).toMatchObject([{ id: run.id }]);
+      await release(run);
+      expect((await find()).body.items).toMatchObject([{ id: run.id, status: "released" }]);
+    });
+
     test("of many other pools one is suggested, and only one that has room", async () => {
       const others = ["b-full", "c-roomy", "d-roomy"];
       for (const name of others) await server.admin("POST", "/v1/pools", { name, capacity: { gpu: 2 } });
