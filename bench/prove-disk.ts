@@ -1,6 +1,6 @@
 // What a failing disk does to the embedded store: full, with write errors, with a flipped byte in the file. Nothing may
 // be acknowledged that is not there, nothing that was acknowledged may be lost, and the message must be clear.
-// Usage: npm run prove:disk -- [SEED]. Needs unshare, mount and strace, but no privileges.
+// Usage: npm run prove:disk -- [SEED] [--canaries]. Needs unshare, mount and strace, but no privileges.
 
 import { spawnSync } from "node:child_process";
 import { copyFile, mkdir, mkdtemp, open, rm, stat } from "node:fs/promises";
@@ -16,14 +16,20 @@ import {
   openSqliteStore,
   type RequestRecord,
 } from "../src/store/index.ts";
+import { type Fault, tell } from "./proving/canaries.ts";
 import { type Acknowledged, startClients } from "./proving/clients.ts";
 import { judge, type Verdict } from "./proving/judge.ts";
 import type { Operation, Told } from "./proving/operations.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle, childStarter } from "./proving/start.ts";
 
-const SEED = Number(process.argv[2] ?? Date.now() % 1_000_000);
+const options = process.argv.slice(2).filter((argument) => argument.startsWith("--"));
+const [seed = Date.now() % 1_000_000] = process.argv
+  .slice(2)
+  .filter((argument) => !argument.startsWith("--"));
+const SEED = Number(seed);
 const CLIENTS = 16;
+/** Rounds of each kind: ends on the reserve, a start on it, and nothing left at all. */
 const FULL_DISK_ROUNDS = 12;
 const DISK_MB = 96;
 const RESUME_MS_MAX = 5_000;
@@ -32,6 +38,8 @@ const WRITE_ERRORS = 24;
 /** The system calls by which the store writes, and what they may answer. */
 const FAULTS = ["fdatasync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC"];
 const FLIPS = 300;
+/** A proof that does not come to an end has found nothing. */
+const CANARY_MS_MAX = 600_000;
 /** A leader that only looks: no timer of its own ever changes anything. */
 const STOPPED_CLOCK: Clock = {
   monotonicMs: () => 0,
@@ -40,16 +48,53 @@ const STOPPED_CLOCK: Clock = {
   soon: () => undefined,
 };
 
+/** Faults in a copy of the source, and the part of the proof that must find each. */
+const PLANTED: readonly (Fault & { readonly part: Part })[] = [
+  {
+    what: "a commit that failed counts as done",
+    part: "writeErrors",
+    file: "src/store/sqlite/sqlite.ts",
+    text: "const isDone = guarded(() => inTransaction(() => executeAll(commitStatements(rows))) !== undefined);",
+    instead:
+      "let isDone = true; try { inTransaction(() => executeAll(commitStatements(rows))); } catch { isDone = true; }",
+  },
+  {
+    what: "nothing is kept in reserve for a full disk",
+    part: "fullDisk",
+    file: "src/store/sqlite/sqlite.ts",
+    text: "const reserve = reserveBytes > 0 ?",
+    instead: "const reserve = reserveBytes < 0 ?",
+  },
+  {
+    what: "checksums of records are not looked at",
+    part: "flippedBytes",
+    file: "src/store/rows.ts",
+    text: "if (row.checksum !== sealOf(table, row)) {",
+    instead: "if (row.checksum !== sealOf(table, row) && table === undefined) {",
+  },
+  {
+    what: "the chain of the journal is not followed",
+    part: "flippedBytes",
+    file: "src/store/verify.ts",
+    text: "if (damage !== undefined) return stop(damage);\n        position = positionAfter(row);",
+    instead: "position = positionAfter(row);",
+  },
+];
+
 enterOwnMounts();
 const random = seededRandom(SEED);
 const directory = await mkdtemp(join(tmpdir(), "berth-disk-"));
 let hasFailed = false;
 console.log(`seed ${SEED}`);
+const parts = { fullDisk, writeErrors, flippedBytes };
+type Part = keyof typeof parts;
 try {
-  const program = await bundle("proving/child");
-  await fullDisk(program);
-  await writeErrors(program);
-  await flippedBytes(program);
+  const part = options.find((option) => option.startsWith("--part="))?.slice("--part=".length);
+  const program = process.env.BERTH_PROOF_CHILD ?? (await bundle("proving/child"));
+  if (options.includes("--canaries")) for (const fault of PLANTED) await findOut(fault);
+  for (const [name, prove] of Object.entries(parts)) {
+    if (part === undefined || part === name) await prove(program);
+  }
 } catch (error) {
   console.error(error);
   hasFailed = true;
@@ -58,6 +103,19 @@ try {
   await rm(directory, { recursive: true, force: true });
 }
 process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
+
+/** Runs one part of this very proof with the fault in both the server and the proof: it must end with 1. */
+async function findOut({ part, ...fault }: (typeof PLANTED)[number]): Promise<void> {
+  const proof = await bundle("prove-disk", fault);
+  const child = await bundle("proving/child", fault);
+  const { BERTH_PROOF_MOUNTS: _, ...env } = process.env;
+  const { status } = spawnSync(process.execPath, [proof, String(SEED), `--part=${part}`], {
+    stdio: "ignore",
+    env: { ...env, BERTH_PROOF_CHILD: child },
+    timeout: CANARY_MS_MAX,
+  });
+  if (!tell(fault.what, status === 1 ? 1 : 0)) hasFailed = true;
+}
 
 /** Mounts of our own, which nobody else sees and which vanish with us. */
 function enterOwnMounts(): void {

@@ -65,7 +65,12 @@ function spoil(sound: Store): Store {
     case undefined:
       return sound;
     case "forgets keys":
-      return { ...sound, commit: (commit) => sound.commit({ ...commit, idempotency: [] }) };
+      // Those of callers: what the server keeps for itself has the empty scope.
+      return {
+        ...sound,
+        commit: ({ idempotency = [], ...commit }) =>
+          sound.commit({ ...commit, idempotency: idempotency.filter(({ scope }) => scope === "") }),
+      };
     case "answers early": {
       let written: Promise<unknown> = Promise.resolve();
       return {

@@ -6,6 +6,8 @@ import type { Operation, Server, Told } from "./operations.ts";
 
 /** Nobody asks again sooner than this, unless there is a new server to ask. */
 const RETRY_MS = 200;
+/** The part of requests that are granted twice, with a try of the first token after the second grant. */
+const FENCED = 0.1;
 
 export interface Acknowledged {
   readonly operation: Operation;
@@ -52,7 +54,7 @@ export function startClients(count: number, random: () => number, prefix = "k"):
       });
     },
     async repeat(count) {
-      const kept = acknowledged.filter(({ operation }) => operation.kind !== "renew"); // Renewals have no keys.
+      const kept = acknowledged.filter(({ operation: { kind } }) => kind !== "renew" && kind !== "look"); // Without keys.
       const again = Array.from({ length: Math.min(count, kept.length) }, () => {
         return kept[Math.floor(random() * kept.length)] as Acknowledged;
       });
@@ -86,6 +88,10 @@ export function startClients(count: number, random: () => number, prefix = "k"):
       const key = `${prefix}${++made}`;
       const chosen = random();
       const component = chosen < 0.7 ? "wide" : chosen < 0.9 ? "tight" : "urgent";
+      if (chosen < FENCED) {
+        await startAgain(key);
+        continue;
+      }
       const submitted = await ask({ kind: "submit", key, component });
       if (submitted.refusal !== null) continue; // There is nothing to hold or to cancel.
       const { id } = submitted;
@@ -96,6 +102,16 @@ export function startClients(count: number, random: () => number, prefix = "k"):
       } else if (random() < 0.3) await ask({ kind: "renew", key: `${key}.renew`, id, token });
       if (token !== null) await ask({ kind: "release", key: `${key}.release`, id, token });
     }
+  }
+
+  /** Fails once and is granted again; then the first token must be worth nothing, and the second one everything. */
+  async function startAgain(key: string): Promise<void> {
+    const { id, token } = await ask({ kind: "submit", key, component: "wide", retries: 1 });
+    if (token === null) return;
+    await ask({ kind: "fail", key: `${key}.fail`, id, token });
+    await ask({ kind: "stale", key: `${key}.stale`, id, token });
+    const again = await ask({ kind: "look", key: `${key}.look`, id });
+    if (again.token !== null) await ask({ kind: "release", key: `${key}.release`, id, token: again.token });
   }
 
   const running = Array.from({ length: count }, live);

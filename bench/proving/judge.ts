@@ -20,6 +20,8 @@ export interface Verdict {
   readonly excess: readonly string[];
   /** Fencing tokens that were given out twice, or that are below earlier ones (L1). */
   readonly reissued: readonly string[];
+  /** Calls with the token of an earlier grant that had an effect (L1). */
+  readonly unfenced: readonly string[];
   readonly preemptions: number;
   readonly renewals: number;
 }
@@ -32,7 +34,7 @@ export async function judge(store: Store, acknowledged: readonly Acknowledged[])
     byKey.set(key, [...(byKey.get(key) ?? []), record]);
   }
   const byId = new Map(records.map((record) => [record.id, record]));
-  const { events, ends, damage, excess, preemptions } = await replayed(store, byId);
+  const { events, ends, grants, damage, excess, preemptions } = await replayed(store, byId);
   const verification = await store.verify();
   return {
     requests: records.length,
@@ -40,12 +42,15 @@ export async function judge(store: Store, acknowledged: readonly Acknowledged[])
     lost: acknowledged.flatMap((each) => lossOf(each, byKey, byId)),
     duplicated: [
       ...[...byKey].filter(([, same]) => same.length > 1).map(([key]) => `${key} was submitted twice`),
-      ...[...ends].filter(([, count]) => count > 1).map(([id, count]) => `${id} ended ${count} times`),
+      ...[...ends]
+        .filter(([id, count]) => count > (grants.get(id) ?? 0))
+        .map(([id, count]) => `${id} ended ${count} times, but was granted ${grants.get(id) ?? 0} times`),
     ],
     contradicted: contradictions(acknowledged),
     damage: [...damage, ...verification.damage.map(({ where, what }) => `${where}: ${what}`)],
     excess,
     reissued: reissues(acknowledged),
+    unfenced: unfenced(acknowledged),
     preemptions,
     renewals: acknowledged.filter(({ operation }) => operation.kind === "renew").length,
   };
@@ -75,9 +80,10 @@ function lossOf(
   byKey: ReadonlyMap<string, readonly RequestRecord[]>,
   byId: ReadonlyMap<string, RequestRecord>,
 ): readonly string[] {
-  // They ask for nothing that could be refused: a grant that nobody knows any more is lost as well.
+  if (operation.kind === "stale") return [];
+  // They ask for nothing else that could be refused: a grant that nobody knows any more is lost as well.
   if (told.refusal !== null) return [`${operation.key}: ${operation.kind} was refused: ${told.refusal}`];
-  if (operation.kind === "renew") return [];
+  if (operation.kind === "renew" || operation.kind === "look") return [];
   if (operation.kind === "submit") {
     const found = byKey.get(operation.key)?.[0];
     const isThere = found?.id === told.id && found.number === told.number;
@@ -85,15 +91,22 @@ function lossOf(
   }
   const status = byId.get(operation.id)?.status ?? "missing";
   // What was granted before it was cancelled is released by its holder.
-  const isReleased = status === "released" && (operation.kind === "release" || told.token !== null);
+  const isReleased = status === "released" && (operation.kind !== "cancel" || told.token !== null);
   const isThere = isReleased || status === "cancelled";
   return isThere ? [] : [`${operation.key}: ${operation.kind} of ${operation.id}, which is ${status}`];
+}
+
+function unfenced(acknowledged: readonly Acknowledged[]): string[] {
+  return acknowledged.flatMap(({ operation, told }) => {
+    if (operation.kind !== "stale" || told.refusal === "stale_token") return [];
+    return [`${operation.key}: an old token was answered with "${told.refusal ?? told.status}"`];
+  });
 }
 
 function contradictions(acknowledged: readonly Acknowledged[]): string[] {
   const first = new Map<string, Acknowledged["told"]>();
   return acknowledged.flatMap(({ operation: { kind, key }, told }) => {
-    if (kind === "renew") return []; // Says how long it holds from now on.
+    if (kind === "renew" || kind === "look") return []; // They say how things are now.
     const before = first.get(key);
     first.set(key, before ?? told);
     if (before === undefined || before.text === told.text) return [];
@@ -108,6 +121,7 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
   const count = createCount();
   const damage: string[] = [];
   const ends = new Map<string, number>();
+  const grants = new Map<string, number>();
   const progress = new Map<string, string>();
   const snapshot = await store.latestSnapshot();
   const { seq: lastSeq } = await store.head();
@@ -116,7 +130,10 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
       const event = stored as unknown as Event;
       evolve(state, event);
       count.add(stored);
-      if (event.kind === "attemptEnded") ends.set(event.requestId, (ends.get(event.requestId) ?? 0) + 1);
+      const counted = { attemptEnded: ends, requestAllocated: grants }[event.kind as string];
+      if (counted !== undefined && "requestId" in event) {
+        counted.set(event.requestId, (counted.get(event.requestId) ?? 0) + 1);
+      }
       if ("requestId" in event) {
         const request = state.requests.get(event.requestId);
         if (request !== undefined) progress.set(event.requestId, JSON.stringify(request.progress));
@@ -132,7 +149,7 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
       damage.push(`the record of ${id} is not what the journal says`);
     }
   }
-  return { events: lastSeq, ends, damage, excess: count.excess, preemptions: count.preemptions };
+  return { events: lastSeq, ends, grants, damage, excess: count.excess, preemptions: count.preemptions };
 }
 
 async function allRequests(store: Store): Promise<RequestRecord[]> {

@@ -1,9 +1,15 @@
 // What the clients of a proof ask of a server, whatever way they talk to it, and what they are told.
 
 export type Operation =
-  | { readonly kind: "submit"; readonly key: string; readonly component: string }
+  /** `retries`: how many further attempts it may have. */
+  | { readonly kind: "submit"; readonly key: string; readonly component: string; readonly retries?: number }
+  | { readonly kind: "look"; readonly key: string; readonly id: string }
   | { readonly kind: "renew"; readonly key: string; readonly id: string; readonly token: string }
   | { readonly kind: "release"; readonly key: string; readonly id: string; readonly token: string }
+  /** The attempt failed; another one follows. */
+  | { readonly kind: "fail"; readonly key: string; readonly id: string; readonly token: string }
+  /** A release with the token of an earlier attempt, which must be refused (L1). */
+  | { readonly kind: "stale"; readonly key: string; readonly id: string; readonly token: string }
   | { readonly kind: "cancel"; readonly key: string; readonly id: string };
 
 export interface Told {

@@ -91,15 +91,14 @@ function listenToErrors(child: ChildProcess): () => string {
 function askOver(url: string, token: string): Server["ask"] {
   return async (operation) => {
     const { path, body } = callOf(operation);
-    const response = await fetch(`${url}/v1/resource-requests${path}`, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${token}`,
-        "content-type": "application/json",
-        "idempotency-key": operation.key,
-      },
-      body: JSON.stringify(body),
-    });
+    const authorization = `Bearer ${token}`;
+    const headers = { authorization, "content-type": "application/json", "idempotency-key": operation.key };
+    const response = await fetch(
+      `${url}/v1/resource-requests${path}`,
+      body === undefined
+        ? { headers: { authorization } }
+        : { method: "POST", headers, body: JSON.stringify(body) },
+    );
     const text = await response.text();
     if (response.status >= 500 || response.status === 401) throw new Error(text);
     const answer = JSON.parse(text) as Partial<WireRequest> & { readonly code?: string };
@@ -114,17 +113,23 @@ function askOver(url: string, token: string): Server["ask"] {
   };
 }
 
-function callOf(operation: Operation): { readonly path: string; readonly body: object } {
+function callOf(operation: Operation): { readonly path: string; readonly body?: object } {
   switch (operation.kind) {
     case "submit": {
-      const { component, key } = operation;
-      return { path: "", body: { component, resources: { slot: 1 }, labels: { key } } };
+      const { component, key, retries: max } = operation;
+      const retries = max === undefined ? {} : { retries: { max } };
+      return { path: "", body: { component, resources: { slot: 1 }, labels: { key }, ...retries } };
     }
+    case "look":
+      return { path: `/${operation.id}` };
     case "renew":
       return { path: `/${operation.id}/renew`, body: { token: operation.token } };
-    case "release": {
-      const { id, token } = operation;
-      return { path: `/${id}/release`, body: { token, outcome: "succeeded" } };
+    case "release":
+    case "stale":
+    case "fail": {
+      const { id, token, kind } = operation;
+      const outcome = kind === "fail" ? "failed" : "succeeded";
+      return { path: `/${id}/release`, body: { token, outcome } };
     }
     case "cancel":
       return { path: `/${operation.id}/cancel`, body: {} };
