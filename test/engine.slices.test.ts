@@ -9,22 +9,26 @@ const { SEED, SEEDS = "12" } = process.env;
 const seeds =
   SEED === undefined ? Array.from({ length: Number(SEEDS) }, (_, index) => index + 1) : [Number(SEED)];
 
+let cuts = 0;
+
 describe.each([false, true])("on nodes: %s", (onNodes) => {
   test.each(["priority", "class", "fair_share"] as const)(
     "discipline %s: slices change nothing",
     { timeout: 600_000 },
     (discipline) => {
-      let pauses = 0;
       for (const seed of seeds) {
         const options = { steps: 100, discipline, onNodes };
         const whole = simulate(seed, options).journal;
         const sliced = simulate(seed, { ...options, looksMax: 1 }).journal;
         expect(courseOf(sliced), `seed ${seed}`).toEqual(courseOf(whole));
-        pauses += sliced.length - courseOf(sliced).length;
+        cuts += sliced.length - courseOf(sliced).length;
       }
-      expect(pauses).toBeGreaterThan(0);
     },
   );
+});
+
+test("there were cuts", () => {
+  expect(cuts).toBeGreaterThan(0);
 });
 
 /** All that happened but the cuts, and without positions in the journal, where cuts count. */

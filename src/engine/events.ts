@@ -19,7 +19,7 @@ import type {
   RequestStatus,
   Stop,
 } from "./records.ts";
-import type { Resources } from "./resources.ts";
+import { compareIds, type Resources } from "./resources.ts";
 
 /** How an attempt ended. */
 export type AttemptOutcome = "succeeded" | "failed" | "preempted" | "cancelled" | "lost" | "walltime";
@@ -68,6 +68,20 @@ export interface ConsideredKind {
   readonly rule: string;
   /** What 10.4 says about the latest of them, in hundredths of a minute; only in discipline `class`. */
   readonly cost?: number;
+}
+
+/** A fixed order of kinds: the indexes that they come from have none (D2). */
+export function byKind(a: ConsideredKind, b: ConsideredKind): number {
+  return (
+    compareIds(a.component, b.component) ||
+    a.priority - b.priority ||
+    a.preemptionClass - b.preemptionClass ||
+    compareIds(a.rule, b.rule) ||
+    a.count - b.count ||
+    a.permitted - b.permitted ||
+    (a.cost ?? 0) - (b.cost ?? 0) ||
+    compareIds(JSON.stringify(a.resources), JSON.stringify(b.resources))
+  );
 }
 
 export interface ChosenVictim {

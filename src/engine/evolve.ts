@@ -414,7 +414,7 @@ function endRequest(state: EngineState, request: Request, status: RequestStatus,
   if (request.progress.blocked === true) state.undo.set(request.progress, "blocked", false);
   state.undo.set(request.progress, "status", status);
   state.undo.set(request.progress, "endedAtMs", atMs);
-  state.undo.addTo(state.ended, request);
+  state.undo.insert(state.ended, request);
   rewake(state, request);
   leaveLine(state, request.line);
   releaseComponent(state, request.line.component);
@@ -425,7 +425,7 @@ function forgetRequest(state: EngineState, id: RequestId): void {
   if (!TERMINAL_STATUSES.has(request.progress.status)) throw new Error(`forgetting ${id}, which is alive`);
   forgetOperation(state, request);
   state.undo.drop(state.requests, id);
-  state.undo.removeFrom(state.ended, request);
+  state.undo.remove(state.ended, request);
 }
 
 // --- holds and preemption ----------------------------------------------------------------------------

@@ -175,14 +175,12 @@ export function beginRestore(snapshot: SnapshotFrame): Restore {
   for (const group of parentsFirst(snapshot.groups)) evolve(state, { kind: "groupSet", group });
   for (const policy of snapshot.policies) evolve(state, { kind: "policySet", policy });
   for (const node of snapshot.nodes) evolve(state, { kind: "nodeSet", node });
-  const ended: Request[] = [];
   return {
     add({ spec, progress }) {
       const request = restoreRequest(state, spec, progress);
-      if (progress.endedAtMs !== null) ended.push(request);
+      if (progress.endedAtMs !== null) state.ended.insert(request);
     },
     finish() {
-      for (const request of byEnd(ended)) state.ended.add(request);
       restoreLooks(state, snapshot);
       return state;
     },
@@ -247,12 +245,6 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
   else startRun(state, request);
   rewake(state, request);
   return request;
-}
-
-function byEnd(requests: readonly Request[]): Request[] {
-  return requests.toSorted(
-    (a, b) => (a.progress.endedAtMs as number) - (b.progress.endedAtMs as number) || bySubmission(a, b),
-  );
 }
 
 /** A group can only be set below a parent that is there. */

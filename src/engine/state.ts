@@ -42,7 +42,7 @@ export interface EngineState {
   readonly components: Map<ComponentName, Component>;
   readonly requests: Map<RequestId, Request>;
   /** Requests in a terminal status that are still remembered, oldest end first. */
-  readonly ended: Set<Request>;
+  readonly ended: SortedList<Request>;
   readonly lines: Map<string, Line>;
   /** All remembered requests of each operation: it is as old as the first of them (9.11). */
   readonly operations: Map<string, SortedList<Request>>;
@@ -258,7 +258,7 @@ export function createState(): EngineState {
     draining: new Set(),
     components: new Map(),
     requests: new Map(),
-    ended: new Set(),
+    ended: new SortedList(byEndOfRequest),
     lines: new Map(),
     operations: new Map(),
     dependents: new Map(),
@@ -279,6 +279,10 @@ export function compareTimers(a: Request, b: Request): number {
 
 function compareMoving(a: Pool, b: Pool): number {
   return a.orderUntilMs - b.orderUntilMs || compareIds(a.record.name, b.record.name);
+}
+
+function byEndOfRequest(a: Request, b: Request): number {
+  return (a.progress.endedAtMs as number) - (b.progress.endedAtMs as number) || bySubmission(a, b);
 }
 
 export function bySubmission(a: Request, b: Request): number {

@@ -64,7 +64,7 @@ export function createOwnCommands(
   }
 
   function oldestEndMs(): number {
-    const oldest = ledger.memory.state.ended.values().next().value;
+    const oldest = ledger.memory.state.ended.first();
     return oldest?.progress.endedAtMs ?? Number.POSITIVE_INFINITY;
   }
 

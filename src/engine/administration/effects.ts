@@ -3,7 +3,16 @@
 import { admittingPools } from "../lines.ts";
 import { refuse } from "../refusals.ts";
 import { compareIds } from "../resources.ts";
-import type { EngineState, Line, Policy, Pool, Request, Run } from "../state.ts";
+import {
+  byGrant,
+  bySubmission,
+  type EngineState,
+  type Line,
+  type Policy,
+  type Pool,
+  type Request,
+  type Run,
+} from "../state.ts";
 import { firstStop } from "../stopping.ts";
 import type { Transaction } from "../transaction.ts";
 
@@ -29,7 +38,7 @@ export function clear(
   runs: readonly Run[],
 ): void {
   const { nowMs } = transaction;
-  for (const { spec, progress, line } of queued) {
+  for (const { spec, progress, line } of queued.toSorted(bySubmission)) {
     if (admittingPools(line).length === 1) {
       transaction.emit({ kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
     } else if (progress.hold?.pool === pool.record.name) {
@@ -48,7 +57,7 @@ export function clear(
 /** Stops what runs, NP work included; nobody in particular gets the units (P8, N4). */
 export function stopByAdministration(transaction: Transaction, pool: Pool, runs: readonly Run[]): void {
   const { nowMs } = transaction;
-  const stopped = runs.filter((run) => !run.isStopping);
+  const stopped = runs.filter((run) => !run.isStopping).sort(byGrant);
   if (stopped.length === 0) return;
   transaction.emit({
     kind: "preemptionDecided",
@@ -77,12 +86,12 @@ export function waitingOf(state: EngineState, policy: Policy): Request[] {
   return waiting;
 }
 
-/** All that wait in a line, holders included, delayed ones not. */
+/** All that wait in a line by submission, holders included, delayed ones not. */
 function waitersOf(line: Line): Request[] {
   const holders = [...line.pools.values()].flatMap(({ pool }) =>
     [...pool.promised].filter((request) => request.line === line),
   );
-  return [...line.members, ...holders];
+  return [...line.members, ...holders].sort(bySubmission);
 }
 
 /** After a change: those whom no pool admits any more are rejected (P9), and what was closing may have gone. */
@@ -98,6 +107,7 @@ export function settleAdministration(transaction: Transaction): void {
 export function rejectUnadmitted(transaction: Transaction, line: Line): void {
   const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
   if (verdicts.some((verdict) => verdict === null)) return;
+  verdicts.sort((a, b) => compareIds(a?.pool ?? "", b?.pool ?? ""));
   const reasons = verdicts.filter((verdict) => verdict !== null && verdict.code !== "no_policy");
   const noPolicy = { pool: null, code: "no_policy", key: null, asked: 0, allowed: 0 } as const;
   for (const request of waitersOf(line)) {

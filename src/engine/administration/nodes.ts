@@ -136,7 +136,7 @@ export function fireDrainDeadlines(transaction: Transaction): void {
 function stopIfOverdue(transaction: Transaction, node: Node): void {
   const { drainDeadlineMs, state } = node.record;
   if (state !== "draining" || drainDeadlineMs === null || drainDeadlineMs > transaction.nowMs) return;
-  stopByAdministration(transaction, node.pool, byGrant(node));
+  stopByAdministration(transaction, node.pool, [...node.runs]);
 }
 
 /** When a drain deadline next has something to stop; infinite: never. */

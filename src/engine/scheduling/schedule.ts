@@ -14,7 +14,7 @@
 
 import type { Grant, PoolLook, Preemption, VictimChoice, Waiter } from "../disciplines/discipline.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
-import type { HoldEnd } from "../events.ts";
+import { byKind, type HoldEnd } from "../events.ts";
 import { keepOrderUntil, unsettleMoved } from "../indexes/timers.ts";
 import { byPreference } from "../lines.ts";
 import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
@@ -213,7 +213,7 @@ function decideVictims(
       stop: firstStop(run.request, pool, { reason, forRequest, nowMs }),
       ...(cost === undefined ? {} : { cost }),
     })),
-    considered: choice.considered,
+    considered: choice.considered.toSorted(byKind),
     ...(choice.value === undefined ? {} : { value: choice.value }),
     placement: promisedPlaces(choice.nodes ?? []),
     atMs: nowMs,

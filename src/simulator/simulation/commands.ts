@@ -59,7 +59,7 @@ export function someCommand(random: Random, state: EngineState, step: number): C
 }
 
 function someReport(random: Random, state: EngineState): Command {
-  const running = [...requestIds(state)].filter((id) => requestOf(state, id)?.progress.allocation != null);
+  const running = idsOf(state).filter((id) => requestOf(state, id)?.progress.allocation != null);
   const requestId =
     running.length === 0 || random.chance(3) ? someRequestId(random, state) : random.pick(running);
   const allocation = requestOf(state, requestId)?.progress.allocation;
@@ -273,6 +273,11 @@ function someDependencies(random: Random, state: EngineState): NonNullable<Reque
 }
 
 function someRequestId(random: Random, state: EngineState): RequestId {
-  const ids = [...requestIds(state)];
+  const ids = idsOf(state);
   return ids.length === 0 || random.chance(2) ? ("nobody" as RequestId) : random.pick(ids);
+}
+
+/** In an order that does not depend on what was tried and taken back before. */
+function idsOf(state: EngineState): RequestId[] {
+  return [...requestIds(state)].sort();
 }

@@ -36,6 +36,8 @@ export interface SimulationOptions {
   readonly restartEvery?: number;
   /** Fixed points are cut into slices of so many looks, with restarts between them; nothing else may differ. */
   readonly looksMax?: number;
+  /** Nothing is checked, tried or recovered on the way; what happens must be the same (D2, D3). */
+  readonly isUndisturbed?: boolean;
 }
 
 export interface SimulationReport {
@@ -101,13 +103,17 @@ class Simulation {
       this.#take(send(this.#world, this.#fitting(command)));
     for (this.#step = 1; this.#step <= this.#options.steps; this.#step++) {
       this.#take(this.#doSomething());
-      this.#check(violations(this.#world.state, this.#world.nowMs));
-      this.#check(this.#brokenPromises());
-      this.#check(this.#changedBirths());
-      this.#check(this.#falseReasons());
-      if (this.#tries.int(1, FORK_EVERY) === 1) this.#check(this.#tracesOfFork());
+      if (!this.#options.isUndisturbed) this.#lookClosely();
       if (this.#random.int(1, this.#options.restartEvery ?? 25) === 1) this.#restart();
     }
+  }
+
+  #lookClosely(): void {
+    this.#check(violations(this.#world.state, this.#world.nowMs));
+    this.#check(this.#brokenPromises());
+    this.#check(this.#changedBirths());
+    this.#check(this.#falseReasons());
+    if (this.#tries.int(1, FORK_EVERY) === 1) this.#check(this.#tracesOfFork());
   }
 
   report(): SimulationReport {
@@ -125,7 +131,7 @@ class Simulation {
     if (this.#random.chance(25))
       return advance(this.#world, this.#random.pick([0, 1, 7, 7, 30, 30, 60, 120, 300, 900]) * 1000);
     if (this.#random.chance(2)) {
-      const ids = [...requestIds(state)];
+      const ids = [...requestIds(state)].sort();
       if (ids.length > 0) return loseHolder(this.#world, this.#random.pick(ids));
     }
     return send(this.#world, this.#fitting(someCommand(this.#random, state, this.#step)));
@@ -202,7 +208,7 @@ class Simulation {
 
   #restart(): void {
     const { state } = this.#world;
-    this.#recover();
+    if (!this.#options.isUndisturbed) this.#recover();
     if ([...state.requests.values()].some(({ progress }) => progress.status === "preempting")) {
       this.#ledger.count("restart while victims stop");
     }
