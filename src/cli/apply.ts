@@ -1,13 +1,14 @@
 // berth apply -f FILE_OR_DIR: makes pools, groups and policies as files say.
 
 import type { Command } from "commander";
-import { type BerthError, isBerthError } from "../sdk/index.ts";
+import { type BerthError, type Client, isBerthError } from "../sdk/index.ts";
 import { type Change, changesFor, readPresent } from "./apply/changes.ts";
 import { applySchema, readWanted } from "./apply/document.ts";
 import { type CliContext, CliError } from "./context.ts";
 import { type ConnectionOptions, collect, type PlanOptions, withConnection } from "./options.ts";
 import { plainIfNeeded } from "./output/print.ts";
 import { counted, printable } from "./output/text.ts";
+import { changesOf, type PlannedChange } from "./planned.ts";
 import { confirm, isHarmful, planLines } from "./plans.ts";
 import { connect } from "./session.ts";
 
@@ -59,7 +60,7 @@ async function apply(options: ApplyOptions, context: CliContext): Promise<void> 
   const changes = changesFor(client, wanted, await readPresent(client), options.prune === true);
   if (changes.length === 0) return context.tell("Nothing to change: everything is as in the files.\n");
 
-  const { lines, isHarm } = await preview(changes, options.force === true);
+  const { lines, isHarm } = await preview(client, changes, options.force === true);
   if (options.dryRun === true) {
     context.write(plainIfNeeded(`${lines.join("\n")}\n`, context));
     return context.tell("Nothing is changed yet.\n");
@@ -70,8 +71,27 @@ async function apply(options: ApplyOptions, context: CliContext): Promise<void> 
   await performAll(changes, options.force === true, context);
 }
 
-/** What each change would do. Those that need another one first can only be named. */
+/** What the changes would do together; where one would be refused in this order, what each would do alone. */
 async function preview(
+  client: Client,
+  changes: readonly Change[],
+  force: boolean,
+): Promise<{ lines: string[]; isHarm: boolean }> {
+  const planned: PlannedChange[] = [];
+  for (const change of changes)
+    planned.push(...(await changesOf(() => change.perform({ dryRun: true, force }))));
+  try {
+    const { now } = await client.plans.make({ changes: planned });
+    const effects = planLines(now).map((line) => `  ${line}`);
+    return { lines: [...changes.map(describe), ...effects], isHarm: isHarmful(now) };
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return previewEach(changes, force);
+  }
+}
+
+/** What each change would do. Those that need another one first can only be named. */
+async function previewEach(
   changes: readonly Change[],
   force: boolean,
 ): Promise<{ lines: string[]; isHarm: boolean }> {

@@ -41,6 +41,7 @@ const COMMANDS: readonly CommandEntry[] = [
     () => import("./request.ts"),
   ),
   entry(ADMINISTRATION, "token", "tokens: who may do what", () => import("./token.ts")),
+  entry(ADMINISTRATION, "plan", "what changes would do, before they are made", loadPlan),
   entry(ADMINISTRATION, "apply", "make pools, groups and policies as files say", () => import("./apply.ts")),
   entry(
     ADMINISTRATION,
@@ -96,6 +97,16 @@ function entry(
   load: () => Promise<CommandModule>,
 ): CommandEntry {
   return { group, name, summary, load };
+}
+
+/** A plan is made of other commands, which are run as far as the calls that they would make. */
+async function loadPlan(): Promise<CommandModule> {
+  return (await import("./plan.ts")).planning({
+    isCommand: (word) => commandNames.includes(word),
+    run: async (words, context) => {
+      await (await createProgram(words, context)).parseAsync(words, { from: "user" });
+    },
+  });
 }
 
 /** Completion needs the program, which is why it is given and not imported there. */

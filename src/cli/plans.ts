@@ -1,6 +1,6 @@
 // Before a change that costs somebody something: what will happen, and whether to go on.
 
-import type { WirePlan } from "../protocol/index.ts";
+import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
 import { type CliContext, CliError } from "./context.ts";
 import type { PlanOptions } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson, toYaml } from "./output/print.ts";
@@ -9,9 +9,11 @@ import { counted, durationText, printable } from "./output/text.ts";
 const SHOWN_MAX = 10;
 
 type Affected = WirePlan["cancelled"][number];
+/** What happens to requests, in a plan of one change or of several. */
+type Effects = WirePlanAnswer["now"];
 
 /** In words; empty if nobody is touched. */
-export function planLines(plan: WirePlan): string[] {
+export function planLines(plan: Effects): string[] {
   const { granted, preempted, rejected, cancelled, stopped, lost } = plan;
   return [
     ...about(lost, "loses its node", "lose their nodes"),
@@ -39,7 +41,7 @@ export function planLines(plan: WirePlan): string[] {
 }
 
 /** Whether anybody loses something by it. */
-export function isHarmful({ preempted, rejected, cancelled, stopped, lost }: WirePlan): boolean {
+export function isHarmful({ preempted, rejected, cancelled, stopped, lost }: Effects): boolean {
   return preempted.length + rejected.length + cancelled.length + stopped.length + lost.length > 0;
 }
 
@@ -57,7 +59,7 @@ function about<Item extends Affected>(
   ];
 }
 
-function titleOfAffected({ number, name, component }: Affected): string {
+export function titleOfAffected({ number, name, component }: Affected): string {
   if (number === undefined) return "another team's";
   const title = name ? `#${number} ${printable(name)}` : `#${number}`;
   return component === undefined ? title : `${title} of ${printable(component)}`;

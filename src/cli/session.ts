@@ -1,7 +1,7 @@
 // A command's talk with the server: the client, and things named the way people name them.
 
 import type { WireNodeAnswer, WirePoolAnswer, WireRequest } from "../protocol/index.ts";
-import { type Client, createClient, isBerthError } from "../sdk/index.ts";
+import { type Client, createClient, type Fetch, isBerthError } from "../sdk/index.ts";
 import { type Connection, type ConnectionFlags, resolveConnection } from "./connection.ts";
 import { CliError } from "./context.ts";
 import { fetchLightly } from "./http.ts";
@@ -15,12 +15,24 @@ export interface Session extends Connection {
 /** Interactive: give up soon on a server that does not answer. */
 const RETRY_FOR_MS = 2_000;
 
+let fetchUsed: Fetch = fetchLightly;
+
+/** Everything that `run` sends goes through a fetch of the caller's choice: `berth plan` collects changes that way. */
+export async function withFetch<T>(fetch: Fetch, run: () => Promise<T>): Promise<T> {
+  fetchUsed = fetch;
+  try {
+    return await run();
+  } finally {
+    fetchUsed = fetchLightly;
+  }
+}
+
 export function connect(flags: ConnectionFlags = {}): Session {
   const connection = resolveConnection(flags);
   const client = createClient({
     urls: connection.urls,
     ...(connection.token !== undefined && { token: connection.token }),
-    fetch: fetchLightly,
+    fetch: (...call) => fetchUsed(...call),
     retryForMs: RETRY_FOR_MS,
   });
   return { ...connection, client };

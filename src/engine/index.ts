@@ -78,6 +78,7 @@ export {
   nodesOf,
   nodeViewsOf,
   policiesOf,
+  poolsConcerned,
   poolsOf,
   queueOf,
   queuePageOf,

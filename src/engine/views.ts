@@ -9,6 +9,7 @@ export {
 
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import { teamSharesOf } from "./disciplines/fair_share/view.ts";
+import type { Event } from "./events.ts";
 import {
   type ComponentName,
   type GroupRecord,
@@ -65,6 +66,38 @@ export function queuesOf(state: EngineState, id: RequestId): PoolName[] {
   return [...request.line.pools.values()].flatMap(({ pool, verdict }) =>
     verdict === null ? pool.record.name : [],
   );
+}
+
+/** The pools that an event concerns: those that it names, and those that admit the request that it is about. */
+export function poolsConcerned(state: EngineState, event: Event): readonly PoolName[] {
+  switch (event.kind) {
+    case "poolSet":
+      return [event.pool.name];
+    case "poolDeleted":
+      return [event.name];
+    case "policySet":
+      return [event.policy.pool];
+    case "groupSet":
+      return [event.group.pool];
+    case "nodeSet":
+      return [event.node.pool];
+    case "nodeStateChanged": {
+      const node = state.nodes.get(event.name);
+      return node === undefined ? [] : [node.record.pool];
+    }
+    case "nodeRemoved":
+      return [...state.pools.keys()]; // Nobody knows any more where it was.
+    case "requestSubmitted":
+      return admittingPools(state, event.spec.id);
+    default:
+      if ("pool" in event && event.pool !== null) return [event.pool];
+      return "requestId" in event ? admittingPools(state, event.requestId) : [];
+  }
+}
+
+function admittingPools(state: EngineState, id: RequestId): PoolName[] {
+  const pools = state.requests.get(id)?.line.pools.values() ?? [];
+  return [...pools].flatMap(({ pool, verdict }) => (verdict === null ? [pool.record.name] : []));
 }
 
 export function requestIds(state: EngineState): Iterable<RequestId> {

@@ -9,6 +9,7 @@ import {
   type Event,
   fork,
   type PoolName,
+  poolsConcerned,
   type RequestId,
 } from "../engine/index.ts";
 import { createBudget } from "./budget.ts";
@@ -29,11 +30,11 @@ export function planOf(
   const changed = fork(state, () => {
     const made = decideAll(state, steps, nowMs);
     if ("refusal" in made) return made;
-    const touched = touchedPools(made.events);
+    const touched = touchedPools(state, made.events);
     return { ...made, after: accountsIn(state, touched), touched, forward: forward(made.events.flat()) };
   });
   if ("refusal" in changed) return { outcome: "refused", atSeq, ...changed };
-  const { events, touched, after } = changed;
+  const { chosen, events, touched, after } = changed;
   const before = accountsIn(state, touched);
   const accounts = touched.map((pool) => ({
     pool,
@@ -42,42 +43,43 @@ export function planOf(
   }));
   const without = forward([]);
   const later = without && changed.forward && differenceOf(without, changed.forward);
-  return { outcome: "planned", atSeq, events, accounts, later };
+  return { outcome: "planned", atSeq, chosen, events, accounts, later };
 }
 
 type Made =
-  | { readonly events: readonly (readonly Event[])[] }
+  | { readonly chosen: readonly number[]; readonly events: readonly (readonly Event[])[] }
   | { readonly step: number; readonly refusal: Extract<Decision, { outcome: "refused" }>["refusal"] };
 
 /** Each step sees what those before it have made. */
 function decideAll(state: EngineState, steps: readonly PlanStep[], nowMs: number): Made {
+  const chosen: number[] = [];
   const events: (readonly Event[])[] = [];
   for (const [step, { commands }] of steps.entries()) {
-    const decision = firstPossible(state, commands, nowMs);
+    const { index, decision } = firstPossible(state, commands, nowMs);
     if (decision.outcome === "refused") return { step, refusal: decision.refusal };
+    chosen.push(index);
     events.push(decision.events);
   }
-  return { events };
+  return { chosen, events };
 }
 
 const EXISTENCE: ReadonlySet<string> = new Set(["not_found", "name_taken", "policy_exists"]);
 
-function firstPossible(state: EngineState, commands: PlanStep["commands"], nowMs: number): Decision {
-  let decision: Decision | undefined;
-  for (const command of commands) {
-    decision = decide(state, command, nowMs);
-    if (decision.outcome === "accepted" || !EXISTENCE.has(decision.refusal.code)) return decision;
+function firstPossible(
+  state: EngineState,
+  commands: PlanStep["commands"],
+  nowMs: number,
+): { readonly index: number; readonly decision: Decision } {
+  for (const [index, command] of commands.entries()) {
+    const decision = decide(state, command, nowMs);
+    const isFinal = decision.outcome === "accepted" || !EXISTENCE.has(decision.refusal.code);
+    if (isFinal || index === commands.length - 1) return { index, decision };
   }
-  if (decision === undefined) throw new Error("a step of a plan has no command");
-  return decision;
+  throw new Error("a step of a plan has no command");
 }
 
-function touchedPools(events: readonly (readonly Event[])[]): PoolName[] {
-  const pools = events.flat().flatMap((event) => {
-    if (!("pool" in event) || event.pool === null) return [];
-    return [typeof event.pool === "string" ? event.pool : event.pool.name];
-  });
-  return [...new Set(pools)].sort(compareIds);
+function touchedPools(state: EngineState, events: readonly (readonly Event[])[]): PoolName[] {
+  return [...new Set(events.flat().flatMap((event) => poolsConcerned(state, event)))].sort(compareIds);
 }
 
 function accountsIn(state: EngineState, pools: readonly PoolName[]) {

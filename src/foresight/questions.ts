@@ -44,6 +44,8 @@ export type Plan =
   | {
       readonly outcome: "planned";
       readonly atSeq: number;
+      /** Which command of each step counts. */
+      readonly chosen: readonly number[];
       /** What each step would make happen. */
       readonly events: readonly (readonly Event[])[];
       /** Of the pools that the change touches. */

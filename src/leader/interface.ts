@@ -133,7 +133,12 @@ export type Answer =
 
 /** Codes of the engine, of the leader (`idempotency_conflict`), and of whoever gives a precondition. */
 export interface LeaderRefusal {
-  readonly code: Refusal["code"] | "idempotency_conflict" | "precondition_failed" | "forbidden";
+  readonly code:
+    | Refusal["code"]
+    | "idempotency_conflict"
+    | "precondition_failed"
+    | "plan_outdated"
+    | "forbidden";
   readonly message: string;
   readonly hint: string;
 }
@@ -148,6 +153,8 @@ export interface View {
   numberOf(requestId: RequestId): number | undefined;
   /** By small number, among the requests in memory. */
   idOf(number: number): RequestId | undefined;
+  /** The last event that may have concerned a pool (X3). */
+  poolSeqOf(pool: PoolName): number;
   /** Attempts that have ended, oldest first. */
   attemptsOf(requestId: RequestId): readonly EndedAttempt[];
   /** When the holder (or the waiting client of an attended request) must have been heard of again. */

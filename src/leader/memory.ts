@@ -6,7 +6,9 @@ import {
   type EngineState,
   type Event,
   evolve,
+  type PoolName,
   type PreemptionReason,
+  poolsConcerned,
   type RequestId,
   requestIds,
   requestOf,
@@ -22,6 +24,10 @@ export interface Memory {
   readonly attempts: Map<RequestId, readonly EndedAttempt[]>;
   /** Attempts that run. */
   readonly open: Map<RequestId, OpenAttempt>;
+  /** The last event that concerned a pool, of those that this memory has seen (X3). */
+  readonly poolSeqs: Map<PoolName, number>;
+  /** Where this memory began: nothing is known of the events up to here. */
+  readonly baseSeq: number;
   /** Called right before what is kept beside a request changes or goes: a snapshot may not have it yet. */
   watch: ((requestId: RequestId) => void) | null;
 }
@@ -46,7 +52,10 @@ export function createMemory(state: EngineState = createState()): Memory {
     const reason = stop?.reason ?? null;
     open.set(id, { pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason });
   }
-  return { state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open, watch: null };
+  return {
+    ...{ state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open },
+    ...{ poolSeqs: new Map(), baseSeq: state.seq, watch: null },
+  };
 }
 
 /** Folds an event of the journal into everything. */
@@ -57,6 +66,7 @@ export function replay(memory: Memory, event: Event): void {
 
 /** Folds an event that the engine knows already. */
 export function note(memory: Memory, event: Event, seq: number): void {
+  for (const pool of poolsConcerned(memory.state, event)) memory.poolSeqs.set(pool, seq);
   switch (event.kind) {
     case "requestSubmitted":
       memory.submitted++;

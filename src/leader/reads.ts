@@ -21,13 +21,15 @@ export interface Reads {
 }
 
 /** The state in memory. Only a leader knows the leases; for a follower there are none. */
-export function viewOf({ state, numbers, ids, attempts }: Memory, atMs: number): View {
+export function viewOf(memory: Memory, atMs: number): View {
+  const { state, numbers, ids, attempts, poolSeqs, baseSeq } = memory;
   return {
     state,
     nowMs: atMs,
     seq: state.seq,
     numberOf: (id) => numbers.get(id),
     idOf: (number) => ids.get(number),
+    poolSeqOf: (pool) => poolSeqs.get(pool) ?? baseSeq,
     attemptsOf: (id) => attempts.get(id) ?? [],
     leaseExpiresAtMs: () => undefined,
     leaseOf: () => undefined,

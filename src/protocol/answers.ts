@@ -576,7 +576,7 @@ export const plan = z.object({ dry_run: z.literal(true), ...effects, ...planned 
 export type WirePlan = z.infer<typeof plan>;
 
 const HORIZON_SECONDS_MAX = 7 * 86_400;
-const PLANNED_CHANGES_MAX = 200;
+const PLANNED_CHANGES_MAX = 1_000;
 
 /** Calls of this API that change pools, groups, policies, nodes or requests, in the order in which they would be made. */
 export const planRequest = z.strictObject({
@@ -601,6 +601,8 @@ export type WirePlanRequest = z.infer<typeof planRequest>;
 export const planAnswer = z
   .object({
     ...planned,
+    /** Whether the changes were made. */
+    applied: z.boolean(),
     now: z.object(effects),
     /** Null without a horizon. */
     later: z

@@ -124,6 +124,14 @@ function clientOf(transport: Transport) {
       withdraw(transport, id, details),
   };
 
+  const plans = {
+    /** What changes would do together. */
+    make: (body: BodyOf<"makePlan">, options?: CallOptions) => call("makePlan", { body }, options),
+    /** Makes them, unless a pool that they touch has changed since event `at_seq` of the plan that was shown. */
+    apply: (body: BodyOf<"makePlan">, atSeq: number, options?: CallOptions) =>
+      call("makePlan", { body, query: { apply: "true" } }, { ...options, ifMatch: String(atSeq) }),
+  };
+
   const pools = {
     list: (query: QueryOf<"listPools"> = {}, options?: CallOptions) => call("listPools", { query }, options),
     all: () => all<WirePoolAnswer>((cursor) => call("listPools", { query: { cursor } })),
@@ -241,6 +249,7 @@ function clientOf(transport: Transport) {
     transport,
     call,
     requests,
+    plans,
     pools,
     policies,
     groups,

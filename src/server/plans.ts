@@ -35,7 +35,7 @@ export async function planOf(
   }
   const plan = await ask(call, services, { steps: [{ commands: [completed] }] });
   if (plan.outcome === "refused") throw refused(plan.refusal);
-  const { now, later: _, ...rest } = await presentPlan(call, services, plan, warnings);
+  const { now, later: _, applied: __, ...rest } = await presentPlan(call, services, plan, warnings);
   return { dry_run: true, ...now, ...rest };
 }
 
@@ -88,6 +88,7 @@ export async function presentPlan(
       nodeViewsOf(view.state, [node]).flatMap(({ runs }) => runs.map(({ requestId }) => requestId));
     return {
       at_seq: atSeq,
+      applied: false,
       now: effectsOf(happening, affected, sight, runsOn),
       accounts: accounts
         .filter(({ pool }) => sight.seesPool(pool))

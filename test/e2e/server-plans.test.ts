@@ -96,6 +96,41 @@ describe("a plan of several changes", () => {
   });
 });
 
+describe("a plan is applied", () => {
+  const apply = (changes: unknown[], atSeq: number) =>
+    server.admin("POST", "/v1/plans?apply=true", { changes }, { "if-match": String(atSeq) });
+
+  test("as it was shown", async () => {
+    await submit("vision", 2);
+    await submit("speech", 1);
+    const changes = [lifted, { method: "PUT", path: "/v1/pools/gpus/policies/audio", body: { priority: 4 } }];
+    const { body: shown } = await plan(changes);
+    const { status, body } = await apply(changes, shown.at_seq);
+    expect(status).toBe(200);
+    expect(body).toEqual({ ...shown, applied: true });
+    const { body: started } = await server.admin("GET", "/v1/resource-requests/2");
+    expect(started.status).toBe("allocated");
+    expect((await server.admin("GET", "/v1/pools/gpus/policies/audio")).body.priority).toBe(4);
+  });
+
+  test("unless a pool that it touches has changed since; others may", async () => {
+    await server.admin("POST", "/v1/pools", { name: "other", capacity: { gpu: 1 } });
+    await server.admin("POST", "/v1/pools/other/policies", { component: "audio" });
+    const { body: shown } = await plan([lifted]);
+    await submit("audio", 1);
+    expect((await apply([lifted], shown.at_seq)).status).toBe(200);
+    const { body: again } = await plan([lifted]);
+    await submit("vision", 1);
+    const { status, body } = await apply([lifted, lifted], again.at_seq);
+    expect(status).toBe(409);
+    expect(body.code).toBe("plan_outdated");
+  });
+
+  test("only with the event that it was made at", async () => {
+    expect((await server.admin("POST", "/v1/plans?apply=true", { changes: [lifted] })).status).toBe(400);
+  });
+});
+
 test("what is planned is what happens (X3)", async () => {
   await submit("vision", 2);
   await submit("speech", 1);

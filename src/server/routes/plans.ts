@@ -1,5 +1,8 @@
 // Plans of several changes (X1): each is a call of the API, which goes as far as the commands that it would send.
 
+import type { Command } from "../../engine/index.ts";
+import type { Plan } from "../../foresight/index.ts";
+import type { LeaderRefusal, View } from "../../leader/index.ts";
 import { ROUTES, type Route, type RouteName } from "../../protocol/index.ts";
 import { toMs } from "../../translation/index.ts";
 import { type Call, type Handler, type Handlers, ok, type PlannedStep, type Services } from "../call.ts";
@@ -9,36 +12,78 @@ import { ProblemError, problemError, refusalProblem } from "../problems.ts";
 
 type Change = { readonly method: string; readonly path: string; readonly body?: unknown };
 
+/** A change, and the commands that would make it. */
+interface Step extends PlannedStep {
+  readonly route: RouteName;
+  readonly target: string;
+}
+
 /** `handlers` serve the changes as they serve the calls. */
 export function plansOver(handlers: Omit<Handlers, "makePlan">): Handler<"makePlan"> {
   return async (call, services) => {
     const { changes, horizon_seconds: horizon } = call.body;
-    const steps: PlannedStep[] = [];
+    const steps: Step[] = [];
     for (const [index, change] of changes.entries()) {
       steps.push(await at(index, () => stepOf(handlers, call, services, change)));
     }
+    const horizonMs = horizon === undefined ? {} : { horizonMs: toMs(horizon) };
     const plan = await ask(call, services, {
-      steps,
-      ...(horizon !== undefined && { horizonMs: toMs(horizon) }),
+      steps: steps.map(({ commands }) => ({ commands })),
+      ...horizonMs,
     });
     if (plan.outcome === "refused") throw inChange(plan.step, new ProblemError(refusalProblem(plan.refusal)));
-    return ok(
-      await presentPlan(
-        call,
-        services,
-        plan,
-        steps.flatMap(({ warnings }) => warnings),
-      ),
-    );
+    const warnings = steps.flatMap((step) => step.warnings);
+    const shown = await presentPlan(call, services, plan, warnings);
+    if (call.query.apply !== "true") return ok(shown);
+    await apply(call, services, steps, plan);
+    return ok({ ...shown, applied: true });
   };
 }
+
+type Planned = Extract<Plan, { outcome: "planned" }>;
+
+/** Makes the changes, unless a pool that they touch has changed since the plan that the caller has seen (X3). */
+async function apply(call: Call, services: Services, steps: readonly Step[], plan: Planned): Promise<void> {
+  const seenSeq = Number(call.ifMatch?.replaceAll('"', ""));
+  if (!Number.isSafeInteger(seenSeq)) {
+    throw problemError("invalid_request", "A plan is applied with If-Match, which names its at_seq.", {
+      hint: "Plan without apply first, and send the at_seq of the answer.",
+    });
+  }
+  let isOutdated: boolean | undefined;
+  const precondition = (view: View): LeaderRefusal | undefined => {
+    // Looked at once: the changes themselves change the pools.
+    isOutdated ??= plan.accounts.some(({ pool }) => view.poolSeqOf(pool) > seenSeq);
+    return isOutdated ? OUTDATED : undefined;
+  };
+  const { identity, address } = call;
+  const answers = await services.leader.performMany(
+    steps.map(({ commands, route, target }, index) => ({
+      command: commands[plan.chosen[index] as number] as Command,
+      context: {
+        actor: identity.name,
+        audit: { action: route, target, detail: { token: identity.tokenId, from: address, plan: seenSeq } },
+        precondition,
+      },
+    })),
+  );
+  for (const [index, answer] of answers.entries()) {
+    if (answer.outcome === "refused") throw inChange(index, new ProblemError(refusalProblem(answer.refusal)));
+  }
+}
+
+const OUTDATED: LeaderRefusal = {
+  code: "plan_outdated",
+  message: "A pool that the plan touches has changed since it was made.",
+  hint: "Plan again, and apply the new plan.",
+};
 
 async function stepOf(
   handlers: Omit<Handlers, "makePlan">,
   call: Call,
   services: Services,
   { method, path, body }: Change,
-): Promise<PlannedStep> {
+): Promise<Step> {
   const url = new URL(path, "http://plan.invalid");
   const found = matchRoute(method, decodeURI(url.pathname));
   if (found === undefined || !isPlannable(found.route)) throw notPlannable(method, path);
@@ -58,7 +103,7 @@ async function stepOf(
     services: Services,
   ) => Promise<unknown>;
   await handle(meant, services);
-  return planned;
+  return { ...planned, route: name, target: url.pathname };
 }
 
 /** What can be tried alone can be tried with others. */

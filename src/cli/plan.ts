@@ -1,0 +1,169 @@
+// berth plan: what changes would do, before they are made (X1–X3). The changes are files as for `berth apply`, or the words of
+// another command.
+
+import { existsSync } from "node:fs";
+import type { Command } from "commander";
+import type { WirePlanAnswer } from "../protocol/index.ts";
+import { changesFor, readPresent } from "./apply/changes.ts";
+import { readWanted } from "./apply/document.ts";
+import { type CliContext, CliError, type CommandModule } from "./context.ts";
+import { type ConnectionOptions, collect, withConnection, withOutput } from "./options.ts";
+import { formatOf, type OutputOptions, plainIfNeeded, toJson, toYaml } from "./output/print.ts";
+import { amountsText, counted, durationText, printable } from "./output/text.ts";
+import { durationSeconds } from "./parsing.ts";
+import { changesOf, type PlannedChange } from "./planned.ts";
+import { confirm, isHarmful, planLines, titleOfAffected } from "./plans.ts";
+import { connect, type Session } from "./session.ts";
+
+interface Options extends ConnectionOptions, OutputOptions {
+  readonly file?: readonly string[];
+  readonly prune?: boolean;
+  readonly horizon?: string;
+  readonly apply?: boolean;
+  readonly yes?: boolean;
+}
+
+interface Commands {
+  isCommand(word: string): boolean;
+  run(words: readonly string[], context: CliContext): Promise<void>;
+}
+
+const HELP = `
+Nothing is changed, unless --apply: then the changes are made as shown, if nothing has happened meanwhile in the pools that
+they touch; otherwise they are planned anew.
+
+Examples:
+  berth plan pools.yaml
+  berth plan policy update local alice --priority 5
+  berth plan pool update local --capacity gpu=3 --horizon 6h
+  berth plan submit --gpu 4 --walltime 2h
+  berth plan cancel 7
+  berth plan pools.yaml --apply
+`;
+
+export function planning(commands: Commands): CommandModule {
+  return {
+    define(command: Command, context: CliContext) {
+      withConnection(withOutput(command))
+        .argument("[files_or_command...]", "files as for berth apply, or another command with its options")
+        .option("-f, --file <file_or_dir>", "a file, a directory, or - for stdin; may be repeated", collect)
+        .option("--prune", "delete what the files do not name")
+        .option("--horizon <time>", "also who starts earlier or later in that time, by walltimes; such as 6h")
+        .option("--apply", "make the changes as planned")
+        .option("-y, --yes", "do not ask")
+        .allowUnknownOption()
+        .addHelpText("after", HELP)
+        .action((words: string[], options: Options) => plan(words, options, commands, context));
+    },
+  };
+}
+
+async function plan(
+  words: string[],
+  options: Options,
+  commands: Commands,
+  context: CliContext,
+): Promise<void> {
+  const session = connect(options);
+  const changes = await collectChanges(words, options, commands, { session, context });
+  if (changes.length === 0) return context.tell("Nothing to change: everything is as in the files.\n");
+  const horizon = options.horizon === undefined ? {} : { horizon_seconds: durationSeconds(options.horizon) };
+  const body = { changes, ...horizon };
+  const made = await session.client.plans.make(body);
+  await show(made, options, context);
+  if (options.apply !== true) return;
+  if (isHarmful(made.now)) await confirm(`Make ${counted(changes.length, "change")}?`, [], options, context);
+  await session.client.plans.apply({ changes }, made.at_seq);
+  context.tell(`${counted(changes.length, "change")} made.\n`);
+}
+
+async function collectChanges(
+  words: readonly string[],
+  options: Options,
+  commands: Commands,
+  { session, context }: { session: Session; context: CliContext },
+): Promise<PlannedChange[]> {
+  const [first = ""] = words;
+  const isFile = options.file !== undefined || (first !== "" && !commands.isCommand(first));
+  if (first === "" && options.file === undefined)
+    throw new CliError(
+      "usage",
+      "There is nothing to plan.",
+      "Name files, or another command with its options.",
+    );
+  if (!isFile) return changesOf(() => commands.run([...words, ...connectionWords(options)], context));
+  const files = [...(options.file ?? []), ...words];
+  const missing = files.find((file) => file !== "-" && !existsSync(file));
+  if (missing !== undefined)
+    throw new CliError(
+      "file_not_found",
+      `"${missing}" is neither a file nor a command.`,
+      "See berth plan --help.",
+    );
+  const wanted = await readWanted(files, context.readStdin);
+  const present = await readPresent(session.client);
+  const changes: PlannedChange[] = [];
+  for (const change of changesFor(session.client, wanted, present, options.prune === true))
+    changes.push(...(await changesOf(() => change.perform({ dryRun: true, force: false }))));
+  return changes;
+}
+
+function connectionWords({ url, context }: ConnectionOptions): string[] {
+  return [
+    ...(url === undefined ? [] : ["--url", url]),
+    ...(context === undefined ? [] : ["--context", context]),
+  ];
+}
+
+async function show(made: WirePlanAnswer, options: OutputOptions, context: CliContext): Promise<void> {
+  const format = formatOf(options);
+  if (format === "json" || format === "jsonl")
+    return context.write(`${toJson(made, format === "json" ? 2 : undefined)}\n`);
+  if (format === "yaml") return context.write(await toYaml(made));
+  const lines = [...planLines(made.now), ...accountLines(made), ...laterLines(made), ...made.warnings];
+  const said = lines.length === 0 ? ["No request is touched."] : lines;
+  const text = said.map((line) => `  ${printable(line)}\n`).join("");
+  context.write(plainIfNeeded(`Plan at event ${made.at_seq}\n${text}`, context));
+}
+
+/** Who has more or less than before. */
+function accountLines({ accounts }: WirePlanAnswer): string[] {
+  return accounts.flatMap(({ pool, kind, name, usage, borrowed, debt }) => {
+    const fields = [
+      ["has", usage],
+      ["borrows", borrowed],
+      ["is above its limit by", debt],
+    ] as const;
+    const changed = fields.flatMap(([verb, { before, after }]) => {
+      const [was, is] = [amountsText(nonZero(before)), amountsText(nonZero(after))];
+      return was === is ? [] : [`${verb} ${was || "nothing"} → ${is || "nothing"}`];
+    });
+    const who = kind === "group" ? `group ${name}` : (name ?? "another team");
+    return changed.length === 0 ? [] : [`${who} in pool ${pool}: ${changed.join(", ")}`];
+  });
+}
+
+function nonZero(amounts: Readonly<Record<string, number>> | null): Record<string, number> {
+  return Object.fromEntries(Object.entries(amounts ?? {}).filter(([, amount]) => amount > 0));
+}
+
+const MOVED_SHOWN_MAX = 10;
+
+function laterLines({ later }: WirePlanAnswer): string[] {
+  if (later === null) return [];
+  const moved = later.moved.slice(0, MOVED_SHOWN_MAX).map((item) => {
+    const title = titleOfAffected(item);
+    const { starts_before: before, starts_after: after } = item;
+    if (before === null) return `${title} starts within the horizon, and would not otherwise`;
+    if (after === null) return `${title} does not start within the horizon, and would otherwise`;
+    const seconds = (Date.parse(after) - Date.parse(before)) / 1000;
+    return `${title} starts ${durationText(Math.abs(seconds))} ${seconds < 0 ? "earlier" : "later"}`;
+  });
+  const more = later.moved.length - moved.length;
+  return [
+    ...moved,
+    ...(more > 0 ? [`${counted(more, "further request")} start at another time`] : []),
+    ...(moved.length === 0 ? ["nobody starts earlier or later, by walltimes"] : []),
+    ...(later.truncated ? [`looked ahead until ${later.until} only: more would have taken too long`] : []),
+  ];
+}
