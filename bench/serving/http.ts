@@ -2,15 +2,21 @@
 
 import { connect, type Socket } from "node:net";
 
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+}
+
 export interface Connection {
-  post(path: string, body: string): Promise<{ status: number; body: string }>;
+  get(path: string): Promise<Answer>;
+  post(path: string, body: string): Promise<Answer>;
   close(): void;
 }
 
 export async function openConnection(url: string, token: string): Promise<Connection> {
   const { hostname, port } = new URL(url);
   let socket: Socket;
-  let settle: ((answer: { status: number; body: string }) => void) | undefined;
+  let settle: ((answer: Answer) => void) | undefined;
   let fail: ((error: Error) => void) | undefined;
   let received: Buffer = Buffer.alloc(0);
   let isClosing = false;
@@ -38,22 +44,25 @@ export async function openConnection(url: string, token: string): Promise<Connec
     settle?.({ status: Number(head.slice(9, 12)), body });
   };
 
+  const send = async (method: string, path: string, body: string): Promise<Answer> => {
+    if (isClosing) {
+      socket.destroy();
+      isClosing = false;
+      await open();
+    }
+    return new Promise((resolve, reject) => {
+      settle = resolve;
+      fail = reject;
+      socket.write(
+        `${method} ${path} HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: Bearer ${token}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      );
+    });
+  };
+
   await open();
   return {
-    async post(path, body) {
-      if (isClosing) {
-        socket.destroy();
-        isClosing = false;
-        await open();
-      }
-      return new Promise((resolve, reject) => {
-        settle = resolve;
-        fail = reject;
-        socket.write(
-          `POST ${path} HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: Bearer ${token}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-        );
-      });
-    },
+    get: (path) => send("GET", path, ""),
+    post: (path, body) => send("POST", path, body),
     close: () => void socket.destroy(),
   };
 }

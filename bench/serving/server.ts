@@ -2,7 +2,7 @@
 // decides nothing, without authentication. The limit reads and writes the same bytes: bodies, headers and answers have
 // the form and the size of Berth's, and with every change it writes the rows that Berth must write (journal, record
 // of the request, audit). `journal` is the limit with events only.
-// Arguments: berth|limit|journal, sqlite|postgres|memory, file or address.
+// Arguments: berth|limit|journal, sqlite|postgres|memory, file or address, and `follower` for a server beside another one.
 
 import { dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -19,7 +19,7 @@ import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from 
 import { presentRequest } from "../../src/translation/index.ts";
 import { watchPauses } from "./pauses.ts";
 
-const [kind, storeKind, place = ""] = process.argv.slice(2);
+const [kind, storeKind, place = "", role] = process.argv.slice(2);
 const BYTES_MAX = 4 * 1024 * 1024;
 const beganMs = performance.now();
 let leader: Leader | undefined;
@@ -40,8 +40,9 @@ async function startBerth() {
       process.exit(1);
     },
   });
-  const token = server.firstToken ?? (await server.makeAdminToken(`bench ${process.pid}`));
   leader = server.leader;
+  if (role === "follower") return { url: server.url, token: "" }; // The leader's serves here, too.
+  const token = server.firstToken ?? (await server.makeAdminToken(`bench ${process.pid}`));
   return { url: server.url, token: token.secret };
 }
 
