@@ -39,10 +39,9 @@ export async function startFollower(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
   stream: EventStream,
 ): Promise<Follower> {
-  let head = await store.head();
-  let recovered = await recover(store, head);
-  let position: JournalPosition = head;
   let caughtUpMs = clock.monotonicMs();
+  let { head, recovered } = await load(store);
+  let position: JournalPosition = head;
   /** The fold under way, and the one that waits for it: it has not looked at the store yet. */
   let underWay: Promise<void> | undefined;
   let waiting: Promise<void> | undefined;
@@ -73,8 +72,7 @@ export async function startFollower(
       while (position.seq < head.seq);
     } catch (error) {
       if (!isStoreError(error, "pruned")) throw error;
-      head = await store.head();
-      recovered = await recover(store, head);
+      ({ head, recovered } = await load(store));
       position = head;
       stream.skipTo(head.seq);
     }
@@ -118,4 +116,13 @@ export async function startFollower(
       return waiting;
     },
   };
+}
+
+/** The state at the head. A leader may save a snapshot beyond the head that was just read: then it is read again. */
+async function load(store: Store): Promise<{ readonly head: Head; readonly recovered: Recovered }> {
+  for (;;) {
+    const head = await store.head();
+    const recovered = await recover(store, head);
+    if (recovered.memory.state.seq === head.seq) return { head, recovered };
+  }
 }
