@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { DEFAULT_REPLICA_TIMES } from "../src/replica/index.ts";
 import { startPostgres } from "../test/support/postgres.ts";
 import { CANARIES, type Canary } from "./failover/canaries.ts";
-import { CUTS, cutDatabase, cutPeers, freeze, handOver, kill } from "./failover/faults.ts";
+import { CUTS, type Cut, cutDatabase, cutPeers, freeze, handOver, kill } from "./failover/faults.ts";
 import { prove, type Round } from "./failover/proof.ts";
 import { isQuiet, type Limit, report, reportTimes } from "./failover/report.ts";
 import { tell } from "./proving/canaries.ts";
@@ -45,10 +45,10 @@ const LIMITS: Readonly<Record<string, Limit>> = {
 
 const random = seededRandom(Number(values.seed));
 const wasQuiet = isQuiet();
-const { renewEveryMs, freshMs, silenceMs, hintedSilenceMs, watchEveryMs } = DEFAULT_REPLICA_TIMES;
+const { renewEveryMs, sureMs, freshMs, silenceMs, hintedSilenceMs, watchEveryMs } = DEFAULT_REPLICA_TIMES;
 console.log(
-  `seed ${values.seed}; lease renewed every ${renewEveryMs} ms, answers for ${freshMs} ms after a renewal, ` +
-    `candidates look every ${watchEveryMs} ms and wait for ${silenceMs} ms, with the hint for ${hintedSilenceMs} ms`,
+  `seed ${values.seed}; lease renewed every ${renewEveryMs} ms, answers for ${sureMs} ms after a renewal, ` +
+    `stepping down after ${freshMs} ms, candidates look every ${watchEveryMs} ms and wait for ${silenceMs} ms, with the hint for ${hintedSilenceMs} ms`,
 );
 let hasFailed = false;
 try {
@@ -87,13 +87,16 @@ async function proveOn(program: string, rounds: readonly Round[], logs?: string)
 
 async function findOut(canary: Canary): Promise<number> {
   const program = await bundle("failover/server", canary);
-  const { verdict } = await proveOn(program, canary.rounds.map(roundOf));
+  const { verdict } = await proveOn(
+    program,
+    canary.rounds.map((kind, index) => roundOf(kind, index, canary.cut)),
+  );
   return canary.finders.flatMap((finder) => verdict.problems[finder] as readonly string[]).length;
 }
 
 /** Paths break in every way, in turn. */
-function roundOf(kind: Canary["rounds"][number], index = 0): Round {
-  const how = CUTS[index % CUTS.length]!;
+function roundOf(kind: Canary["rounds"][number], index = 0, cut?: Cut): Round {
+  const how = cut ?? CUTS[index % CUTS.length]!;
   switch (kind) {
     case "kill":
       return { kind: "kill", run: kill };

@@ -1,10 +1,13 @@
 // Faults of a cluster that the proof of failover must find, each planted in a copy of the source.
 
 import type { Fault } from "../proving/canaries.ts";
+import type { Cut } from "./faults.ts";
 
 /** Which rounds bring the fault to light. */
 export interface Canary extends Fault {
   readonly rounds: readonly ("kill" | "freeze" | "database" | "peers" | "handover")[];
+  /** How paths break, if not in every way in turn. */
+  readonly cut?: Cut;
   /** The kinds of problems by which it must be found: one that shows by chance proves nothing. */
   readonly finders: readonly string[];
 }
@@ -13,9 +16,18 @@ export const CANARIES: readonly Canary[] = [
   {
     what: "a leader that answers without knowing that it still leads",
     file: "src/replica/keeper.ts",
-    text: "!isStopped && clock.monotonicMs() - lastSentMs < times.freshMs",
-    instead: "true",
+    text: "const isSure = () => isWithin(times.sureMs);",
+    instead: "const isSure = () => !isStopped;",
     rounds: ["freeze", "freeze", "freeze"],
+    finders: ["stale answers"],
+  },
+  {
+    what: "a leader that answers for longer than a candidate with the hint waits",
+    file: "src/replica/keeper.ts",
+    text: "const isSure = () => isWithin(times.sureMs);",
+    instead: "const isSure = () => isWithin(times.freshMs);",
+    rounds: ["database", "database", "database"],
+    cut: "reset",
     finders: ["stale answers"],
   },
   {
@@ -38,8 +50,8 @@ export const CANARIES: readonly Canary[] = [
   {
     what: "a follower that repeats calls without a key",
     file: "src/server/forwarding.ts",
-    text: 'outcome === "unknown" && !isRepeatable',
-    instead: 'outcome === "unknown" && Number.isNaN(untilMs)',
+    text: "if (!isRepeatable) throw outcomeUnknown();",
+    instead: "if (Number.isNaN(untilMs)) throw outcomeUnknown();",
     rounds: ["peers"],
     finders: ["doubled"],
   },
@@ -92,7 +104,7 @@ export const CANARIES: readonly Canary[] = [
     what: "a candidate that waits for nobody",
     file: "src/replica/watch.ts",
     text: "silentMs >= (isHinted ? times.hintedSilenceMs : times.silenceMs)",
-    instead: "silentMs >= 350",
+    instead: "silentMs > 0",
     rounds: ["peers"],
     finders: ["other problems"],
   },
