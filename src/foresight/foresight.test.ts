@@ -85,6 +85,17 @@ test("the replica begins with the newest snapshot", async () => {
   });
 });
 
+test("without a thread the server goes on, and says that it cannot foresee (X4)", async () => {
+  const rig = await contended();
+  const start = () => {
+    throw new Error("no memory");
+  };
+  const foresight = startForesight({ leader: rig.leader, store: rig.store, log: silentLog, start });
+  foresight.warmUp();
+  await expect(foresight.ask(planOf(2))).rejects.toMatchObject({ code: "foresight_unavailable" });
+  await foresight.close();
+});
+
 test("a question that the thread cannot answer fails alone", async () => {
   await foresee(await contended(), async (foresight) => {
     const senseless = { kind: "plan", steps: [{ commands: [] }] } as const;

@@ -53,8 +53,17 @@ export function startForesight(parts: {
     if (isClosed) throw unavailable("The server is closing.");
     if (connection === undefined && performance.now() - endedAtMs < RESTART_AFTER_MS)
       throw unavailable("The foresight thread has just ended.");
-    connection ??= connect(start(), { leader, store, onEnd });
+    connection ??= begin();
     return connection;
+  }
+
+  function begin(): Connection {
+    try {
+      return connect(start(), { leader, store, onEnd });
+    } catch (error) {
+      log.error({ err: error }, "the foresight thread could not be started");
+      throw unavailable("The foresight thread could not be started.");
+    }
   }
 
   async function answered<Asked extends Question>(question: Asked): Promise<AnswerTo<Asked>> {
@@ -82,7 +91,13 @@ export function startForesight(parts: {
   return {
     ask: (question, caller = "") =>
       question.kind === "plan" ? plans.inTurn(caller, () => answered(question)) : answered(question),
-    warmUp: () => void connected(),
+    warmUp() {
+      try {
+        connected();
+      } catch (error) {
+        if (!(error instanceof ForesightError)) throw error; // The first question tries again.
+      }
+    },
     status: () => ({ seq: connection?.seq ?? null, bytes: connection?.bytes ?? 0 }),
     async close() {
       isClosed = true;

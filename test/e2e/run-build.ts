@@ -7,7 +7,7 @@ import { type BuildOptions, build } from "esbuild";
 
 const source = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
-/** The command line beside the runner's own programs, where it finds the packages it does not contain. */
+/** The command line beside the programs of the runner and of the foresight thread, where it finds the packages it does not contain. */
 export async function buildCommandLine(): Promise<{ berth: string; remove: () => void }> {
   const cache = source("node_modules/.cache");
   mkdirSync(cache, { recursive: true });
@@ -32,6 +32,11 @@ export async function buildCommandLine(): Promise<{ berth: string; remove: () =>
       ...common,
       entryPoints: [source("src/runner/guardian.ts"), source("src/runner/init.ts")],
       outdir: join(root, "dist/runner"),
+    }),
+    build({
+      ...common,
+      entryPoints: [source("src/foresight/thread.ts")],
+      outdir: join(root, "dist/foresight"),
     }),
   ]);
   const { version } = JSON.parse(readFileSync(source("package.json"), "utf8")) as { version: string };
