@@ -24,6 +24,8 @@ const MAY: Record<Permission, readonly Role[]> = {
   "requests.delete": ["user", "operator", "admin"],
   "pools.change": ["operator", "admin"],
   "nodes.change": ["operator", "admin"],
+  "nodes.join": ["join"],
+  "nodes.sync": ["node"],
   "metrics.read": ["operator", "auditor", "admin"],
   "audit.read": ["auditor", "admin"],
   "tokens.read": ["auditor", "admin"],
@@ -38,6 +40,8 @@ const SCOPES: Record<Role, readonly boolean[]> = {
   operator: [false, true],
   auditor: [false],
   admin: [false],
+  node: [true],
+  join: [true],
 };
 
 /** `mine` was submitted by the caller, `team` by somebody else of the same component. */
@@ -62,6 +66,9 @@ interface Things {
   readonly component: string;
   readonly group: string;
   readonly node: string;
+  /** A job that waits, and the operation that it belongs to. */
+  readonly job: Request;
+  readonly operation: string;
 }
 
 /** How each route is called on such things, and what kind of thing decides whether it is reached. */
@@ -76,6 +83,9 @@ type Kind =
   | "named pool"
   | "named component"
   | "component"
+  | "own node"
+  | "enrolled node"
+  | "operation"
   | "nothing";
 interface Sample {
   readonly kind: Kind;
@@ -86,6 +96,8 @@ interface Sample {
 
 const ofRequest = ({ request }: Things) => ({ token: request.token ?? `1.${"A".repeat(43)}` });
 let count = 0;
+const jobOf = (component: string) => ({ component, resources: { gpu: 1 }, run: { command: ["true"] } });
+const SYNC = { session: "s", boot_id: "b", agent_version: "0", jobs: [] };
 
 const SAMPLES: Record<RouteName, Sample> = {
   submitRequest: { kind: "component", body: ({ component }) => ({ component, resources: { gpu: 1 } }) },
@@ -144,6 +156,27 @@ const SAMPLES: Record<RouteName, Sample> = {
   putGroup: { kind: "pool", body: () => ({ weight: 1 }) },
   updateGroup: { kind: "pool", body: () => ({ weight: 1 }) },
   deleteGroup: { kind: "pool", query: "?dry_run=true" },
+  submitJob: { kind: "component", body: ({ component }) => ({ ...jobOf(component) }) },
+  submitJobArray: {
+    kind: "component",
+    body: ({ component }) => ({ job: jobOf(component), indices: [0, 1] }),
+  },
+  listJobs: { kind: "nothing" },
+  getJob: { kind: "request" },
+  getJobLogs: { kind: "ending" },
+  signalJob: { kind: "ending", body: () => ({ signal: "SIGUSR1" }) },
+  listOperations: { kind: "nothing" },
+  getOperation: { kind: "request" },
+  cancelOperation: { kind: "operation" },
+  confirmNodeLost: { kind: "node", query: "?dry_run=true" },
+  enrolNode: { kind: "pool of a node", body: ({ pool }) => ({ pool: `${pool}-nodes` }) },
+  joinNode: { kind: "enrolled node", body: () => ({ capacity: { gpu: 1 } }) },
+  syncNode: { kind: "own node", body: () => SYNC },
+  reportPartCheckpoint: {
+    kind: "own node",
+    body: ({ job }) => ({ request_id: job.id, token: `1.${"A".repeat(43)}`, report: "done" }),
+  },
+  sendLog: { kind: "own node", body: () => ({ from: 0, parts: [], is_end: true }) },
   listNodes: { kind: "nothing" },
   listPoolNodes: { kind: "pool" },
   createNode: {
@@ -259,8 +292,14 @@ async function buildWorld(server: OpenedServer, admin: string): Promise<void> {
     await must(server, admin, "PUT", `/v1/pools/${name}`, { capacity: { gpu: 100_000 } });
     await must(server, admin, "PUT", `/v1/pools/${name}/policies/${name}`, { priority: 1 });
     await must(server, admin, "PUT", `/v1/pools/${name}/groups/${name}`, { weight: 1 });
-    await must(server, admin, "PUT", `/v1/pools/${name}-nodes`, {});
+    await must(server, admin, "PUT", `/v1/pools/${name}-nodes`, { settings: { executor: "agents" } });
     await must(server, admin, "PUT", `/v1/nodes/${name}`, { pool: `${name}-nodes`, capacity: { gpu: 8 } });
+    // Here jobs wait.
+    await must(server, admin, "PUT", `/v1/pools/${name}-jobs`, { settings: { executor: "agents" } });
+    await must(server, admin, "PUT", `/v1/pools/${name}-jobs/policies/${name}`, {});
+    const worker = { pool: `${name}-jobs`, capacity: { gpu: 8 } };
+    await must(server, admin, "PUT", `/v1/nodes/${name}-worker`, worker);
+    await must(server, admin, "POST", `/v1/nodes/${name}-worker/drain`, {});
   }
 }
 
@@ -268,13 +307,28 @@ async function makePrincipals(server: OpenedServer, admin: string): Promise<Prin
   const principals: Principal[] = [];
   for (const role of ["viewer", "user", "operator", "auditor", "admin"] as const) {
     for (const isScoped of SCOPES[role]) {
-      const scope = isScoped ? { components: ["own"], pools: ["own", "own-nodes"] } : {};
+      const scope = isScoped ? { components: ["own"], pools: ["own", "own-nodes", "own-jobs"] } : {};
       const name = `${isScoped ? "scoped" : "full"} ${role}`;
       const { secret } = await must(server, admin, "POST", "/v1/tokens", { name, role, ...scope });
       principals.push({ name, role, secret, isScoped });
     }
   }
-  return principals;
+  return [...principals, ...(await makeMachines(server, admin))];
+}
+
+/** The agent of node `own`, and a machine that is to join under another name. */
+async function makeMachines(server: OpenedServer, admin: string): Promise<Principal[]> {
+  const enrol = async (node: string) => {
+    const body = { pool: "own-nodes" };
+    return (await must(server, admin, "POST", `/v1/nodes/${node}/enrol`, body)).join_token as string;
+  };
+  const joined = await must(server, await enrol("own"), "POST", "/v1/nodes/own/join", {
+    capacity: { gpu: 8 },
+  });
+  return [
+    { name: "the agent of own", role: "node", secret: joined.node_token as string, isScoped: true },
+    { name: "a machine that joins", role: "join", secret: await enrol("newcomer"), isScoped: true },
+  ];
 }
 
 async function tryCell(
@@ -328,6 +382,14 @@ function expected(name: RouteName, { role, isScoped }: Principal, ownership: Own
       return isOthers ? "not found" : "allowed";
     case "named component":
       return isOthers || isMissing ? "not found" : "allowed";
+    case "own node":
+      return ownership === "team" ? "allowed" : "forbidden";
+    case "enrolled node":
+      return "forbidden"; // It was enrolled under another name.
+    case "operation":
+      // What one may not cancel is as good as not there.
+      if (isOthers || isMissing) return "not found";
+      return ownership === "mine" || role === "operator" || role === "admin" ? "allowed" : "not found";
     case "ending":
       if (isOthers || isMissing) return "not found";
       return ownership === "mine" || role === "operator" || role === "admin" ? "allowed" : "forbidden";
@@ -344,8 +406,9 @@ async function makeThings(
   ownership: Ownership,
 ): Promise<Things | undefined> {
   const name = ownership === "missing" ? "missing" : ownership === "foreign" ? "foreign" : "own";
-  const things = { pool: name, component: name, group: name, node: name };
-  if (ownership === "missing") return { ...things, request: { id: NOBODY } };
+  const operation = `operation-${++count}`;
+  const things = { pool: name, component: name, group: name, node: name, operation };
+  if (ownership === "missing") return { ...things, request: { id: NOBODY }, job: { id: NOBODY } };
   const canSubmit = MAY["requests.submit"].includes(principal.role);
   if (ownership === "mine" && !canSubmit) return undefined;
   const submitter = ownership === "mine" ? principal.secret : admin;
@@ -353,13 +416,17 @@ async function makeThings(
     component: name,
     resources: { gpu: 1 },
   });
-  return { ...things, request };
+  const job = await must(server, submitter, "POST", "/v1/jobs", { ...jobOf(name), operation });
+  return { ...things, request, job };
 }
 
 async function callRoute(server: OpenedServer, secret: string | undefined, name: RouteName, things: Things) {
   const { method, path } = ROUTES[name];
   const { query = "", body } = SAMPLES[name];
   const filled = path
+    .replace("/v1/jobs/{id}", `/v1/jobs/${things.job.id}`)
+    .replace("{operation}", things.operation)
+    .replace("{reader}", "nobody")
     .replace("{id}", things.request.id)
     .replace("{pool}", things.pool)
     .replace("{component}", things.component)
@@ -411,6 +478,8 @@ interface Made {
   readonly id: string;
   readonly token: string;
   readonly secret: string;
+  readonly join_token?: string;
+  readonly node_token?: string;
 }
 
 async function must(
@@ -469,7 +538,8 @@ async function tryForged(
   };
   let forged = 0;
   const accepted: string[] = [];
-  const things = { request: grant, pool: "own", component: "own", group: "own", node: "own" };
+  const names = { pool: "own", component: "own", group: "own", node: "own", operation: "own" };
+  const things = { request: grant, job: grant, ...names };
   for (const name of Object.keys(ROUTES) as RouteName[]) {
     if (ROUTES[name].permission === "public") continue;
     for (const [what, authorization] of Object.entries(forgeries)) {

@@ -47,6 +47,8 @@ export interface NodeChange {
   readonly topology?: string;
   /** The most that its agent may offer (E1). */
   readonly enrolled?: Resources;
+  /** It was enrolled, and nobody has heard of it yet. */
+  readonly isDown?: boolean;
 }
 
 /** What a holder says about the end of its run. */

@@ -3,6 +3,7 @@
 
 import { type Command, decide, type Event, type RequestId, TERMINAL_STATUSES } from "../engine/index.ts";
 import type {
+  Attachment,
   AuditEntry,
   Commit,
   DecisionRecord,
@@ -25,6 +26,7 @@ import type {
 import type { Leases } from "./leases.ts";
 import type { Lookups } from "./lookups.ts";
 import { type Memory, note } from "./memory.ts";
+import type { NodeClocks } from "./nodes.ts";
 import type { Pace } from "./pace.ts";
 import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
 import { resumeExpiry, withoutHolder } from "./renewals.ts";
@@ -37,6 +39,7 @@ export interface Batch {
   readonly audit: AuditEntry[];
   /** Answers to remember, by scope and key. */
   readonly answers: Map<string, IdempotencyRecord>;
+  readonly attachments: Attachment[];
   readonly tokens: TokenRecord[];
   readonly deletedTokenIds: string[];
   readonly deletedRequestIds: Set<string>;
@@ -51,6 +54,7 @@ export interface Decider {
   readonly log: Log;
   readonly observer: Observer;
   readonly measureMs: () => number;
+  readonly nodes: Pick<NodeClocks, "lift">;
   readonly leases: Leases;
   readonly pace: Pace;
 }
@@ -64,6 +68,7 @@ export function openBatch(view: View): Batch {
     decisions: [],
     audit: [],
     answers: new Map(),
+    attachments: [],
     tokens: [],
     deletedTokenIds: [],
     deletedRequestIds: new Set(),
@@ -72,9 +77,9 @@ export function openBatch(view: View): Batch {
 }
 
 export function isEmpty(batch: Batch): boolean {
-  const { events, audit, answers, tokens, deletedTokenIds, deletedRequestIds } = batch;
-  const rows = events.length + audit.length + answers.size + tokens.length + deletedTokenIds.length;
-  return rows + deletedRequestIds.size === 0;
+  const { events, audit, answers, attachments, tokens, deletedTokenIds, deletedRequestIds } = batch;
+  const rows = events.length + audit.length + answers.size + attachments.length + tokens.length;
+  return rows + deletedTokenIds.length + deletedRequestIds.size === 0;
 }
 
 export function commitOf(
@@ -90,6 +95,7 @@ export function commitOf(
     idempotency: [...batch.answers.values()],
     requests,
     decisions: batch.decisions.filter(({ requestId }) => !batch.deletedRequestIds.has(requestId)),
+    attachments: batch.attachments.filter(({ requestId }) => !batch.deletedRequestIds.has(requestId)),
     tokens: batch.tokens,
     deletedRequestIds: [...batch.deletedRequestIds],
     deletedTokenIds: batch.deletedTokenIds,
@@ -134,6 +140,7 @@ export const LEADER = "berth";
 function decideAnew(batch: Batch, decider: Decider, lookups: Lookups, call: Call): Answer {
   const objection = call.context.precondition?.(batch.view);
   const answer = objection === undefined ? carryOut(batch, decider, lookups, call) : refused(objection);
+  if (answer.outcome === "accepted") batch.attachments.push(...(call.context.attachments ?? []));
   record(batch, call, answer);
   return answer;
 }
@@ -154,7 +161,7 @@ function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, c
       }
       return decideInEngine(batch, decider, withoutHolder(decider.leases, command), context);
     case "resumeExpiry":
-      resumeExpiry(decider.leases, command.name);
+      resumeExpiry(decider, command.name);
       return accepted(batch, decider, context, []);
     default:
       return decideInEngine(batch, decider, withoutHolder(decider.leases, command), context);

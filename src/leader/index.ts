@@ -6,6 +6,7 @@ export { grantKeysKept } from "./grant-keys.ts";
 export * from "./interface.ts";
 export { DEFAULT_LEADER_SETTINGS, startLeader } from "./leader.ts";
 export { createMemory, type Memory, replay } from "./memory.ts";
+export { SUSPECT_AFTER_MS } from "./nodes.ts";
 export { touchedBy } from "./projections.ts";
 export { viewOf } from "./reads.ts";
 export { committedOf, fold, type Recovered, recover } from "./recovery.ts";

@@ -6,6 +6,7 @@ import type {
   EndFacts,
   EngineState,
   Event,
+  NodeName,
   PoolName,
   PreemptionReason,
   Refusal,
@@ -15,7 +16,7 @@ import type {
   RequestStatus,
   Stop,
 } from "../engine/index.ts";
-import type { AuditEntry, Head, Json, Retention, Store, TokenRecord } from "../store/index.ts";
+import type { Attachment, AuditEntry, Head, Json, Retention, Store, TokenRecord } from "../store/index.ts";
 import type { LeaseState } from "./leases.ts";
 import type { Recovered } from "./recovery.ts";
 import type { EventStream } from "./stream.ts";
@@ -41,6 +42,8 @@ export interface Leader {
   renew(requestId: RequestId, token: number | null, client?: string): Promise<Renewal>;
   /** A sign of life of the client that waits for an attended request, whatever it wanted (L2). */
   hear(requestId: RequestId, client: string): void;
+  /** A sign of life of a node's agent (E3). */
+  hearNode(name: NodeName): void;
 
   /**
    * A denial, or something else worth remembering. Resolves when it is in the audit log, with whatever is committed
@@ -107,6 +110,8 @@ export interface CallContext {
   readonly idempotency?: { readonly scope: string; readonly key: string; readonly bodyHash: string };
   /** Absent: made from the command. `false`: nothing is recorded. */
   readonly audit?: { readonly action: string; readonly target: string; readonly detail?: Json } | false;
+  /** Written with the events of the command, if it is accepted. */
+  readonly attachments?: readonly Attachment[];
   /** Looked at right before the decision, such as an If-Match: what it returns is the answer. */
   readonly precondition?: (view: View) => LeaderRefusal | undefined;
   /**
@@ -159,6 +164,8 @@ export interface View {
   attemptsOf(requestId: RequestId): readonly EndedAttempt[];
   /** When the holder (or the waiting client of an attended request) must have been heard of again. */
   leaseExpiresAtMs(requestId: RequestId): number | undefined;
+  /** When a node with an agent was last heard of. */
+  nodeHeardAtMs(name: NodeName): number | undefined;
   /** How the holder, or the waiting client of an attended request, stands. */
   leaseOf(requestId: RequestId): LeaseState | undefined;
 }
@@ -184,6 +191,8 @@ export interface EndedAttempt {
   readonly reportedAtMs?: number;
   readonly preemptedFor: RequestId | null;
   readonly reason: PreemptionReason | null;
+  /** Where it ran, in a pool with nodes; absent in records that are older than this. */
+  readonly nodes?: readonly string[];
 }
 
 /** `body` of a `DecisionRecord`, for the waiter and for each victim. */

@@ -29,6 +29,7 @@ import type {
 import { createLeases } from "./leases.ts";
 import { createLedger } from "./ledger.ts";
 import { createLoop, type Loop } from "./loop.ts";
+import { createNodeClocks } from "./nodes.ts";
 import { createOwnCommands } from "./own-commands.ts";
 import { createPace } from "./pace.ts";
 import { createReads } from "./reads.ts";
@@ -82,6 +83,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   const surroundings: Surroundings = { store, clock, nowMs, log, observer, settings };
   const ledger = createLedger(surroundings, { memory: recovered.memory, head });
   const leases = createLeases(nowMs);
+  const nodes = createNodeClocks(nowMs);
   const decider: Decider = {
     get memory() {
       return ledger.memory;
@@ -91,13 +93,14 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     measureMs: () => clock.monotonicMs(),
     leases,
     pace: createPace(),
+    nodes,
   };
   const condition = () => trouble.condition;
   const stream = replica?.stream ?? createEventStream(store, log, head.seq);
   const mayAnswer = replica?.mayAnswer ?? (() => true);
-  const reads = createReads(surroundings, { ledger, leases, condition, mayAnswer });
+  const reads = createReads(surroundings, { ledger, leases, nodes, condition, mayAnswer });
   const inbox = createInbox(surroundings, { ledger, condition, onArrival: () => loop.plan() });
-  const own = createOwnCommands(surroundings, { ledger, leases, decider });
+  const own = createOwnCommands(surroundings, { ledger, leases, nodes, decider });
   const chores = createChores(surroundings, { ledger, recovered });
   const trouble: TroubleKeeper = createTroubleKeeper(surroundings, {
     ...{ ledger, inbox, reads, own, stream, onFatal },
@@ -152,6 +155,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
       );
     },
     hear: (requestId, client) => void leases.renew(requestId, null, client),
+    hearNode: nodes.hear,
     audit: inbox.audit,
     onCommit: stream.onCommit,
     events: stream.events,
@@ -169,7 +173,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
       snapshotSeq: chores.snapshotSeq,
       recovery,
       commits: ledger.commits,
-      brakes: leases.brakes(),
+      brakes: [...leases.brakes(), ...nodes.brakes()],
     }),
     grantKeys,
     epoch: () => ledger.head.epoch,

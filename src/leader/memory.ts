@@ -38,6 +38,7 @@ interface OpenAttempt {
   readonly startedAtMs: number;
   readonly preemptedFor: RequestId | null;
   readonly reason: PreemptionReason | null;
+  readonly nodes: readonly string[];
 }
 
 /** The history of a request that fails for ever must not grow for ever. */
@@ -50,7 +51,8 @@ export function createMemory(state: EngineState = createState()): Memory {
     if (allocation === null) continue;
     const { pool, token, startedAtMs, stop } = allocation;
     const reason = stop?.reason ?? null;
-    open.set(id, { pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason });
+    const nodes = allocation.placement.map(({ node }) => node);
+    open.set(id, { pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason, nodes });
   }
   return {
     ...{ state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open },
@@ -79,6 +81,7 @@ export function note(memory: Memory, event: Event, seq: number): void {
         startedAtMs: atMs,
         preemptedFor: null,
         reason: null,
+        nodes: event.placement.map(({ node }) => node),
       });
       return;
     }
@@ -116,12 +119,13 @@ function endAttempt(
   memory.watch?.(requestId);
   const before = memory.attempts.get(requestId) ?? [];
   const attempt = (before.at(-1)?.attempt ?? 0) + 1;
-  const { pool, token, startedAtMs, preemptedFor, reason } = open;
+  const { pool, token, startedAtMs, preemptedFor, reason, nodes } = open;
   const endedAtMs = end?.atMs ?? atMs;
   const ended: EndedAttempt = {
     ...{ attempt, pool, token, outcome, preemptedFor, reason, startedAtMs, endedAtMs },
     ...(end !== undefined && { end }),
     ...(endedAtMs !== atMs && { reportedAtMs: atMs }),
+    ...(nodes.length > 0 && { nodes }),
   };
   memory.attempts.set(requestId, [...before.slice(1 - ATTEMPTS_KEPT_MAX), ended]);
 }

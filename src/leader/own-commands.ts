@@ -1,11 +1,19 @@
 // What the leader decides by itself: timers that are due, ended requests that leave the memory, holders that were
 // silent for too long. All of it goes into the batch of the moment, beside the calls.
 
-import { nextWakeMs, requestIds } from "../engine/index.ts";
+import {
+  type Command,
+  type Event,
+  nextWakeMs,
+  type RequestId,
+  requestIds,
+  requestOf,
+} from "../engine/index.ts";
 import { type Batch, type Decider, decideOwn, LEADER } from "./batch.ts";
 import type { Call } from "./interface.ts";
 import type { Leases } from "./leases.ts";
 import type { Ledger } from "./ledger.ts";
+import type { NodeClocks } from "./nodes.ts";
 import { leaseOf } from "./renewals.ts";
 import type { Surroundings } from "./surroundings.ts";
 
@@ -31,11 +39,20 @@ const FORGET_EVERY_MS = 5_000;
 const CROWD_IN_MEMORY_MS = 2_000;
 const FORGET_CROWD_EVERY_MS = 500;
 
+const CHANGES_NODES: ReadonlySet<Event["kind"]> = new Set([
+  ...(["poolSet", "poolDeleted", "nodeSet", "nodeStateChanged", "nodeRemoved"] as const),
+]);
+
 export function createOwnCommands(
   { nowMs, log, settings }: Surroundings,
-  parts: { readonly ledger: Ledger; readonly leases: Leases; readonly decider: Decider },
+  parts: {
+    readonly ledger: Ledger;
+    readonly leases: Leases;
+    readonly nodes: NodeClocks;
+    readonly decider: Decider;
+  },
 ): OwnCommands {
-  const { ledger, leases, decider } = parts;
+  const { ledger, leases, nodes, decider } = parts;
   let lastTurnMs = nowMs();
   let tickNotBeforeMs = 0;
   let forgetNotBeforeMs = 0;
@@ -63,6 +80,13 @@ export function createOwnCommands(
       : { afterMs: Math.min(endedInMemoryMs, CROWD_IN_MEMORY_MS), everyMs: FORGET_CROWD_EVERY_MS };
   }
 
+  /** The client of a job that runs is gone: its executor stops it, and then its units come free (J8). */
+  function lossOf(requestId: RequestId, token: number | null, untaken: boolean): Command {
+    const isJob = requestOf(ledger.memory.state, requestId)?.spec.isJob === true;
+    if (isJob && token !== null) return { kind: "cancelRequest", requestId };
+    return { kind: "loseHolder", requestId, untaken, ...(token !== null && { token }) };
+  }
+
   function oldestEndMs(): number {
     const oldest = ledger.memory.state.ended.first();
     return oldest?.progress.endedAtMs ?? Number.POSITIVE_INFINITY;
@@ -70,20 +94,24 @@ export function createOwnCommands(
 
   return {
     decideTime(batch) {
-      if (batch.nowMs - lastTurnMs > ABSENCE_MS) leases.amnesty();
+      if (batch.nowMs - lastTurnMs > ABSENCE_MS) {
+        leases.amnesty();
+        nodes.amnesty();
+      }
       lastTurnMs = batch.nowMs;
       decideTick(batch);
       decideForgetting(batch);
     },
     decideLosses(batch) {
       const { lost, alerts } = leases.expired();
+      const silence = nodes.expired(ledger.memory.state);
+      for (const command of silence.commands) decideOwn(batch, decider, command);
       for (const { requestId, token, untaken } of lost) {
-        const command = { kind: "loseHolder", requestId, untaken, ...(token !== null && { token }) } as const;
-        const events = decideOwn(batch, decider, command);
+        const events = decideOwn(batch, decider, lossOf(requestId, token, untaken));
         // It has ended by itself, or the engine failed on it: either way not again before another lease.
-        if (events === undefined) leases.renew(requestId, token);
+        if (events === undefined || events.length === 0) leases.renew(requestId, token);
       }
-      for (const { group, silent, clients, untilMs } of alerts) {
+      for (const { group, silent, clients, untilMs } of [...alerts, ...silence.alerts]) {
         log.error({ group, silent, clients, untilMs }, "many clients fell silent at once: expiry is paused");
         const body = { silent, clients, untilMs };
         batch.audit.push({ actor: LEADER, action: "pause_expiry", target: group, outcome: "alert", body });
@@ -93,6 +121,7 @@ export function createOwnCommands(
       const { state } = ledger.memory;
       for (const id of batch.touched) leases.keep(id, leaseOf(state, id));
       const hasNewTerms = batch.events.some(({ event }) => event.kind === "poolSet");
+      if (batch.events.some(({ event }) => CHANGES_NODES.has(event.kind))) nodes.keep(state);
       for (const id of hasNewTerms ? leases.requestIds() : []) leases.keep(id, leaseOf(state, id));
       // A report that carries the token is a sign of life of its holder.
       for (const { command } of calls) {
@@ -104,12 +133,15 @@ export function createOwnCommands(
       const { state } = ledger.memory;
       for (const id of requestIds(state)) leases.restore(id, leaseOf(state, id));
       leases.amnesty();
+      nodes.keep(state);
+      nodes.amnesty();
       lastTurnMs = nowMs();
     },
     nextDueMs() {
       return Math.min(
         Math.max(nextWakeMs(ledger.memory.state) ?? Number.POSITIVE_INFINITY, tickNotBeforeMs),
         leases.nextCheckMs() ?? Number.POSITIVE_INFINITY,
+        nodes.nextCheckMs() ?? Number.POSITIVE_INFINITY,
         Math.max(oldestEndMs() + forgetting().afterMs, forgetNotBeforeMs),
       );
     },

@@ -9,6 +9,7 @@ import type { Leader, View } from "./interface.ts";
 import type { Leases } from "./leases.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Memory } from "./memory.ts";
+import type { NodeClocks } from "./nodes.ts";
 import { leaseOf } from "./renewals.ts";
 import type { Condition, Surroundings } from "./surroundings.ts";
 
@@ -33,6 +34,7 @@ export function viewOf(memory: Memory, atMs: number): View {
     attemptsOf: (id) => attempts.get(id) ?? [],
     leaseExpiresAtMs: () => undefined,
     leaseOf: () => undefined,
+    nodeHeardAtMs: () => undefined,
   };
 }
 
@@ -41,11 +43,12 @@ export function createReads(
   parts: {
     readonly ledger: Ledger;
     readonly leases: Leases;
+    readonly nodes: NodeClocks;
     readonly condition: () => Condition;
     readonly mayAnswer: () => boolean;
   },
 ): Reads {
-  const { ledger, leases, condition, mayAnswer } = parts;
+  const { ledger, leases, nodes, condition, mayAnswer } = parts;
   const waiting: (() => void)[] = [];
 
   function view(atMs: number): View {
@@ -63,6 +66,7 @@ export function createReads(
         return lease?.token === wanted.token ? lease.expiresAtMs : atMs + wanted.terms.leaseMs;
       },
       leaseOf: leases.stateOf,
+      nodeHeardAtMs: nodes.heardAtMs,
     };
   }
 

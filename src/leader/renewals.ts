@@ -12,6 +12,7 @@ import {
 } from "../engine/index.ts";
 import type { Instruction, Renewal } from "./interface.ts";
 import type { Leases, LeaseTerms, WantedLease } from "./leases.ts";
+import type { NodeClocks } from "./nodes.ts";
 
 /** Units of a silent self-held run come free after this many leases; its holder stopped after one (L2). */
 const PATIENCE = 1.5;
@@ -26,6 +27,8 @@ export function leaseOf(state: EngineState, requestId: RequestId): WantedLease |
   const { spec, progress } = request;
   const { allocation } = progress;
   const client = { client: `token ${spec.submittedBy}`, attended: spec.attended };
+  // Who runs a job is its executor, of which its nodes speak (E3); an attended one also needs its client (J8).
+  if (spec.isJob === true && !spec.attended) return null;
   if (allocation !== null) {
     const settings = poolSettings(state, allocation.pool);
     const group = allocation.pool ?? "outside all pools";
@@ -51,7 +54,11 @@ function renewalMsOf({ leaseMs, renewalMs }: PoolSettings): number {
 }
 
 /** Ends the pause of expiry in a pool, and among those who wait (L3). */
-export function resumeExpiry(leases: Leases, pool: PoolName): void {
+export function resumeExpiry(
+  { leases, nodes }: { leases: Leases; nodes: Pick<NodeClocks, "lift"> },
+  pool: PoolName,
+): void {
+  nodes.lift(pool);
   for (const { group } of leases.brakes())
     if (group === pool || group.startsWith(`${WAITING}, `)) leases.lift(group);
 }

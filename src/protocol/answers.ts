@@ -1,9 +1,10 @@
 // What the API answers, and the bodies of the calls that are not plain resources.
 
 import { z } from "zod";
-import { extraPermission, role } from "./access.ts";
+import { extraPermission, givenRole, role } from "./access.ts";
 import { amounts, idempotencyKey, labels, name, seconds } from "./common.ts";
 import { problem } from "./errors.ts";
+import { deviceReport, exitAnswer, jobPhase, run } from "./jobs.ts";
 import { BATCH_ITEMS_MAX, GRANT_TOKEN_LENGTH_MAX, NOTE_LENGTH_MAX } from "./limits.ts";
 import { policyKind } from "./policies.ts";
 import { discipline, groupSettings, poolSettings } from "./pools.ts";
@@ -107,6 +108,17 @@ export const requestAnswer = z
     reasons: z.array(rejectionReason).nullable(),
     /** Attempts that have ended, oldest first. */
     attempts: z.array(attemptAnswer),
+    /** Berth starts it itself (J1). */
+    is_job: z.boolean(),
+    /** Of a job that was granted and has not ended: how far it is (J4). */
+    phase: jobPhase.nullable(),
+    /** Those that must end before it enters the queue, and how (J9). */
+    after: z.array(z.object({ id: z.string(), when: z.enum(["ok", "any"]) })),
+    array: z.object({ index: z.int(), at_once: z.int().nullable() }).nullable(),
+    /** Not in the queue yet: it waits for others to end, or for its turn in its array. */
+    blocked: z.boolean(),
+    /** Cancelled, because this request has not ended as it had to. */
+    cancelled_because: z.string().nullable(),
     /** The fencing token of the grant, for those who may hold it. */
     token: z.string().optional(),
     lease_expires_at: timestamp.optional(),
@@ -120,6 +132,74 @@ export const requestAnswer = z
 export type WireRequest = z.infer<typeof requestAnswer>;
 
 export const requestPage = pageOf(requestAnswer, "RequestPage");
+
+export const jobSubmission = requestSubmission.extend({ run }).meta({ id: "JobSubmission" });
+export type WireJobSubmission = z.infer<typeof jobSubmission>;
+
+/** One request per index, all of one operation (J9). */
+export const jobArray = z
+  .strictObject({
+    job: jobSubmission.omit({ array: true }),
+    indices: z.array(z.int().min(0).max(1_000_000)).min(1).max(BATCH_ITEMS_MAX),
+    /** How many may be in the queue or running; left out: all of them. */
+    at_once: z.int().min(1).optional(),
+  })
+  .meta({ id: "JobArray" });
+export type WireJobArray = z.infer<typeof jobArray>;
+
+export const jobAnswer = requestAnswer
+  .extend({
+    /** What it runs, for its submitter and its operators; values of the environment for its submitter only. */
+    run: z
+      .object({ ...run.shape, environment: z.record(z.string(), z.string().nullable()).optional() })
+      .nullable(),
+    /** Its nodes, and what their agents say about it. */
+    where: z.array(
+      z.object({
+        node: z.string(),
+        devices: z.array(z.int()),
+        /** As the agent last said; null before it has said anything. */
+        phase: z.string().nullable(),
+        progress: z.string().nullable(),
+      }),
+    ),
+    /** How its last attempt ended; null before that. */
+    exit: exitAnswer.nullable(),
+  })
+  .meta({ id: "Job" });
+export type WireJob = z.infer<typeof jobAnswer>;
+
+export const jobPage = pageOf(requestAnswer, "JobPage");
+
+export const signal = z.strictObject({
+  /** Such as SIGUSR1. */
+  signal: z.string().regex(/^SIG[A-Z0-9+-]{2,12}$/, "is not the name of a signal"),
+});
+export const signalAnswer = z.object({ delivered: z.boolean() }).meta({ id: "Signalled" });
+
+/** All requests with one `operation`, of one component. */
+export const operationAnswer = z
+  .object({
+    operation: z.string(),
+    component: z.string(),
+    pools: z.array(z.string()),
+    /** How many there are, by status; those that are not in the queue yet count as `blocked`. */
+    statuses: z.record(z.string(), z.int()),
+    /** Units in use now. */
+    usage: amounts,
+    /** How long those that were granted have waited on average, and those that still wait at most. */
+    waited_seconds: z.number().nullable(),
+    waiting_seconds_max: z.number().nullable(),
+    submitted_at: timestamp,
+    /** Null while one of them lives. */
+    ended_at: timestamp.nullable(),
+  })
+  .meta({ id: "Operation" });
+export type WireOperation = z.infer<typeof operationAnswer>;
+export const operationPage = pageOf(operationAnswer, "OperationPage");
+export const cancelledOperation = z
+  .object({ cancelled: z.int(), results: z.array(z.object({ id: z.string(), number: z.int() })) })
+  .meta({ id: "CancelledOperation" });
 
 export const queueItem = requestAnswer
   .extend({
@@ -396,6 +476,8 @@ export const explanation = z
     reasons: z.array(rejectionReason).nullable(),
     stop: stopAnswer.nullable(),
     delayed_until: timestamp.nullable(),
+    /** Not in the queue yet: whose end it waits for, or none and its turn among so many of its array (J9). */
+    blocked: z.object({ after: z.array(z.string()), at_once: z.int().nullable() }).nullable(),
     /** In the order in which the request prefers them. */
     pools: z.array(poolExplanation),
     not_admitted: z.array(rejectionReason),
@@ -489,6 +571,12 @@ export const nodeAnswer = z
     /** When what still runs on a draining node is stopped. */
     drain_deadline: timestamp.nullable(),
     usage: amounts,
+    /** The most that its agent may offer; null: it was registered by hand. */
+    enrolled: amounts.nullable(),
+    /** When its agent was last heard of; null: it has none, or this server has not heard of it. */
+    heard_at: timestamp.nullable(),
+    agent_version: z.string().nullable(),
+    devices: z.array(deviceReport),
     /** What runs there, and on which GPUs. */
     requests: z.array(z.object({ id: z.string(), number: z.int(), devices: z.array(z.int()) })),
   })
@@ -632,7 +720,7 @@ export const serverSettings = z.strictObject({
 
 export const tokenCreation = z.strictObject({
   name,
-  role,
+  role: givenRole,
   /** Left out or null: all of them. Tokens of role `user` must name theirs. */
   components: z.array(name).max(1_000).nullable().optional(),
   pools: z.array(name).max(1_000).nullable().optional(),

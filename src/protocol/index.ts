@@ -4,6 +4,7 @@
 export {
   type ExtraPermission,
   extraPermission,
+  givenRole,
   PERMISSIONS,
   type Permission,
   ROLE_PERMISSIONS,

@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { amounts, labels, name, note, seconds } from "./common.ts";
+import { arrayMember, dependency } from "./jobs.ts";
 
 /** The settings of a step (R3). What cannot be read is refused later, as `invalid_amount`. */
 export const resourceSettings = z.strictObject({
@@ -47,6 +48,10 @@ export const requestSubmission = z.strictObject({
   note: note.optional(),
   /** Where it was started, by whom, and with which command; for its submitter and operators only. */
   origin: requestOrigin.optional(),
+  /** Not in the queue before these have ended (J9). */
+  after: z.array(dependency).min(1).max(100).optional(),
+  /** Which member of the array of its operation it is (J9). */
+  array: arrayMember.optional(),
 });
 
 /** Only what is given changes; null takes a time, a bound or the choice of pools away (Q9). */

@@ -5,6 +5,18 @@ import { z } from "zod";
 import type { Permission } from "./access.ts";
 import * as answers from "./answers.ts";
 import { name } from "./common.ts";
+import {
+  enrolment,
+  enrolmentAnswer,
+  join,
+  joinAnswer,
+  logPiece,
+  logPieceAnswer,
+  logStream,
+  nodeSync,
+  nodeSyncAnswer,
+  partCheckpoint,
+} from "./jobs.ts";
 import { LABEL_LENGTH_MAX, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX } from "./limits.ts";
 import { node } from "./nodes.ts";
 import { policy } from "./policies.ts";
@@ -57,6 +69,30 @@ const policyChange = policy.partial({ pool: true, component: true });
 const groupChange = group.partial({ name: true });
 const nodeChange = node.partial({ name: true, pool: true, capacity: true });
 
+const requestQuery = z.strictObject({
+  ...page,
+  /** One or more, separated by commas. */
+  status: z
+    .string()
+    .max(256)
+    .refine((text) => text.split(",").every((one) => requestStatus.safeParse(one).success), {
+      message: `is one or more of ${requestStatus.options.join(", ")}, separated by commas`,
+    })
+    .optional(),
+  pool: name.optional(),
+  component: name.optional(),
+  operation: name.optional(),
+  /** `key=value`. */
+  label: z
+    .string()
+    .max(2 * LABEL_LENGTH_MAX + 1)
+    .regex(/^[^=]+=/)
+    .optional(),
+  /** Beginning of an id. */
+  id: z.string().max(64).optional(),
+});
+
+const jobs = { tag: "jobs" } as const;
 const requests = { tag: "requests" } as const;
 const oneRequest = "/v1/resource-requests/{id}";
 const pools = { tag: "pools" } as const;
@@ -119,28 +155,7 @@ export const ROUTES = {
     path: "/v1/resource-requests",
     summary: "Requests, newest first.",
     permission: "requests.read",
-    query: z.strictObject({
-      ...page,
-      /** One or more, separated by commas. */
-      status: z
-        .string()
-        .max(256)
-        .refine((text) => text.split(",").every((one) => requestStatus.safeParse(one).success), {
-          message: `is one or more of ${requestStatus.options.join(", ")}, separated by commas`,
-        })
-        .optional(),
-      pool: name.optional(),
-      component: name.optional(),
-      operation: name.optional(),
-      /** `key=value`. */
-      label: z
-        .string()
-        .max(2 * LABEL_LENGTH_MAX + 1)
-        .regex(/^[^=]+=/)
-        .optional(),
-      /** Beginning of an id. */
-      id: z.string().max(64).optional(),
-    }),
+    query: requestQuery,
     status: 200,
     answer: answers.requestPage,
   },
@@ -499,6 +514,113 @@ export const ROUTES = {
     status: 204,
   },
 
+  // --- Jobs
+  submitJob: {
+    ...jobs,
+    method: "POST",
+    path: "/v1/jobs",
+    summary: "Ask for resources, and have a command started there when they are granted.",
+    permission: "requests.submit",
+    body: answers.jobSubmission,
+    isIdempotent: true,
+    status: 201,
+    answer: answers.jobAnswer,
+  },
+  submitJobArray: {
+    ...jobs,
+    method: "POST",
+    path: "/v1/jobs/array",
+    summary: "The same job once per index, as one operation.",
+    permission: "requests.submit",
+    body: answers.jobArray,
+    isIdempotent: true,
+    status: 200,
+    answer: answers.bulkAnswer,
+  },
+  listJobs: {
+    ...jobs,
+    method: "GET",
+    path: "/v1/jobs",
+    summary: "Jobs, newest first.",
+    permission: "requests.read",
+    query: requestQuery,
+    status: 200,
+    answer: answers.jobPage,
+  },
+  getJob: {
+    ...jobs,
+    method: "GET",
+    path: "/v1/jobs/{id}",
+    summary: "One job, with what it runs, where, and how it ended.",
+    permission: "requests.read",
+    status: 200,
+    answer: answers.jobAnswer,
+  },
+  getJobLogs: {
+    ...jobs,
+    method: "GET",
+    path: "/v1/jobs/{id}/logs",
+    summary: "The output of a job: from its node, or the end of it that is kept.",
+    permission: "requests.read",
+    query: z.strictObject({
+      /** Left out: the latest. */
+      attempt: z.coerce.number().int().min(1).optional(),
+      /** Of a job on several nodes: which of them; left out: the first. */
+      rank: z.coerce.number().int().min(0).optional(),
+      /** Left out: both. */
+      stream: logStream.optional(),
+      /** Position to begin at; below zero: so many bytes before the end. */
+      from: z.coerce.number().int().optional(),
+      follow: flag,
+      /** `events`: a line of JSON for each piece, with its position and stream. */
+      format: z.enum(["raw", "events"]).optional(),
+    }),
+    status: 200,
+    contentType: "application/octet-stream",
+  },
+  signalJob: {
+    ...jobs,
+    method: "POST",
+    path: "/v1/jobs/{id}/signal",
+    summary: "Send a signal to a job where it runs.",
+    permission: "requests.cancel",
+    body: answers.signal,
+    status: 200,
+    answer: answers.signalAnswer,
+  },
+
+  // --- Operations
+  listOperations: {
+    ...jobs,
+    method: "GET",
+    path: "/v1/operations",
+    summary: "Operations with something that waits or runs, or that ended recently, by component and name.",
+    permission: "requests.read",
+    query: z.strictObject({ ...page, component: name.optional() }),
+    status: 200,
+    answer: answers.operationPage,
+  },
+  getOperation: {
+    ...jobs,
+    method: "GET",
+    path: "/v1/operations/{operation}",
+    summary: "One operation: its requests by status, what it uses, how long it waits.",
+    permission: "requests.read",
+    query: z.strictObject({ component: name.optional() }),
+    status: 200,
+    answer: answers.operationAnswer,
+  },
+  cancelOperation: {
+    ...jobs,
+    method: "POST",
+    path: "/v1/operations/{operation}/cancel",
+    summary: "Cancel everything of an operation that waits or runs.",
+    permission: "requests.cancel",
+    query: z.strictObject({ component: name.optional() }),
+    status: 200,
+    answer: answers.cancelledOperation,
+  },
+
   // --- Nodes
   listNodes: {
     tag: "nodes",
@@ -576,6 +698,69 @@ export const ROUTES = {
     query: z.strictObject(dryRun),
     status: 200,
     answer: z.union([answers.nodeAnswer, answers.plan]),
+  },
+  confirmNodeLost: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/confirm-lost",
+    summary: "Nothing runs on a silent node any more: what it held is lost, and its units are free.",
+    permission: "nodes.change",
+    query: z.strictObject(dryRun),
+    status: 200,
+    answer: z.union([answers.nodeAnswer, answers.plan]),
+  },
+  enrolNode: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/enrol",
+    summary: "Make a token with which a machine becomes this node, once.",
+    permission: "nodes.change",
+    body: enrolment,
+    status: 201,
+    answer: enrolmentAnswer,
+  },
+  joinNode: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/join",
+    summary: "Become this node, with the token of its enrolment.",
+    permission: "nodes.join",
+    body: join,
+    status: 201,
+    answer: joinAnswer,
+  },
+  syncNode: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/sync",
+    summary: "What runs on this node; the answer is what should.",
+    permission: "nodes.sync",
+    body: nodeSync,
+    isBatch: true,
+    status: 200,
+    answer: nodeSyncAnswer,
+  },
+  reportPartCheckpoint: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/checkpoint",
+    summary: "What a job on this node says about its checkpoint.",
+    permission: "nodes.sync",
+    body: partCheckpoint,
+    isIdempotent: true,
+    status: 200,
+    answer: z.object({}),
+  },
+  sendLog: {
+    tag: "nodes",
+    method: "POST",
+    path: "/v1/nodes/{node}/logs/{reader}",
+    summary: "A piece of a log that somebody reads.",
+    permission: "nodes.sync",
+    body: logPiece,
+    isBatch: true,
+    status: 200,
+    answer: logPieceAnswer,
   },
   removeNode: {
     tag: "nodes",

@@ -165,6 +165,9 @@ function leaderSurface(
       // A follower keeps no leases; clients that wait also renew, and that reaches the leader.
       if (roles.role.kind === "leading") roles.role.leader.hear(...call);
     },
+    hearNode(name) {
+      if (roles.role.kind === "leading") roles.role.leader.hearNode(name);
+    },
     read: (look) =>
       answered(
         (leader) => leader.read(look),

@@ -6,8 +6,14 @@ import type {
   WireExplanation,
   WireGroup,
   WireGroupAnswer,
+  WireJobArray,
+  WireJobSubmission,
+  WireLogPiece,
   WireNode,
   WireNodeAnswer,
+  WireNodeSync,
+  WireNodeSyncAnswer,
+  WireOperation,
   WirePlan,
   WirePolicy,
   WirePolicyAnswer,
@@ -22,6 +28,7 @@ import type {
 } from "../protocol/index.ts";
 import { type EventFilter, type StreamOptions, streamEvents } from "./events.ts";
 import { type Grant, holdGrant } from "./grant.ts";
+import { type LogChunk, type LogQuery, readLog } from "./logs.ts";
 import { reasonOf, type WaitingReason } from "./reason.ts";
 import {
   type AnswerOf,
@@ -44,6 +51,9 @@ export interface ChangeOptions extends CallOptions {
 
 /** A dry run answers with a plan instead of the thing. */
 export type Changed<Options, Answer> = Options extends { readonly dryRun: true } ? WirePlan : Answer;
+
+/** The server waits for the node, up to 10 s. */
+const SIGNAL_TIMEOUT_MS = 15_000;
 
 export type Client = ReturnType<typeof createClient>;
 
@@ -214,8 +224,52 @@ function clientOf(transport: Transport) {
       change<Options, WireNodeAnswer>("drainNode", { params: { node }, body }, options),
     undrain: <Options extends ChangeOptions>(node: string, options?: Options) =>
       change<Options, WireNodeAnswer>("undrainNode", { params: { node } }, options),
+    enrol: (node: string, body: BodyOf<"enrolNode">, options?: CallOptions) =>
+      call("enrolNode", { params: { node }, body }, options),
+    /** Somebody has looked: nothing runs there any more. */
+    confirmLost: <Options extends ChangeOptions>(node: string, options?: Options) =>
+      change<Options, WireNodeAnswer>("confirmNodeLost", { params: { node } }, options),
     remove: <Options extends ChangeOptions>(node: string, options?: Options) =>
       change<Options, undefined>("removeNode", { params: { node } }, options),
+  };
+
+  const jobs = {
+    submit: (body: WireJobSubmission, options?: CallOptions) => call("submitJob", { body }, options),
+    submitArray: (body: WireJobArray, options?: CallOptions) => call("submitJobArray", { body }, options),
+    get: (id: string, options?: CallOptions) => call("getJob", { params: { id } }, options),
+    list: (query: QueryOf<"listJobs"> = {}, options?: CallOptions) => call("listJobs", { query }, options),
+    all: (query: QueryOf<"listJobs"> = {}) =>
+      all<WireRequest>((cursor) => call("listJobs", { query: { ...query, ...(cursor && { cursor }) } })),
+    /** Its output, piece by piece; goes on by itself after interruptions. */
+    logs: (id: string, query?: LogQuery, signal?: AbortSignal): AsyncGenerator<LogChunk, void> =>
+      readLog(transport, id, query, signal),
+    signal: (id: string, signal: string, options?: CallOptions) =>
+      call("signalJob", { params: { id }, body: { signal } }, { timeoutMs: SIGNAL_TIMEOUT_MS, ...options }),
+  };
+
+  const operations = {
+    list: (query: QueryOf<"listOperations"> = {}, options?: CallOptions) =>
+      call("listOperations", { query }, options),
+    all: (query: QueryOf<"listOperations"> = {}) =>
+      all<WireOperation>((cursor) =>
+        call("listOperations", { query: { ...query, ...(cursor && { cursor }) } }),
+      ),
+    get: (operation: string, query: QueryOf<"getOperation"> = {}, options?: CallOptions) =>
+      call("getOperation", { params: { operation }, query }, options),
+    cancel: (operation: string, query: QueryOf<"cancelOperation"> = {}, options?: CallOptions) =>
+      call("cancelOperation", { params: { operation }, query }, options),
+  };
+
+  /** For the agent of a node (20). */
+  const agent = {
+    join: (node: string, body: BodyOf<"joinNode">, options?: CallOptions) =>
+      call("joinNode", { params: { node }, body }, options),
+    sync: (node: string, body: WireNodeSync, options?: CallOptions): Promise<WireNodeSyncAnswer> =>
+      call("syncNode", { params: { node }, body }, options),
+    checkpoint: (node: string, body: BodyOf<"reportPartCheckpoint">, options?: CallOptions) =>
+      call("reportPartCheckpoint", { params: { node }, body }, options),
+    sendLog: (node: string, reader: string, body: WireLogPiece, options?: CallOptions) =>
+      call("sendLog", { params: { node, reader }, body }, options),
   };
 
   const tokens = {
@@ -254,6 +308,9 @@ function clientOf(transport: Transport) {
     policies,
     groups,
     nodes,
+    jobs,
+    operations,
+    agent,
     tokens,
     events,
     server,

@@ -217,9 +217,9 @@ function locate(route: RouteName, { params = {}, query = {} }: CallInput): { met
   return { method, path: search.size === 0 ? path : `${path}?${search}` };
 }
 
-/** A token made twice would leave one that nobody knows, so that call is not repeated unless it was turned away. */
+/** A token made twice would leave one that nobody knows, so such a call is not repeated unless it was turned away. */
 function isPassing(error: BerthError, route: RouteName): boolean {
-  if (route === "createToken") return error.status === 429;
+  if (route === "createToken" || route === "joinNode") return error.status === 429;
   return passingStatuses.has(error.status) || leaderless.has(error.code);
 }
 

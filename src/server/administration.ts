@@ -15,7 +15,12 @@ import {
   usageOf,
 } from "../engine/index.ts";
 import type { LeaderRefusal, View } from "../leader/index.ts";
-import { PAGE_ITEMS_DEFAULT, type WirePolicyAnswer, type WirePoolAnswer } from "../protocol/index.ts";
+import {
+  PAGE_ITEMS_DEFAULT,
+  type WireNodeAnswer,
+  type WirePolicyAnswer,
+  type WirePoolAnswer,
+} from "../protocol/index.ts";
 import {
   presentGroup,
   presentLifetime,
@@ -25,7 +30,9 @@ import {
   presentPool,
   toNodeName,
   toPoolName,
+  toTimestamp,
 } from "../translation/index.ts";
+import type { Agents } from "./agents/agents.ts";
 import { type Call, type Denial, denial, ok, perform, type Reply, refused, type Services } from "./call.ts";
 import { reachesPool } from "./identity.ts";
 import { policyIdOf, poolIdOf } from "./ids.ts";
@@ -74,15 +81,23 @@ export function showGroup(view: View, pool: string, name: string): Shown | undef
   return group && shown(presentGroup(group));
 }
 
-export function showNode(view: View, name: string, sight: Sight): Shown | undefined {
+export function showNode(view: View, name: string, sight: Sight, agents: Agents): Shown | undefined {
   const [node] = nodeViewsOf(view.state, [toNodeName(name)]);
-  return node && { body: presentNodeSeen(view, node, sight), etag: etagOf(presentNode(node.record)) };
+  return node && { body: presentNodeSeen(view, node, sight, agents), etag: etagOf(presentNode(node.record)) };
 }
 
 /** Runs that the caller may not know of are left out; their usage stays. */
-export function presentNodeSeen(view: View, node: NodeView, sight: Sight) {
+export function presentNodeSeen(view: View, node: NodeView, sight: Sight, agents: Agents): WireNodeAnswer {
   const runs = node.runs.filter(({ requestId }) => sight.idOrNull(requestId) !== null);
-  return presentNodeView({ ...node, runs }, view.numberOf);
+  const { name } = node.record;
+  const heardAtMs = view.nodeHeardAtMs(name);
+  const report = agents.reportOf(name);
+  return {
+    ...presentNodeView({ ...node, runs }, view.numberOf),
+    heard_at: heardAtMs === undefined ? null : toTimestamp(heardAtMs),
+    agent_version: report?.agent_version ?? null,
+    devices: report?.devices ?? [],
+  };
 }
 
 export function shown(body: object): Shown {

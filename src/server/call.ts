@@ -17,6 +17,7 @@ import type {
 import type { ROUTES, RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
+import type { Agents } from "./agents/agents.ts";
 import type { Grants } from "./grants.ts";
 import type { Identity } from "./identity.ts";
 import type { Metrics } from "./metrics.ts";
@@ -29,6 +30,7 @@ import type { Waiting } from "./waiting.ts";
 
 /** What every route may use. */
 export interface Services {
+  readonly agents: Agents;
   readonly leader: Leader;
   /** The same, of a server that is one of several. */
   readonly replica: Replica | undefined;
@@ -119,6 +121,7 @@ export interface Change {
   /** Looked at right before the decision. */
   readonly guard?: (view: View) => Denial | LeaderRefusal | undefined;
   readonly present?: NonNullable<CallContext["present"]>;
+  readonly attachments?: CallContext["attachments"];
   /** Overrides what the header of the call says. */
   readonly idempotency?: CallContext["idempotency"];
 }
@@ -139,7 +142,7 @@ export function refused(refusal: LeaderRefusal | Denial): ProblemError {
 
 export function contextOf(call: Call, change: Change): CallContext {
   const { identity, address, route } = call;
-  const { target, detail, guard, present } = change;
+  const { target, detail, guard, present, attachments } = change;
   const idempotency = change.idempotency ?? idempotencyOf(call);
   return {
     actor: identity.name,
@@ -147,6 +150,7 @@ export function contextOf(call: Call, change: Change): CallContext {
     ...(idempotency && { idempotency }),
     ...(guard && { precondition: guard }),
     ...(present && { present }),
+    ...(attachments && { attachments }),
   };
 }
 

@@ -60,14 +60,17 @@ async function foreseen(
   }
 }
 
-const NOTHING_TO_SAY = { stop: null, delayed_until: null, pools: [], not_admitted: [], suggestions: [] };
+const NOTHING_TO_SAY = {
+  ...{ stop: null, delayed_until: null, blocked: null },
+  ...{ pools: [], not_admitted: [], suggestions: [] },
+};
 
 function presentExplanation(
   view: View,
   facts: Explanation,
   caller: { identity: Identity; grants: Grants },
 ): WireExplanation {
-  const { requestId, status, rejection, delayedUntilMs } = facts;
+  const { requestId, status, rejection, delayedUntilMs, blocked } = facts;
   const sight = sightOf(caller.identity, view);
   return {
     request_id: requestId,
@@ -76,6 +79,10 @@ function presentExplanation(
     reasons: rejection && sight.reasons(rejection),
     stop: presentLive(view, requestId, caller)?.stop ?? null,
     delayed_until: delayedUntilMs === null ? null : toTimestamp(delayedUntilMs),
+    blocked: blocked && {
+      after: blocked.after.filter((id) => sight.idOrNull(id) !== null),
+      at_once: blocked.atOnce,
+    },
     pools: facts.pools.map((pool) => ({
       ...presentPoolExplanation(view, pool, sight),
       share: pool.share && presentShareExplanation(pool.share, pool.pool, sight),

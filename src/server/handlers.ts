@@ -2,8 +2,11 @@
 
 import type { Handlers } from "./call.ts";
 import * as access from "./routes/access.ts";
+import * as agents from "./routes/agents.ts";
 import * as cluster from "./routes/cluster.ts";
+import * as jobs from "./routes/jobs.ts";
 import * as nodes from "./routes/nodes.ts";
+import * as operations from "./routes/operations.ts";
 import { plansOver } from "./routes/plans.ts";
 import * as policies from "./routes/policies.ts";
 import * as pools from "./routes/pools.ts";
@@ -15,6 +18,9 @@ const SERVED: Omit<Handlers, "makePlan"> = {
   ...pools,
   ...policies,
   ...nodes,
+  ...agents,
+  ...jobs,
+  ...operations,
   ...access,
   ...cluster,
   ...system,

@@ -1,8 +1,8 @@
 // What is known about holders beside the engine: who calls, who is silent, and how runs ended.
 
-import type { EndFacts, RequestId } from "../engine/index.ts";
+import { type EndFacts, type RequestId, requestOf } from "../engine/index.ts";
 import type { EndedAttempt, Leader, LeaderRefusal, View } from "../leader/index.ts";
-import type { WirePoolAnswer, WireRelease, WireRequest } from "../protocol/index.ts";
+import type { WireJob, WirePoolAnswer, WireRelease, WireRequest } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import type { Call } from "./call.ts";
 
@@ -38,6 +38,14 @@ export function addSilence(shown: WireRequest, view: View, id: RequestId): void 
 /** Only a holder that is silent can be declared lost. */
 export function abandonedGuard(id: RequestId): (view: View) => LeaderRefusal | undefined {
   return (view) => {
+    const allocation = requestOf(view.state, id)?.progress.allocation;
+    if (allocation?.phase !== undefined) {
+      return {
+        code: "in_use",
+        message: `Request "${id}" is a job: its executor ends it, and says so.`,
+        hint: "If its node is gone for good: berth node confirm-lost.",
+      };
+    }
     const lease = view.leaseOf(id);
     if (lease === undefined || lease.token === null || lease.isSilent) return undefined;
     const seconds = Math.round((view.nowMs - lease.heardAtMs) / 1000);
@@ -69,6 +77,20 @@ export function toEndFacts({ exit_code, signal, cause, message, ended_at }: Wire
 export function presentEnd({ end }: EndedAttempt) {
   const { exitCode = null, signal = null, cause = null, message = null } = end ?? {};
   return { exit_code: exitCode, signal, cause, message };
+}
+
+type WireAttempt = WireRequest["attempts"][number];
+
+/** How a job ended: with what, and why (J4). */
+export function presentExit(attempt: WireAttempt | undefined): WireJob["exit"] {
+  if (attempt === undefined) return null;
+  const { exit_code, signal, message } = attempt;
+  return { reason: exitReason(attempt), exit_code, signal, message };
+}
+
+function exitReason({ outcome, cause }: WireAttempt): NonNullable<WireJob["exit"]>["reason"] {
+  if (outcome !== "succeeded" && outcome !== "failed") return outcome;
+  return cause === "oom" || cause === "start_failed" ? cause : "exited";
 }
 
 /** A report may come late: the request ended when its last attempt did. */

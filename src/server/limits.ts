@@ -67,3 +67,5 @@ export const STRANGERS_LISTED_MAX = 20;
 /** Tokens that say nothing about their end. */
 export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;
 export const TOKENS_MAX = 10_000;
+/** With which a machine becomes a node (E1). */
+export const JOIN_TOKEN_LIFE_MS = 600_000;

@@ -43,7 +43,13 @@ export function presentLive(
   const token = progress.allocation?.token;
   if (token !== undefined && identity.permissions.has("requests.hold")) shown.token = grants.sign(id, token);
   addSilence(shown, view, id);
+  if (shown.phase !== null && isOnSilentNode(view, progress)) shown.phase = "silent";
   return sightOf(identity, view).filter(shown, owned);
+}
+
+/** Nothing is heard of a node of it (J4). */
+function isOnSilentNode({ state }: View, { allocation }: Readonly<RequestProgress>): boolean {
+  return allocation?.placement.some(({ node }) => state.nodes.get(node)?.record.state === "suspect") ?? false;
 }
 
 export function presentRecord(

@@ -21,7 +21,12 @@ export interface Replicated extends Pick<Forwarding, "clientAddress"> {
 const CATCH_UP_MS = 5_000;
 
 /** Routes that change something, but where a repetition does no harm. */
-const REPEATABLE: ReadonlySet<RouteName | undefined> = new Set<RouteName>(["renewRequest"]);
+const REPEATABLE: ReadonlySet<RouteName | undefined> = new Set<RouteName>([
+  ...(["renewRequest", "syncNode", "sendLog", "getJobLogs"] as const),
+]);
+
+/** Logs are passed on by the server that agents speak to. */
+const LEADER_READS: ReadonlySet<RouteName | undefined> = new Set<RouteName>(["getJobLogs"]);
 
 /** What a client has seen at one server, it must not miss at another. */
 export async function reachOrRefuse(replica: Replica, seq: number): Promise<void> {
@@ -40,7 +45,7 @@ export function createReplicated(replica: Replica): Replicated {
     async isServedElsewhere({ incoming, outgoing }, { address, method, name }) {
       const isRead =
         method === "GET" || method === "HEAD" || /[?&]dry_run=true(&|$)/.test(incoming.url ?? "");
-      if (!isRead && replica.role() === "follower") {
+      if ((!isRead || LEADER_READS.has(name)) && replica.role() === "follower") {
         const isRepeatable = incoming.headers["idempotency-key"] !== undefined || REPEATABLE.has(name);
         if (await forwarding.forward(incoming, outgoing, { address, isRepeatable })) return true;
       }

@@ -8,6 +8,7 @@ import { startForesight } from "../foresight/index.ts";
 import type { Leader, Log } from "../leader/index.ts";
 import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
+import { createAgents } from "./agents/agents.ts";
 import type { Services } from "./call.ts";
 import { logChanges } from "./change-log.ts";
 import { type Connections, watchConnections } from "./connections.ts";
@@ -100,7 +101,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const strangers = createStrangers(leader);
   const foresight = startForesight({ leader, store, log });
   if (options.warmForesight === true) foresight.warmUp();
+  const agents = createAgents(leader);
   const services: Services = {
+    agents,
     leader,
     replica,
     store,
@@ -153,6 +156,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       stopReloading?.();
       streams.close();
       waiting.close();
+      agents.close();
       await foresight.close();
       await closeServer(server, connections);
       await strangers.close();

@@ -4,6 +4,7 @@ import { auditRow, journalRow } from "./chain.ts";
 import { StoreError } from "./errors.ts";
 import {
   type AuditRow,
+  attachmentRow,
   type CommitRows,
   cleanText,
   decisionRow,
@@ -40,6 +41,10 @@ export function rowsOf(previous: Head, commit: Commit, commitId: string): Commit
     idempotency: lastOf((commit.idempotency ?? []).map(idempotencyRow), (row) => `${row.scope}\0${row.key}`),
     requests: lastOf((commit.requests ?? []).map(requestRow), (row) => row.id),
     decisions: lastOf((commit.decisions ?? []).map(decisionRow), (row) => `${row.request_id}\0${row.seq}`),
+    attachments: lastOf(
+      (commit.attachments ?? []).map(attachmentRow),
+      (row) => `${row.request_id}\0${row.part}`,
+    ),
     tokens: lastOf((commit.tokens ?? []).map(tokenRow), (row) => row.id),
     deletedRequestIds: (commit.deletedRequestIds ?? []).map(cleanText),
     deletedTokenIds: (commit.deletedTokenIds ?? []).map(cleanText),

@@ -6,6 +6,7 @@ export { backupSqlite, type Copy, restoreSqlite } from "./sqlite/backup.ts";
 export { RESERVE_BYTES } from "./sqlite/reserve.ts";
 export { openMemoryStore, openSqliteStore, type SqliteOptions } from "./sqlite/sqlite.ts";
 export type {
+  Attachment,
   AuditEntry,
   AuditRecord,
   Commit,

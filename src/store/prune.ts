@@ -77,9 +77,10 @@ async function pruneRequests(driver: Driver, beforeMs: number) {
   let decisions = 0;
   for (;;) {
     const step = [[beforeMs, ROWS_PER_STEP_MAX]];
-    const [ofDecisions = 0, ofRequests = 0] =
+    const [ofDecisions = 0, , ofRequests = 0] =
       (await driver.transaction([
         { sql: `delete from @decisions where request_id in (${oldest})`, rows: step },
+        { sql: `delete from @attachments where request_id in (${oldest})`, rows: step },
         { sql: `delete from @requests where id in (${oldest})`, rows: step },
       ])) ?? [];
     requests += ofRequests;

@@ -4,6 +4,7 @@
 import { crc32 } from "node:zlib";
 import { StoreError } from "./errors.ts";
 import type {
+  Attachment,
   AuditRecord,
   DecisionRecord,
   Head,
@@ -66,6 +67,8 @@ export type RequestRow = {
 
 export type DecisionRow = { request_id: string; seq: number; at_ms: number; body: string; checksum: number };
 
+export type AttachmentRow = { request_id: string; part: string; body: string; checksum: number };
+
 export type IdempotencyRow = {
   scope: string;
   key: string;
@@ -124,6 +127,7 @@ export const columns = {
     checksum: "integer",
   },
   decisions: { request_id: "text", seq: "integer", at_ms: "integer", body: "json", checksum: "integer" },
+  attachments: { request_id: "text", part: "text", body: "json", checksum: "integer" },
   idempotency: {
     scope: "text",
     key: "text",
@@ -161,6 +165,7 @@ function namesOf(table: Table): readonly string[] {
 export const replaceableBy = {
   requests: ["number"],
   decisions: ["request_id", "seq"],
+  attachments: ["request_id", "part"],
   idempotency: ["scope", "key"],
   tokens: ["id"],
 } as const satisfies Partial<Record<Table, readonly string[]>>;
@@ -185,6 +190,7 @@ export type CommitRows = {
   idempotency: readonly IdempotencyRow[];
   requests: readonly RequestRow[];
   decisions: readonly DecisionRow[];
+  attachments: readonly AttachmentRow[];
   tokens: readonly TokenRow[];
   deletedRequestIds: readonly string[];
   deletedTokenIds: readonly string[];
@@ -242,6 +248,20 @@ export function decisionRecord(row: DecisionRow): DecisionRecord {
     atMs: row.at_ms,
     body: JSON.parse(row.body) as unknown,
   };
+}
+
+export function attachmentRow({ requestId, part, body }: Attachment): AttachmentRow {
+  return sealed("attachments", {
+    request_id: cleanText(requestId),
+    part: cleanText(part),
+    body: jsonText(body),
+    checksum: 0,
+  });
+}
+
+export function attachmentRecord(row: AttachmentRow): Attachment {
+  trustSeal("attachments", row, `${row.part} of request ${row.request_id}`);
+  return { requestId: row.request_id, part: row.part, body: JSON.parse(row.body) as unknown };
 }
 
 export function idempotencyRow(record: IdempotencyRecord): IdempotencyRow {

@@ -15,7 +15,7 @@ export type SchemaWords = {
 
 /** Each migration is a list of statements. Never change one that was released: add another. */
 export function migrations(words: SchemaWords): readonly (readonly string[])[] {
-  return [firstSchema(words), snapshotsInPieces(words), membersSchema(words)];
+  return [firstSchema(words), snapshotsInPieces(words), membersSchema(words), attachmentsSchema(words)];
 }
 
 /** A row of the size of a large state would hold up every commit while it is written. */
@@ -73,6 +73,14 @@ function membersSchema({ integer, text, tableOptions }: SchemaWords) {
   return [
     `create table @members (id ${text} primary key, url ${text}, version ${text} not null,
        event_form ${integer} not null, seq ${integer} not null, beat_at_ms ${integer} not null)${tableOptions}`,
+  ];
+}
+
+/** Of a table of its own: whoever may read the records of requests need not be able to read these. */
+function attachmentsSchema({ integer, text, json, keyedTableOptions }: SchemaWords) {
+  return [
+    `create table @attachments (request_id ${text}, part ${text}, body ${json} not null,
+       checksum ${integer} not null, primary key (request_id, part))${keyedTableOptions}`,
   ];
 }
 

@@ -17,7 +17,9 @@ import { beat, leave, membersWithin } from "./members.ts";
 import { compareWithNoted } from "./noted-head.ts";
 import { prune } from "./prune.ts";
 import {
+  type AttachmentRow,
   type AuditRow,
+  attachmentRecord,
   auditRecord,
   cleanText,
   type DecisionRow,
@@ -103,6 +105,13 @@ export function createSqlStore(driver: Driver): Store {
         [cleanText(requestId)],
       );
       return rows.map(decisionRecord);
+    },
+    async getAttachment(requestId, part) {
+      const [row] = await driver.query<AttachmentRow>(
+        "select * from @attachments where request_id = ? and part = ?",
+        [cleanText(requestId), cleanText(part)],
+      );
+      return row && attachmentRecord(row);
     },
     async listAudit({ limit, cursor }) {
       const rows = await driver.query<AuditRow>(

@@ -60,9 +60,11 @@ export type Commit = {
   /** Written or replaced, whole; what was submitted stays as it was, so only the rest is written again. */
   readonly requests?: readonly RequestRecord[];
   readonly decisions?: readonly DecisionRecord[];
+  /** Written or replaced, whole. */
+  readonly attachments?: readonly Attachment[];
   /** Written or replaced, whole: revoking a token is writing it with `revokedAtMs`. */
   readonly tokens?: readonly TokenRecord[];
-  /** The records of these requests and their decisions are forgotten (Q6). */
+  /** The records of these requests, their decisions and attachments are forgotten (Q6). */
   readonly deletedRequestIds?: readonly string[];
   readonly deletedTokenIds?: readonly string[];
 };
@@ -88,6 +90,14 @@ export type DecisionRecord = {
   readonly requestId: string;
   readonly seq: number;
   readonly atMs: number;
+  readonly body: Json;
+};
+
+/** What belongs to a request and is no part of its history: what a job runs (J2), the end of its output (J6). */
+export type Attachment = {
+  readonly requestId: string;
+  /** Names it among those of the request. */
+  readonly part: string;
   readonly body: Json;
 };
 
@@ -308,6 +318,7 @@ export type Store = {
   listRequests(query: RequestQuery): Promise<Page<RequestRecord>>;
   /** Oldest first. */
   listDecisions(requestId: string): Promise<readonly DecisionRecord[]>;
+  getAttachment(requestId: string, part: string): Promise<Attachment | undefined>;
   /** Newest first. */
   listAudit(query: { readonly limit: number; readonly cursor?: string }): Promise<Page<AuditRecord>>;
   /** One answer per key, in the order asked; undefined for keys never seen. */

@@ -5,7 +5,9 @@ import type { Driver } from "./driver.ts";
 import { isStoreError } from "./errors.ts";
 import { readFloor, readHead } from "./journal.ts";
 import {
+  type AttachmentRow,
   type AuditRow,
+  attachmentRecord,
   type DecisionRow,
   decisionRecord,
   type FloorRow,
@@ -33,6 +35,7 @@ export async function verify(driver: Driver): Promise<Verification> {
   const records = [
     await verifyRecords<RequestRow>(driver, "requests", "number", requestRecord),
     await verifyRecords<DecisionRow>(driver, "decisions", "request_id, seq", decisionRecord),
+    await verifyRecords<AttachmentRow>(driver, "attachments", "request_id, part", attachmentRecord),
     await verifyRecords<IdempotencyRow>(driver, "idempotency", "scope, key", idempotencyRecord),
     await verifyRecords<TokenRow>(driver, "tokens", "id", tokenRecord),
   ];

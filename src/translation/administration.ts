@@ -154,6 +154,7 @@ export function presentNode(node: NodeRecord) {
     topology: node.topology,
     state: node.state,
     drain_deadline: node.drainDeadlineMs === null ? null : toTimestamp(node.drainDeadlineMs),
+    enrolled: node.enrolled ?? null,
   };
 }
 

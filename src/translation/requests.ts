@@ -8,7 +8,13 @@ import {
   type RequestSpec,
   type Resources,
 } from "../engine/index.ts";
-import { parseSettings, type WireRequestChange, type WireRequestSubmission } from "../protocol/index.ts";
+import {
+  parseSettings,
+  type WireJobPhase,
+  type WireRequestChange,
+  type WireRequestSubmission,
+  type WireRun,
+} from "../protocol/index.ts";
 import { toComponentName, toPoolName, toRequestId } from "./names.ts";
 import { toMs, toMsOrNull, toSeconds, toSecondsOrNull, toTimestamp } from "./units.ts";
 
@@ -21,7 +27,7 @@ export type SpecResult =
 
 export function toRequestSpec(
   wire: WireRequestSubmission,
-  { id, submittedBy }: { id: string; submittedBy: string },
+  { id, submittedBy, run }: { id: string; submittedBy: string; run?: Pick<WireRun, "on_lost"> },
 ): SpecResult {
   const asked = resourcesAskedFor(wire);
   if (asked.outcome === "refused") return asked;
@@ -52,6 +58,11 @@ export function toRequestSpec(
       note: wire.note ?? "",
       submittedBy,
       origin: wire.origin ?? null,
+      isJob: run !== undefined,
+      runsOn: run?.on_lost === "run-on",
+      after: wire.after?.map((one) => ({ requestId: toRequestId(one.id), when: one.when })) ?? null,
+      array:
+        wire.array === undefined ? null : { index: wire.array.index, atOnce: wire.array.at_once ?? null },
     },
   };
 }
@@ -179,7 +190,20 @@ export function presentRequest(spec: RequestSpec, progress: Readonly<RequestProg
     hold: hold === null ? null : { pool: hold.pool },
     stop: allocation?.stop ? presentStop(allocation.stop) : null,
     reasons: progress.rejection,
+    is_job: spec.isJob ?? false,
+    phase: phaseOf(progress),
+    after: (spec.after ?? []).map(({ requestId, when }) => ({ id: requestId, when })),
+    array: spec.array ? { index: spec.array.index, at_once: spec.array.atOnce } : null,
+    blocked: progress.blocked ?? false,
+    cancelled_because: progress.cancelledBecause ?? null,
   };
+}
+
+/** What the records say (J4); whether a node is silent is known to whoever looks at the nodes. */
+function phaseOf({ allocation }: Readonly<RequestProgress>): WireJobPhase | null {
+  if (allocation?.phase === undefined) return null;
+  if (allocation.stop === null) return allocation.phase;
+  return allocation.stop.phase === "checkpoint" ? "checkpointing" : "stopping";
 }
 
 type Stop = NonNullable<NonNullable<RequestProgress["allocation"]>["stop"]>;

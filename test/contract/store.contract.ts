@@ -3,6 +3,7 @@
 import { Readable } from "node:stream";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
+  type Attachment,
   type AuditEntry,
   type Commit,
   type DecisionRecord,
@@ -64,7 +65,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toEqual([]);
         expect(await store.latestSnapshot()).toBeUndefined();
         expect(store.meta.clusterId).toMatch(/^[0-9a-f-]{36}$/);
-        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 4 : 3);
+        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 5 : 4);
       });
 
       test("a commit appends its events in order and moves the head", async () => {
@@ -320,14 +321,33 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.listDecisions("id-3")).toEqual([]);
       });
 
-      test("a deleted request is forgotten with its decisions (Q6)", async () => {
+      test("an attachment is kept as it is, and replaced by its name (J2)", async () => {
+        const body = { command: ["sh", "-c", "echo '\u001f\"\\'"], environment: { KEY: "ä 🦊" } };
+        const head = await commitAfter(await lead(), {
+          attachments: [
+            attachment("id-1", "run", body),
+            attachment("id-1", "log 7"),
+            attachment("id-2", "run"),
+          ],
+        });
+        expect(await store.getAttachment("id-1", "run")).toEqual(attachment("id-1", "run", body));
+        expect(await store.getAttachment("id-1", "log 8")).toBeUndefined();
+        await commitAfter(head, { attachments: [attachment("id-1", "log 7", "later")] });
+        expect(await store.getAttachment("id-1", "log 7")).toEqual(attachment("id-1", "log 7", "later"));
+        expect(await store.getAttachment("id-2", "run")).toEqual(attachment("id-2", "run"));
+      });
+
+      test("a deleted request is forgotten with its decisions and attachments (Q6)", async () => {
         const head = await commitAfter(await lead(), {
           requests: [request(1), request(2)],
+          attachments: [attachment("id-1", "run"), attachment("id-2", "run")],
           decisions: [decision("id-1", 1), decision("id-2", 2)],
         });
         await commitAfter(head, { deletedRequestIds: ["id-1", "never-seen"] });
         expect(await store.getRequest("id-1")).toBeUndefined();
         expect(await store.listDecisions("id-1")).toEqual([]);
+        expect(await store.getAttachment("id-1", "run")).toBeUndefined();
+        expect(await store.getAttachment("id-2", "run")).toBeDefined();
         expect(await store.getRequest("id-2")).toEqual(request(2));
         expect(await store.listDecisions("id-2")).toHaveLength(1);
       });
@@ -462,6 +482,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
             audit: [auditEntry(`day-${day}`)],
             requests: [request(day, { status: "released", endedAtMs: day * DAY_MS })],
             decisions: [decision(`id-${day}`, day)],
+            attachments: [attachment(`id-${day}`, "run")],
             idempotency: [{ scope: "s", key: `day-${day}`, atMs: day * DAY_MS, bodyHash: "h", answer: day }],
           });
         }
@@ -508,6 +529,8 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(pruned).toMatchObject({ requests: 3, decisions: 3 });
         expect(await store.getRequest("id-3")).toBeUndefined();
         expect(await store.listDecisions("id-3")).toEqual([]);
+        expect(await store.getAttachment("id-3", "run")).toBeUndefined();
+        expect(await store.getAttachment("id-4", "run")).toBeDefined();
         expect(await store.getRequest("id-4")).toBeDefined();
         await store.prune(retention, 9_999 * DAY_MS);
         expect((await store.listRequests({ limit: 10 })).items.map(({ id }) => id)).toEqual(["id-11"]);
@@ -566,7 +589,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         commits: 2,
         auditEntries: 1,
         snapshots: 1,
-        records: 4,
+        records: 5,
         damage: [],
       });
     });
@@ -628,6 +651,10 @@ export function storeContract(name: string, subject: ContractSubject): void {
           sql: "delete from journal where last_seq = 7",
           where: "journal, after event 5",
           isInJournal: true,
+        },
+        "an attachment that was changed": {
+          sql: "update attachments set part = 'walk' where part = 'run'",
+          where: "attachments",
         },
         "an audit entry that was changed": {
           sql: "update audit set outcome = 'allowed' where id = 2",
@@ -765,6 +792,10 @@ export function request(number: number, changes: Partial<RequestRecord> = {}): R
   };
 }
 
+function attachment(requestId: string, part: string, body: unknown = { part }): Attachment {
+  return { requestId, part, body };
+}
+
 function decision(requestId: string, seq: number): DecisionRecord {
   return { requestId, seq, atMs: seq * 10, body: { rule: "G2" } };
 }
@@ -804,6 +835,7 @@ function everything(): Partial<Commit> {
     audit: [auditEntry("ann")],
     requests: [request(1)],
     decisions: [decision("id-1", 1)],
+    attachments: [attachment("id-1", "run")],
     idempotency: [{ scope: "s", key: "k", atMs: 1, bodyHash: "h", answer: null }],
     tokens: [token("t-1")],
   };
@@ -820,5 +852,6 @@ async function expectNothingOf(store: Store, head: Head): Promise<void> {
     tokens: 0,
   });
   expect((await store.listAudit({ limit: 10 })).items).toEqual([]);
+  expect(await store.getAttachment("id-1", "run")).toBeUndefined();
   expect((await store.verify()).damage).toEqual([]);
 }

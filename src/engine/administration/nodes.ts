@@ -74,7 +74,7 @@ function putNode(transaction: Transaction, change: NodeChange): void {
       capacity,
       labels: change.labels ?? known?.labels ?? {},
       topology: change.topology ?? known?.topology ?? "",
-      state: "ready",
+      state: change.isDown === true && known === undefined ? "down" : "ready",
       drainDeadlineMs: null,
       ...enrolledOf(change, known),
     },

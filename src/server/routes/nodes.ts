@@ -1,13 +1,13 @@
 // Nodes (12).
 
 import { nodesOf, nodeViewsOf } from "../../engine/index.ts";
-import type { View } from "../../leader/index.ts";
+import { SUSPECT_AFTER_MS, type View } from "../../leader/index.ts";
 import type { WireNode, WireNodeUpdate } from "../../protocol/index.ts";
 import { toMs, toNodeChange, toNodeName } from "../../translation/index.ts";
 import { agreed, alter, pageOf, presentNodeSeen, reachedPool, showNode } from "../administration.ts";
 import { type Call, type Handler, ok, type Reply, type Services } from "../call.ts";
 import { reachesPool } from "../identity.ts";
-import { forbidden, hidden, notFound } from "../problems.ts";
+import { forbidden, hidden, notFound, problemError } from "../problems.ts";
 import { sightOf } from "../sight.ts";
 
 export const listNodes: Handler<"listNodes"> = async (call, services) =>
@@ -18,7 +18,7 @@ export const listPoolNodes: Handler<"listPoolNodes"> = async (call, services) =>
 
 async function listed(
   { identity }: Call,
-  { leader }: Services,
+  { leader, agents }: Services,
   query: { limit?: number | undefined; cursor?: string | undefined },
   pool: string | undefined,
 ): Promise<Reply> {
@@ -27,7 +27,7 @@ async function listed(
     const names = nodesOf(view.state)
       .filter((node) => sight.seesPool(node.pool) && (pool === undefined || node.pool === pool))
       .map(({ name }) => name);
-    return nodeViewsOf(view.state, names).map((node) => presentNodeSeen(view, node, sight));
+    return nodeViewsOf(view.state, names).map((node) => presentNodeSeen(view, node, sight, agents));
   });
   return pageOf(nodes, ({ name }) => name, query);
 }
@@ -39,15 +39,15 @@ export const getNode: Handler<"getNode"> = async (call, services) => {
 
 async function reachedNode(call: Call, services: Services) {
   const name = call.params.node as string;
-  const node = await services.leader.read(shownTo(call, name));
+  const node = await services.leader.read(shownTo(call, services, name));
   if (node === undefined) throw notFound("node", name);
   const { pool } = node.body as WireNode;
   if (!reachesPool(call.identity, pool)) throw hidden("node", name);
   return { name, pool, ...node };
 }
 
-function shownTo({ identity }: Call, name: string) {
-  return (view: View) => showNode(view, name, sightOf(identity, view));
+function shownTo({ identity }: Call, { agents }: Services, name: string) {
+  return (view: View) => showNode(view, name, sightOf(identity, view), agents);
 }
 
 export const createNode: Handler<"createNode"> = (call, services) => put(call, services, call.body, 201);
@@ -61,7 +61,7 @@ async function put(call: Call, services: Services, node: WireNodeUpdate, status:
   if (node.pool !== undefined && !reachesPool(call.identity, node.pool)) {
     throw forbidden(`The token does not reach the pool "${node.pool}".`, "Use a pool of yours.");
   }
-  const known = await services.leader.read(shownTo(call, node.name));
+  const known = await services.leader.read(shownTo(call, services, node.name));
   const knownPool = (known?.body as WireNode | undefined)?.pool;
   if (knownPool !== undefined && !reachesPool(call.identity, knownPool)) throw hidden("node", node.name);
   return alter(call, services, {
@@ -70,7 +70,7 @@ async function put(call: Call, services: Services, node: WireNodeUpdate, status:
     pools: [node.pool, knownPool].filter((pool) => pool !== undefined),
     status,
     detail: { node },
-    show: shownTo(call, node.name),
+    show: shownTo(call, services, node.name),
   });
 }
 
@@ -86,7 +86,7 @@ export const drainNode: Handler<"drainNode"> = async (call, services) => {
     target: `node ${name}`,
     pools: [pool],
     detail: { deadline_seconds: seconds },
-    show: shownTo(call, name),
+    show: shownTo(call, services, name),
   });
 };
 
@@ -96,7 +96,26 @@ export const undrainNode: Handler<"undrainNode"> = async (call, services) => {
     command: { kind: "undrainNode", name: toNodeName(name) },
     target: `node ${name}`,
     pools: [pool],
-    show: shownTo(call, name),
+    show: shownTo(call, services, name),
+  });
+};
+
+/** Somebody has looked: nothing runs there any more, or never will again (E3). */
+export const confirmNodeLost: Handler<"confirmNodeLost"> = async (call, services) => {
+  const { name, pool } = await reachedNode(call, services);
+  const heardAtMs = await services.leader.read((view) => view.nodeHeardAtMs(toNodeName(name)));
+  const silentMs = heardAtMs === undefined ? Number.POSITIVE_INFINITY : services.leader.nowMs() - heardAtMs;
+  if (silentMs < SUSPECT_AFTER_MS) {
+    const seconds = Math.round(silentMs / 1000);
+    throw problemError("in_use", `The agent of node "${name}" was heard of ${seconds} s ago.`, {
+      hint: "Drain it: its agent stops what runs there, and then the units come free.",
+    });
+  }
+  return alter(call, services, {
+    command: { kind: "loseNode", name: toNodeName(name) },
+    target: `node ${name}`,
+    pools: [pool],
+    show: shownTo(call, services, name),
   });
 };
 
@@ -109,6 +128,6 @@ export const removeNode: Handler<"removeNode"> = async (call, services) => {
     pools: [pool],
     status: 204,
     detail: { force },
-    show: shownTo(call, name),
+    show: shownTo(call, services, name),
   });
 };

@@ -21,6 +21,7 @@ import {
   type WireRenewalAnswer,
   type WireRequest,
   type WireRequestSubmission,
+  type WireRun,
 } from "../../protocol/index.ts";
 import type { RequestQuery } from "../../store/index.ts";
 import { toMs, toRequestChange, toRequestId, toRequestSpec, toTimestamp } from "../../translation/index.ts";
@@ -37,6 +38,7 @@ import {
   ok,
   perform,
   type QueryOf,
+  type Reply,
   refused,
   type Services,
 } from "../call.ts";
@@ -61,7 +63,8 @@ import { mayEnd, type Owned, ownedOf, ownedOfRecord, sightOf } from "../sight.ts
 // --- Submitting
 
 export const submitRequest: Handler<"submitRequest"> = async (call, services) => {
-  const change = submission(call, services, call.body);
+  const resolved = await resolvedSubmission(call, services, call.body);
+  const change = submission(call, services, resolved.wanted, resolved);
   if (isPlan(call)) return ok(await planOf(call, services, change.command as Command));
   await services.rates.checkComponent(call.body.component); // Only spent by those who may ask for it.
   const answer = await perform(call, services, change);
@@ -70,17 +73,49 @@ export const submitRequest: Handler<"submitRequest"> = async (call, services) =>
   return { status: 201, body: shown, headers: answer.replayed ? { ...headers, ...REPLAYED } : headers };
 };
 
-const REPLAYED = { "idempotency-replayed": "true" };
+export const REPLAYED = { "idempotency-replayed": "true" };
 
-function submission(call: Call, services: Services, wanted: WireRequestSubmission): Change {
+interface ResolvedSubmission {
+  readonly wanted: WireRequestSubmission;
+  readonly impossible?: RequestId;
+}
+
+/** Those that it waits for, by their ids; such as have ended as they had to are not waited for any more (J9). */
+export async function resolvedSubmission(
+  call: Call,
+  services: Services,
+  { after, ...wanted }: WireRequestSubmission,
+): Promise<ResolvedSubmission> {
+  if (after === undefined) return { wanted };
+  const open: typeof after = [];
+  let impossible: RequestId | undefined;
+  for (const { id: text, when } of after) {
+    const { id, record } = await locate(call, services, text);
+    if (record === undefined) open.push({ id, when });
+    else if (when === "ok" && record.status !== "released") impossible = id;
+  }
+  return {
+    wanted: open.length === 0 ? wanted : { ...wanted, after: open },
+    ...(impossible !== undefined && { impossible }),
+  };
+}
+
+/** With `run` it is a job. */
+export function submission(
+  call: Call,
+  services: Services,
+  wanted: WireRequestSubmission,
+  { run, impossible }: { readonly run?: WireRun; readonly impossible?: RequestId } = {},
+): Change {
   const { identity } = call;
   const { grants } = services;
   checkRights(identity, wanted);
-  const result = toRequestSpec(wanted, { id: newRequestId(), submittedBy: identity.name });
+  const names = { id: newRequestId(), submittedBy: identity.name };
+  const result = toRequestSpec(wanted, run === undefined ? names : { ...names, run });
   if (result.outcome === "refused") throw refused(result.refusal);
   const { spec } = result;
   return {
-    command: { kind: "submitRequest", spec },
+    command: { kind: "submitRequest", spec, ...(impossible !== undefined && { impossible }) },
     target: spec.id,
     detail: { component: spec.component },
     present: (view) => {
@@ -235,9 +270,16 @@ function bulkResult(answer: Answer): WireBulkAnswer["results"][number] {
 
 // --- Looking
 
-export const listRequests: Handler<"listRequests"> = async (call, services) => {
-  const { identity } = call;
-  const query = toRequestQuery(call.query);
+export const listRequests: Handler<"listRequests"> = (call, services) =>
+  listedRequests(call, services, call.query, () => true);
+
+export async function listedRequests(
+  { identity }: Call,
+  services: Services,
+  asked: QueryOf<"listRequests">,
+  isWanted: (shown: WireRequest) => boolean,
+): Promise<Reply> {
+  const query = toRequestQuery(asked);
 
   // What the token does not see is left out here; a page may then be short, and an empty one is followed up for a
   // while, so that few calls lead nowhere.
@@ -255,7 +297,7 @@ export const listRequests: Handler<"listRequests"> = async (call, services) => {
         if (!finds(owned)) return [];
         const shown = presentRecord(record, sight, owned);
         addSilence(shown, view, id);
-        return [shown];
+        return isWanted(shown) ? [shown] : [];
       });
     });
     if (items.length > 0 || page.nextCursor === null || pages >= SHORT_PAGES_MAX) {
@@ -263,7 +305,7 @@ export const listRequests: Handler<"listRequests"> = async (call, services) => {
     }
     cursor = page.nextCursor;
   }
-};
+}
 
 const SHORT_PAGES_MAX = 20;
 
@@ -284,7 +326,8 @@ function toRequestQuery(query: QueryOf<"listRequests">): RequestQuery {
 export const getRequest: Handler<"getRequest"> = async (call, services) => {
   const located = await locate(call, services);
   const wait = waitOf(call);
-  if (wait === undefined || located.record !== undefined) return ok(await show(call, services, located));
+  if (wait === undefined || located.record !== undefined)
+    return ok(await showRequest(call, services, located));
 
   const aborted = new AbortController();
   call.outgoing.on("close", () => aborted.abort());
@@ -295,7 +338,7 @@ export const getRequest: Handler<"getRequest"> = async (call, services) => {
     const stopListening = new AbortController();
     const signal = AbortSignal.any([aborted.signal, stopListening.signal]);
     const changed = services.waiting.nextChange(located.id, leftMs, signal);
-    const shown = await show(call, services, located);
+    const shown = await showRequest(call, services, located);
     // The client of an attended request that still waits has just been heard of (L2).
     if (shown.attended && shown.status === "queued" && shown.submitted_by === call.identity.name) {
       services.leader.hear(located.id, clientOf(call));
@@ -332,7 +375,11 @@ function isReached(status: WireRequest["status"], until: Wait["until"], changes:
   return status === until;
 }
 
-async function show(call: Call, services: Services, { id, record }: Located): Promise<WireRequest> {
+export async function showRequest(
+  call: Call,
+  services: Services,
+  { id, record }: Located,
+): Promise<WireRequest> {
   const { identity } = call;
   const { leader, grants } = services;
   const live = await leader.read((view) => presentLive(view, id, { identity, grants }));
@@ -396,7 +443,9 @@ async function renew(
   const renewal = await leader.renew(id, engineToken, clientOf(call));
   switch (renewal.standing) {
     case "holding":
-      if (body.phase === "stuck") await alertStuck(services, id, { identity: call.identity, body });
+      if (body.phase === "stuck") {
+        await alertStuck(services, id, { actor: call.identity.name, progress: body.progress });
+      }
       return presentRenewal(renewal, presentInstruction(renewal.instruction));
     case "waiting":
       return presentRenewal(renewal, { do: "carry_on" });
@@ -427,14 +476,14 @@ function presentRenewal(
 }
 
 /** Somebody must look: no rule gives these units back. */
-async function alertStuck(
+export async function alertStuck(
   { leader, log }: Services,
   requestId: RequestId,
-  { identity, body: { progress = "" } }: { identity: Identity; body: WireRenewal },
+  { actor, progress = "" }: { actor: string; progress: string | number | undefined },
 ): Promise<void> {
   log.error({ requestId, progress }, "the processes of a job cannot be killed: its units stay in use");
   const target = `request ${requestId}`;
-  await leader.audit({ actor: identity.name, action: "stuck", target, outcome: "alert", body: { progress } });
+  await leader.audit({ actor, action: "stuck", target, outcome: "alert", body: { progress } });
 }
 
 type Holding = Extract<Awaited<ReturnType<Services["leader"]["renew"]>>, { standing: "holding" }>;
@@ -489,13 +538,25 @@ function releaseChange(
     target: id,
     detail,
     guard(view) {
+      const denied = guard(view) ?? executorsOnly(view, id);
+      if (denied !== undefined) return denied;
       if (requestOf(view.state, id)?.progress.deletionPlanned === true)
         before = presentLive(view, id, caller);
-      return guard(view);
+      return undefined;
     },
     // Deleted by force while it ran, it is gone with its end: this is what it was (Q6).
     present: (view) =>
       presentLive(view, id, caller) ?? (before && { ...before, status: "cancelled", stop: null }),
+  };
+}
+
+/** How a job ends is for whoever started it to say (J5). */
+function executorsOnly(view: View, id: RequestId): LeaderRefusal | undefined {
+  if (requestOf(view.state, id)?.progress.allocation?.phase === undefined) return undefined;
+  return {
+    code: "invalid_request",
+    message: `Request "${id}" is a job: its executor says how it ends.`,
+    hint: "Cancel it, or send it a signal.",
   };
 }
 
@@ -513,7 +574,7 @@ async function repeatedRelease(
 ): Promise<WireRequest | undefined> {
   if (code !== "stale_token" && code !== "not_found") return undefined;
   const located = await locate(call, services, id);
-  const shown = await show(call, services, located);
+  const shown = await showRequest(call, services, located);
   const attempts =
     (located.record?.body as RequestBody | undefined)?.attempts ??
     (await services.leader.read((view) => view.attemptsOf(id)));
@@ -537,7 +598,7 @@ export const checkpointRequest: Handler<"checkpointRequest"> = async (call, serv
     command: { kind: "reportCheckpoint", requestId: id, token, checkpoint },
     target: id,
     detail: { report },
-    guard: reachGuard(call.identity, id),
+    guard: (view) => reachGuard(call.identity, id)(view) ?? executorsOnly(view, id),
     present: (view) => presentLive(view, id, { identity: call.identity, grants: services.grants }),
   });
   return ok(answer.body);
@@ -618,7 +679,7 @@ function isOperator({ role }: Identity): boolean {
   return role === "operator" || role === "admin";
 }
 
-function checkMayEnd(call: Call, { id, owned }: Located): void {
+export function checkMayEnd(call: Call, { id, owned }: Located): void {
   if (mayEnd(call.identity, owned)) return;
   throw forbidden(
     `The request "${id}" was submitted by "${owned.submittedBy}".`,

@@ -20,7 +20,14 @@ import { createSqlStore } from "../sql-store.ts";
 import type { Store, StoreMeta } from "../store.ts";
 import { isTrouble, translatePostgresError } from "./errors.ts";
 import { createBell, createHint, createUrgentLane } from "./lanes.ts";
-import { channelOf, commitArguments, FENCED, schema as migrations, OLDEST_USER } from "./schema.ts";
+import {
+  COMMIT_FUNCTION,
+  channelOf,
+  commitArguments,
+  FENCED,
+  schema as migrations,
+  OLDEST_USER,
+} from "./schema.ts";
 
 export type PostgresOptions = {
   readonly url: string;
@@ -132,7 +139,7 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
   const commit = async (rows: CommitRows): Promise<boolean> => {
     const values = commitArguments(rows, channel);
     const parameters = values.map((_, index) => `$${index + 1}`).join(", ");
-    const question = { text: toPostgres(`select @commit_batch_2(${parameters})`), values };
+    const question = { text: toPostgres(`select ${COMMIT_FUNCTION}(${parameters})`), values };
     const deadlineMs = performance.now() + patienceMs;
     let retryDelayMs = RETRY_DELAY_MS_MIN;
     let isUnknown = false;

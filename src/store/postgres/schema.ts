@@ -7,7 +7,10 @@ import { insertInto, migrations } from "../schema.ts";
 /** Raised by the function when the head is not the expected one. */
 export const FENCED = "BE001";
 
-const writtenTables = ["audit", "idempotency", "requests", "decisions", "tokens"] as const;
+const firstTables = ["audit", "idempotency", "requests", "decisions", "tokens"] as const;
+const writtenTables = [...firstTables, "attachments"] as const;
+/** Servers of the version before call the first one, so it stays as it was (C12). */
+export const COMMIT_FUNCTION = "@commit_batch_3";
 
 /** Stands between the values of a column. Nobody outside knows it, so nobody can write it into a value. */
 const SEPARATOR = `\u001e${randomBytes(9).toString("base64")}\u001e`;
@@ -36,11 +39,11 @@ export const schema: readonly (readonly string[])[] = [
     // Updated by every commit: room on the page keeps the update from touching anything else.
     "alter table @head set (fillfactor = 10)",
     "alter table @lease set (fillfactor = 10)",
-    commitFunction("commit_batch", ""),
+    commitFunction("@commit_batch", firstTables, ""),
   ],
-  ...common.slice(1),
-  // A server of the version before still calls the function that it knows (C12).
-  [commitFunction("commit_batch_2", NOTIFY)],
+  ...common.slice(1, 3),
+  [commitFunction("@commit_batch_2", firstTables, NOTIFY)],
+  [...common[3]!, commitFunction(COMMIT_FUNCTION, writtenTables, NOTIFY)],
 ];
 
 /**
@@ -59,17 +62,20 @@ export function channelOf(schemaName: string): string {
  * trip. Rows come as one text per column, its values put together: an array would have every quotation mark of
  * the JSON in it escaped on this side and unescaped on the other, which costs more than writing the rows.
  */
-function commitFunction(name: string, notify: string): string {
+function commitFunction(name: string, tables: readonly Table[], notify: string): string {
   const parameters = [
     ...["old_epoch bigint", "old_seq bigint", "old_commit_id text"],
     ...["new_seq bigint", "new_at_ms bigint", "new_hash text"],
     ...["new_audit_id bigint", "new_audit_hash text", "new_commit_id text"],
     ...["new_checksum bigint", "new_events text", "separator text"],
-    ...writtenTables.flatMap((table) => Object.keys(columns[table]).map((name) => `${table}_${name} text`)),
+    ...tables.flatMap((table) => Object.keys(columns[table]).map((column) => `${table}_${column} text`)),
     ...["deleted_requests text[]", "deleted_tokens text[]"],
     ...(notify === "" ? [] : ["channel text"]),
   ];
-  return `create or replace function @${name}(${parameters.join(", ")}) returns void
+  const deletesAttachments = tables.includes("attachments")
+    ? "delete from @attachments where request_id = any (deleted_requests);"
+    : "";
+  return `create or replace function ${name}(${parameters.join(", ")}) returns void
     language plpgsql as $berth$
     #variable_conflict use_column
     begin
@@ -81,10 +87,11 @@ function commitFunction(name: string, notify: string): string {
         insert into @journal (last_seq, first_seq, epoch, at_ms, events, hash)
         values (new_seq, old_seq + 1, old_epoch, new_at_ms, new_events, new_hash);
       end if;
-      ${writtenTables.map(insertRows).join("\n")}
+      ${tables.map(insertRows).join("\n")}
       if cardinality(deleted_requests) > 0 then
         delete from @requests where id = any (deleted_requests);
         delete from @decisions where request_id = any (deleted_requests);
+        ${deletesAttachments}
       end if;
       if cardinality(deleted_tokens) > 0 then
         delete from @tokens where id = any (deleted_tokens);

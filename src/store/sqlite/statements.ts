@@ -9,7 +9,7 @@ export function toSqlite(sql: string): string {
   return sql.replaceAll("@", "");
 }
 
-const replacedTables = ["idempotency", "requests", "decisions", "tokens"] as const;
+const replacedTables = ["idempotency", "requests", "decisions", "attachments", "tokens"] as const;
 
 export function commitStatements(rows: CommitRows): Statement[] {
   const { previous, head } = rows;
@@ -45,6 +45,7 @@ export function commitStatements(rows: CommitRows): Statement[] {
   statements.push(
     { sql: "delete from @requests where id = ?", rows: deletedRequests },
     { sql: "delete from @decisions where request_id = ?", rows: deletedRequests },
+    { sql: "delete from @attachments where request_id = ?", rows: deletedRequests },
     { sql: "delete from @tokens where id = ?", rows: deletedTokens },
   );
   return statements;

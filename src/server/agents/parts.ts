@@ -1,0 +1,225 @@
+// What a sync means (E2, E4, E7), and what its answer says. Both follow from the state and from what agents have said; nothing
+// in here waits or changes anything.
+
+import { hash } from "node:crypto";
+import {
+  type Command,
+  DEFAULT_POOL_SETTINGS,
+  type EndFacts,
+  type JobPhase,
+  type NodeName,
+  nodeViewsOf,
+  type RequestId,
+  requestOf,
+  type Stop,
+} from "../../engine/index.ts";
+import type { View } from "../../leader/index.ts";
+import type {
+  WireNodeSync,
+  WireNodeSyncAnswer,
+  WireRunningPart,
+  WireWantedPart,
+} from "../../protocol/index.ts";
+import type { Attachment } from "../../store/index.ts";
+import { toSeconds, toTimestamp } from "../../translation/index.ts";
+import type { Grants } from "../grants.ts";
+import type { Agents } from "./agents.ts";
+
+/** One thing that a sync says about the world. */
+export interface Meaning {
+  readonly command: Command;
+  readonly attachments?: readonly Attachment[];
+}
+
+interface Sources {
+  readonly agents: Agents;
+  readonly grants: Grants;
+}
+
+/** A job that is on a node now, as the engine knows it. */
+interface PlacedJob {
+  readonly id: RequestId;
+  readonly token: number;
+  readonly nodes: readonly NodeName[];
+  readonly attempt: number;
+  readonly phase: JobPhase;
+  readonly stop: Stop | null;
+}
+
+function jobsOn(view: View, node: NodeName): PlacedJob[] {
+  const runs = nodeViewsOf(view.state, [node])[0]?.runs ?? [];
+  return runs.flatMap(({ requestId }) => placedJob(view, requestId) ?? []);
+}
+
+function placedJob(view: View, id: RequestId): PlacedJob | undefined {
+  const request = requestOf(view.state, id);
+  const allocation = request?.progress.allocation ?? null;
+  if (request === undefined || allocation?.phase === undefined) return undefined;
+  const { token, phase, stop, placement } = allocation;
+  const nodes = placement.map(({ node }) => node);
+  return { id, token, phase, stop, nodes, attempt: request.progress.attempt };
+}
+
+// --- What was said
+
+/** What the parts of all nodes, this one's as it says now, mean for the jobs on this node. */
+export function meaningOf(view: View, node: NodeName, { agents, grants }: Sources): Meaning[] {
+  return jobsOn(view, node).flatMap((job) => {
+    const token = grants.sign(job.id, job.token);
+    const parts = job.nodes.map((name) => agents.partOf(name, job.id, token));
+    return ended(job, parts) ?? failed(job, parts) ?? progressed(job, parts);
+  });
+}
+
+type Part = WireRunningPart | undefined;
+
+/** All parts have ended: so has the attempt. */
+function ended(job: PlacedJob, parts: readonly Part[]): Meaning[] | undefined {
+  const ends = parts.flatMap((part) => (part?.phase === "ended" && part.end ? [part.end] : []));
+  if (ends.length < job.nodes.length) return undefined;
+  const about = { requestId: job.id, token: job.token };
+  const deciding = decidingEnd(ends);
+  const attachments = ends.flatMap(({ log_tail: pieces }, rank): Attachment[] =>
+    pieces === undefined
+      ? []
+      : [{ requestId: job.id, part: logPartOf(job.attempt, rank), body: { node: job.nodes[rank], pieces } }],
+  );
+  if (deciding.outcome === "lost") return [{ command: { kind: "loseHolder", ...about }, attachments }];
+  // An agent that stopped it of its own accord, after it had heard nothing for long, was not asked to.
+  const isUnasked = deciding.outcome === "stopped" && job.stop === null;
+  const outcome = isUnasked ? "failed" : deciding.outcome;
+  const end = { ...factsOf(deciding), ...(isUnasked && { cause: "interrupted" as const }) };
+  return [{ command: { kind: "reportEnd", ...about, outcome, end }, attachments }];
+}
+
+type PartEnd = NonNullable<WireRunningPart["end"]>;
+const WORST_FIRST: readonly PartEnd["outcome"][] = ["lost", "failed", "stopped", "succeeded"];
+
+/** The first failure is the attempt's (E7). */
+function decidingEnd(ends: readonly PartEnd[]): PartEnd {
+  const rank = ({ outcome }: PartEnd) => WORST_FIRST.indexOf(outcome);
+  const atMs = ({ ended_at: at }: PartEnd) => Date.parse(at ?? "") || 0;
+  return [...ends].sort((a, b) => rank(a) - rank(b) || atMs(a) - atMs(b))[0] as PartEnd;
+}
+
+function factsOf({ exit_code, signal, cause, message, ended_at }: PartEnd): EndFacts {
+  const atMs = Date.parse(ended_at ?? "");
+  return {
+    ...(Number.isSafeInteger(atMs) && { atMs }),
+    ...(exit_code !== undefined && { exitCode: exit_code }),
+    ...(signal !== undefined && { signal }),
+    ...(cause !== undefined && { cause }),
+    ...(message !== undefined && { message }),
+  };
+}
+
+/** The first part that ended badly stops the others (E7). */
+function failed({ id, token, stop }: PlacedJob, parts: readonly Part[]): Meaning[] | undefined {
+  const isBad = (part: Part) =>
+    part?.phase === "ended" && (part.end?.outcome === "failed" || part.end?.outcome === "lost");
+  if (stop !== null || !parts.some(isBad)) return undefined;
+  return [{ command: { kind: "failPart", requestId: id, token } }];
+}
+
+/** It is starting when some part is, and runs when all do. */
+function progressed({ id, token, phase }: PlacedJob, parts: readonly Part[]): Meaning[] {
+  const hasStarted = (part: Part) => part !== undefined && part.phase !== "starting";
+  const next = parts.every(hasStarted) ? "running" : parts.some(Boolean) ? "starting" : phase;
+  const isNews = next !== phase && phase !== "running";
+  return isNews ? [{ command: { kind: "reportPhase", requestId: id, token, phase: next } }] : [];
+}
+
+/** Names the end of the output of one part of an attempt among the attachments of its request (J6). */
+export function logPartOf(attempt: number, rank: number): string {
+  return `log ${attempt}.${rank}`;
+}
+
+/**
+ * Attempts that an agent has started and that a later process of it knows nothing of: its disk was lost. They must not be
+ * started again (J5). A late sync of the process that did know them says nothing.
+ */
+export function forgottenBy(
+  view: View,
+  node: NodeName,
+  { agents, grants, sync }: Sources & { readonly sync: WireNodeSync },
+): Meaning[] {
+  const before = agents.reportOf(node);
+  if (before === undefined || before.session === sync.session) return [];
+  return jobsOn(view, node).flatMap((job): Meaning[] => {
+    const signed = grants.sign(job.id, job.token);
+    const lists = ({ jobs }: WireNodeSync) => jobs.some(({ token }) => token === signed);
+    return lists(before) && !lists(sync)
+      ? [{ command: { kind: "loseHolder", requestId: job.id, token: job.token } }]
+      : [];
+  });
+}
+
+// --- What is answered
+
+/** All but what is to be run, which is not in memory. */
+export function answerFor(
+  view: View,
+  node: NodeName,
+  { agents, grants, epoch }: Sources & { readonly epoch: number },
+): WireNodeSyncAnswer | undefined {
+  const known = view.state.nodes.get(node);
+  if (known === undefined) return undefined;
+  const { settings } = known.pool.record;
+  const facts = {
+    epoch,
+    state: known.record.state,
+    sync_after_seconds: toSeconds(settings.heartbeatMs),
+    lost_after_seconds: toSeconds(settings.nodeLostMs ?? (DEFAULT_POOL_SETTINGS.nodeLostMs as number)),
+    may_run_on: settings.allowRunOn ?? false,
+    jobs: jobsOn(view, node).map((job) => wantedPart(view, job, node, { agents, grants })),
+    logs: agents.readers.on(node).map(({ reader, requestId, token, from, follow }) => ({
+      ...{ reader, request_id: requestId, token, from, follow },
+    })),
+  };
+  return { ...facts, version: versionOf(facts) };
+}
+
+/** The same as long as nothing changes but the time that is left, and how far a reader has got. */
+function versionOf(facts: Omit<WireNodeSyncAnswer, "version">): string {
+  const text = JSON.stringify(facts, (key, value: unknown) =>
+    key === "left_seconds" || key === "from" ? undefined : value,
+  );
+  return hash("sha1", text, "base64url").slice(0, 22);
+}
+
+function wantedPart(view: View, job: PlacedJob, node: NodeName, { agents, grants }: Sources): WireWantedPart {
+  const { spec, progress } = requestOf(view.state, job.id) as NonNullable<ReturnType<typeof requestOf>>;
+  const pool = view.state.pools.get(progress.allocation?.pool as never)?.record.settings;
+  const token = grants.sign(job.id, job.token);
+  const rank = job.nodes.indexOf(node);
+  return {
+    request_id: job.id,
+    number: view.numberOf(job.id) ?? 0,
+    name: spec.name,
+    component: spec.component,
+    submitted_by: spec.submittedBy,
+    operation: spec.operation,
+    attempt: job.attempt,
+    token,
+    resources: spec.resources,
+    devices: [...(progress.allocation?.placement[rank]?.devices ?? [])],
+    rank,
+    nodes: [...job.nodes],
+    array_index: spec.array?.index ?? null,
+    checkpoint: spec.checkpoint,
+    resume: progress.resume,
+    grace_seconds: toSeconds(pool?.graceMs ?? DEFAULT_POOL_SETTINGS.graceMs),
+    instruction: instructionOf(job.stop, view.nowMs),
+    signals: [...agents.signalsFor(job.id, token)],
+  };
+}
+
+function instructionOf(stop: Stop | null, nowMs: number): WireWantedPart["instruction"] {
+  if (stop === null) return { do: "carry_on" };
+  return {
+    do: stop.phase === "checkpoint" ? "checkpoint" : "stop",
+    reason: stop.reason ?? stop.cause,
+    deadline: toTimestamp(stop.deadlineMs),
+    left_seconds: stop.phase === "kill" ? 0 : toSeconds(Math.max(0, stop.deadlineMs - nowMs)),
+  };
+}

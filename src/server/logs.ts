@@ -1,0 +1,194 @@
+// The output of a job (J6): passed on from its node while that answers, else the end of it that is kept.
+
+import { requestOf } from "../engine/index.ts";
+import { type RequestBody, SUSPECT_AFTER_MS, type View } from "../leader/index.ts";
+import { toNodeName } from "../translation/index.ts";
+import { logPartOf } from "./agents/parts.ts";
+import type { LogPart, LogSink } from "./agents/readers.ts";
+import type { CallOf, Reply, Services } from "./call.ts";
+import { STREAM_HEARTBEAT_MS } from "./limits.ts";
+import type { Located } from "./locate.ts";
+import { problemError } from "./problems.ts";
+
+type LogCall = CallOf<"getJobLogs">;
+
+/** An agent that has not sent anything by then is not there. */
+const FIRST_PIECE_MS = 5_000;
+
+interface LoggedAttempt {
+  readonly attempt: number;
+  /** The number of its grant. */
+  readonly token: number;
+  readonly nodes: readonly string[];
+}
+
+export async function readLog(call: LogCall, services: Services, located: Located): Promise<Reply> {
+  const { rank = 0 } = call.query;
+  const wanted = await services.leader.read((view) => attemptOf(view, located, call.query.attempt));
+  if (wanted === undefined) {
+    throw problemError(
+      "invalid_request",
+      `Request "${located.id}" has no such attempt, or has not started yet.`,
+      {
+        hint: "berth job show says which attempts there are.",
+      },
+    );
+  }
+  const node = wanted.nodes[rank];
+  if (wanted.nodes.length > 0 && node === undefined) {
+    throw problemError(
+      "not_found",
+      `Attempt ${wanted.attempt} has ${wanted.nodes.length} nodes, from rank 0 on.`,
+    );
+  }
+  const response = createResponse(call);
+  if (node !== undefined && (await isHeard(services, node))) {
+    if (await passOn(call, services, { located, wanted, node, response })) return "sent";
+  }
+  return keptTail(services, { located, attempt: wanted.attempt, rank, response });
+}
+
+function attemptOf(
+  view: View,
+  { id, record }: Located,
+  attempt: number | undefined,
+): LoggedAttempt | undefined {
+  const progress = requestOf(view.state, id)?.progress;
+  const allocation = progress?.allocation ?? null;
+  if (progress !== undefined && allocation !== null && (attempt ?? progress.attempt) === progress.attempt) {
+    const nodes = allocation.placement.map(({ node }) => node);
+    return { attempt: progress.attempt, token: allocation.token, nodes };
+  }
+  const ended = record === undefined ? view.attemptsOf(id) : (record.body as RequestBody).attempts;
+  const found = attempt === undefined ? ended.at(-1) : ended.find((one) => one.attempt === attempt);
+  return found && { attempt: found.attempt, token: found.token, nodes: found.nodes ?? [] };
+}
+
+async function isHeard({ leader }: Services, node: string): Promise<boolean> {
+  const heardAtMs = await leader.read((view) => view.nodeHeardAtMs(toNodeName(node)));
+  return heardAtMs !== undefined && leader.nowMs() - heardAtMs < SUSPECT_AFTER_MS;
+}
+
+/** False: the node sent nothing, and nothing was answered yet. */
+function passOn(
+  call: LogCall,
+  { agents, grants, tokens }: Services,
+  log: { located: Located; wanted: LoggedAttempt; node: string; response: Response },
+): Promise<boolean> {
+  const { located, wanted, node, response } = log;
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => stop(), FIRST_PIECE_MS);
+    const sink: LogSink = {
+      take(parts, dropped) {
+        clearTimeout(timer);
+        return response.write(parts, dropped);
+      },
+      end(why) {
+        clearTimeout(timer);
+        stopListening();
+        if (!response.hasBegun && why !== "complete") return resolve(false);
+        response.end(why === "complete");
+        resolve(true);
+      },
+    };
+    const stop = agents.readers.open(
+      {
+        node,
+        requestId: located.id,
+        token: grants.sign(located.id, wanted.token),
+        from: call.query.from ?? 0,
+        follow: call.query.follow === "true",
+      },
+      sink,
+    );
+    const stopListening = tokens.onRevoked((tokenId) => {
+      if (tokenId === call.identity.tokenId) stop();
+    });
+    call.outgoing.on("close", stop);
+  });
+}
+
+async function keptTail(
+  { store }: Services,
+  log: { located: Located; attempt: number; rank: number; response: Response },
+): Promise<Reply> {
+  const { located, attempt, rank, response } = log;
+  const kept = await store.getAttachment(located.id, logPartOf(attempt, rank));
+  if (kept === undefined) {
+    throw problemError(
+      "unavailable",
+      "The node of this attempt does not answer, and nothing of its output is kept yet.",
+      {
+        hint: "The end of the output is kept when an attempt has ended. Try again when the node is back.",
+        headers: { "retry-after": "5" },
+      },
+    );
+  }
+  const { pieces } = kept.body as { pieces: string[] };
+  const data = Buffer.concat(pieces.map((piece) => Buffer.from(piece, "base64")));
+  await response.write([{ at: 0, stream: "stdout", data }], 0, { "berth-log": "tail" });
+  response.end(true);
+  return "sent";
+}
+
+interface Response {
+  readonly hasBegun: boolean;
+  /** Resolves when there is room for more, or the reader has gone. */
+  write(
+    parts: readonly LogPart[],
+    dropped: number,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<void>;
+  end(isComplete: boolean): void;
+}
+
+/** Bytes as they were written, or a line of JSON for each piece. */
+function createResponse({ outgoing, query }: LogCall): Response {
+  const asEvents = query.format === "events";
+  let hasBegun = false;
+  const begin = (headers: Readonly<Record<string, string>>) => {
+    hasBegun = true;
+    outgoing.writeHead(200, {
+      "content-type": asEvents ? "application/x-ndjson" : "application/octet-stream",
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      ...headers,
+    });
+    outgoing.flushHeaders();
+    if (!asEvents) return;
+    // An empty line now and then says that the connection lives.
+    const heartbeat = setInterval(() => outgoing.write("\n"), STREAM_HEARTBEAT_MS);
+    heartbeat.unref();
+    outgoing.on("close", () => clearInterval(heartbeat));
+  };
+  const line = (event: object) => `${JSON.stringify(event)}\n`;
+
+  return {
+    get hasBegun() {
+      return hasBegun;
+    },
+    async write(parts, dropped, headers = {}) {
+      if (!hasBegun) begin(headers);
+      if (dropped > 0)
+        outgoing.write(asEvents ? line({ dropped }) : `[${dropped} bytes are no longer there]\n`);
+      let hasRoom = true;
+      for (const { at, stream, data } of parts) {
+        if (query.stream !== undefined && query.stream !== stream) continue;
+        const text = asEvents ? line({ position: at, stream, data: data.toString("base64") }) : data;
+        hasRoom = outgoing.write(text);
+      }
+      if (hasRoom || outgoing.destroyed) return;
+      await new Promise<void>((resolve) => {
+        outgoing.once("drain", resolve);
+        outgoing.once("close", resolve);
+      });
+    },
+    end(isComplete) {
+      if (!hasBegun) begin({});
+      if (asEvents && isComplete) outgoing.write(line({ end: true }));
+      // A reader that was cut off must not take what it has for the whole.
+      if (isComplete) outgoing.end();
+      else outgoing.destroy();
+    },
+  };
+}

@@ -1,0 +1,186 @@
+// Jobs (19): requests that Berth starts itself, with what they run, their output, and signals to them.
+
+import { type RequestId, requestOf } from "../../engine/index.ts";
+import type { Answer, View } from "../../leader/index.ts";
+import type {
+  WireBulkAnswer,
+  WireJob,
+  WireJobSubmission,
+  WireRequest,
+  WireRequestSubmission,
+  WireRun,
+} from "../../protocol/index.ts";
+import {
+  type Call,
+  type Change,
+  contextOf,
+  type Handler,
+  idempotencyFor,
+  ok,
+  perform,
+  type Services,
+} from "../call.ts";
+import { presentExit } from "../holders.ts";
+import type { Identity } from "../identity.ts";
+import { newRequestId } from "../ids.ts";
+import { type Located, locate, locateOwn } from "../locate.ts";
+import { readLog } from "../logs.ts";
+import { forbidden, notFound, problemError, refusalProblem } from "../problems.ts";
+import { type Owned, sightOf } from "../sight.ts";
+import {
+  checkMayEnd,
+  listedRequests,
+  REPLAYED,
+  resolvedSubmission,
+  showRequest,
+  submission,
+} from "./requests.ts";
+
+export const submitJob: Handler<"submitJob"> = async (call, services) => {
+  const { run, ...wanted } = call.body;
+  const resolved = await resolvedSubmission(call, services, wanted);
+  const change = jobChange(call, services, { ...resolved, run });
+  await services.rates.checkComponent(wanted.component);
+  const answer = await perform(call, services, change);
+  const shown = await showJob(call, services, (answer.body as WireRequest).id as RequestId);
+  const headers = { location: `/v1/jobs/${shown.id}` };
+  return { status: 201, body: shown, headers: answer.replayed ? { ...headers, ...REPLAYED } : headers };
+};
+
+/** What it runs is written with it, and nowhere else (J2). */
+function jobChange(
+  call: Call,
+  services: Services,
+  job: { wanted: WireRequestSubmission; run: WireRun; impossible?: RequestId },
+): Change {
+  checkRunAs(call.identity, job.run);
+  const change = submission(call, services, job.wanted, job);
+  return { ...change, attachments: [{ requestId: change.target, part: "run", body: job.run }] };
+}
+
+/** As whom a job may run is for operators and administrators to say, and for the machine to permit (E6). */
+function checkRunAs(identity: Identity, { user }: WireRun): void {
+  if (user === undefined || user === identity.name) return;
+  if (identity.role === "admin" || identity.role === "operator") return;
+  throw forbidden(
+    `The token "${identity.name}" may not run jobs as "${user}".`,
+    "Leave user out, name yourself, or ask an operator.",
+  );
+}
+
+/** One request per index, all of one operation (J9). Each stands for itself. */
+export const submitJobArray: Handler<"submitJobArray"> = async (call, services) => {
+  const { job, indices, at_once } = call.body;
+  const { run, ...wanted } = job as Omit<WireJobSubmission, "array">;
+  if (new Set(indices).size < indices.length) {
+    throw problemError("invalid_request", "An index is there twice.", {
+      errors: [{ pointer: "/indices", message: "has an index twice" }],
+    });
+  }
+  const operation = wanted.operation ?? `array-${newRequestId().slice(-12)}`;
+  const resolved = await resolvedSubmission(call, services, { ...wanted, operation });
+  await services.rates.checkComponent(wanted.component);
+  const { idempotencyKey: key } = call;
+  const calls = indices.map((index) => {
+    const array = { index, ...(at_once !== undefined && { at_once }) };
+    const change = jobChange(call, services, { ...resolved, wanted: { ...resolved.wanted, array }, run });
+    const own = key === undefined ? {} : { idempotency: idempotencyFor(call, `${key} ${index}`, call.body) };
+    return { command: change.command, context: contextOf(call, { ...change, ...own }) };
+  });
+  const answers = await services.leader.performMany(calls);
+  return ok({ results: answers.map(arrayResult) });
+};
+
+function arrayResult(answer: Answer): WireBulkAnswer["results"][number] {
+  if (answer.outcome === "refused") return { problem: refusalProblem(answer.refusal) };
+  return answer.body as WireRequest;
+}
+
+// --- Looking
+
+export const listJobs: Handler<"listJobs"> = (call, services) =>
+  listedRequests(call, services, call.query, ({ is_job }) => is_job);
+
+export const getJob: Handler<"getJob"> = async (call, services) => {
+  const { id } = await locateJob(call, services);
+  return ok(await showJob(call, services, id));
+};
+
+async function locateJob(call: Call, services: Services): Promise<Located> {
+  const located = await locate(call, services);
+  const shown = await showRequest(call, services, located);
+  if (!shown.is_job) throw notFound("job", call.params.id as string);
+  return located;
+}
+
+async function showJob(call: Call, services: Services, id: RequestId): Promise<WireJob> {
+  const located = await locate(call, services, id);
+  const shown = await showRequest(call, services, located);
+  const stored = await services.store.getAttachment(id, "run");
+  const { identity } = call;
+  const isWhole = await services.leader.read((view) => seesWhole(view, identity, located.owned));
+  return {
+    ...shown,
+    run: stored === undefined || !isWhole ? null : shownRun(stored.body as WireRun, identity, located.owned),
+    where: shown.placement.map(({ node, devices }) => whereOf(services, { id, node, devices, isWhole })),
+    exit: presentExit(shown.attempts.at(-1)),
+  };
+}
+
+function seesWhole(view: View, identity: Identity, owned: Owned): boolean {
+  return sightOf(identity, view).degreeOf(owned) === "whole";
+}
+
+/** Values of the environment are the submitter's (J2). */
+function shownRun(run: WireRun, { name }: Identity, { submittedBy }: Owned): WireJob["run"] {
+  if (name === submittedBy || run.environment === undefined) return run;
+  return { ...run, environment: Object.fromEntries(Object.keys(run.environment).map((key) => [key, null])) };
+}
+
+function whereOf(
+  { agents }: Services,
+  { id, node, devices, isWhole }: { id: string; node: string; devices: number[]; isWhole: boolean },
+): WireJob["where"][number] {
+  const part = agents.reportOf(node)?.jobs.find((one) => one.request_id === id);
+  return { node, devices, phase: part?.phase ?? null, progress: isWhole ? (part?.progress ?? null) : null };
+}
+
+// --- Output and signals
+
+export const getJobLogs: Handler<"getJobLogs"> = async (call, services) => {
+  const located = await locateJob(call, services);
+  const isWhole = await services.leader.read((view) => seesWhole(view, call.identity, located.owned));
+  if (!isWhole) {
+    throw forbidden(
+      "The output of a job is for its submitter and the operators of its component.",
+      "Ask one of them.",
+    );
+  }
+  return readLog(call, services, located);
+};
+
+/** How long the answer waits for the agent's acknowledgement. */
+const SIGNAL_MS = 10_000;
+
+export const signalJob: Handler<"signalJob"> = async (call, services) => {
+  const located = await locateOwn(call, services);
+  checkMayEnd(call, located);
+  const { id } = located;
+  const running = await services.leader.read((view) => {
+    const allocation = requestOf(view.state, id)?.progress.allocation;
+    return allocation?.phase === undefined ? undefined : allocation;
+  });
+  if (running === undefined) {
+    throw problemError("invalid_request", `Request "${id}" is not a job that runs now.`, {
+      hint: "Only a job that was started by Berth can be sent a signal.",
+    });
+  }
+  const { signal } = call.body;
+  await services.leader.audit({
+    ...{ actor: call.identity.name, action: "signalJob", target: id, outcome: "accepted" },
+    body: { token: call.identity.tokenId, from: call.address, signal },
+  });
+  const nodes = running.placement.map(({ node }) => node);
+  const order = { requestId: id, token: services.grants.sign(id, running.token), nodes, signal };
+  return ok({ delivered: await services.agents.sendSignal(order, SIGNAL_MS) });
+};
