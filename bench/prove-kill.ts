@@ -65,9 +65,12 @@ const FAULTS: readonly (Fault & { readonly finder: "trace" | "judge" })[] = [
     what: "an answer before the commit",
     finder: "trace",
     file: "src/store/sqlite/sqlite.ts",
-    text: "commit: async (rows) =>",
-    instead:
-      "commit: async (rows) => (setTimeout(() => inTransaction(() => executeAll(commitStatements(rows))), 20), true) ||",
+    text: "commit: async (rows) => {",
+    instead: `commit: async (rows) => {
+      if (rows !== undefined) {
+        setTimeout(() => inTransaction(() => executeAll(commitStatements(rows))), 20);
+        return true;
+      }`,
   },
   {
     what: "a pool that grants more than it has",

@@ -125,18 +125,27 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
   const progress = new Map<string, string>();
   const snapshot = await store.latestSnapshot();
   const { seq: lastSeq } = await store.head();
-  while (state.seq < lastSeq) {
-    for (const { seq, event: stored } of await store.readEvents(state.seq + 1, 5_000)) {
+  let isAccepted = true;
+  for (let last = 0; last < lastSeq; ) {
+    for (const { seq, event: stored } of await store.readEvents(last + 1, 5_000)) {
+      last = seq;
+      count.add(stored); // First, and whatever the engine thinks of it.
+      if (!isAccepted) continue;
       const event = stored as unknown as Event;
-      evolve(state, event);
-      count.add(stored);
+      try {
+        evolve(state, event);
+      } catch (error) {
+        damage.push(`the engine does not accept event ${seq}: ${(error as Error).message}`);
+        isAccepted = false;
+        continue;
+      }
       const counted = { attemptEnded: ends, requestAllocated: grants }[event.kind as string];
       if (counted !== undefined && "requestId" in event) {
         counted.set(event.requestId, (counted.get(event.requestId) ?? 0) + 1);
       }
       if ("requestId" in event) {
         const request = state.requests.get(event.requestId);
-        if (request !== undefined) progress.set(event.requestId, JSON.stringify(request.progress));
+        if (request !== undefined) progress.set(event.requestId, inOrder(request.progress));
       }
       if (seq === snapshot?.seq && stateHash(state) !== snapshot.stateHash) {
         damage.push(`the snapshot at event ${seq} is not what the journal says`);
@@ -145,11 +154,19 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
   }
   for (const [id, text] of progress) {
     const body = byId.get(id)?.body as RequestBody | undefined;
-    if (body !== undefined && JSON.stringify(body.progress) !== text) {
+    if (body !== undefined && inOrder(body.progress) !== text) {
       damage.push(`the record of ${id} is not what the journal says`);
     }
   }
   return { events: lastSeq, ends, grants, damage, excess: count.excess, preemptions: count.preemptions };
+}
+
+/** The same text for the same fields, in whatever order they were read. */
+function inOrder(record: object): string {
+  return JSON.stringify(record, (_, value: unknown) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+  });
 }
 
 async function allRequests(store: Store): Promise<RequestRecord[]> {

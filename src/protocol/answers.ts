@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import { extraPermission, givenRole, role } from "./access.ts";
-import { amounts, idempotencyKey, labels, name, seconds } from "./common.ts";
+import { amounts, idempotencyKey, labels, moment, name, seconds } from "./common.ts";
 import { problem } from "./errors.ts";
 import { deviceReport, exitAnswer, jobPhase, run } from "./jobs.ts";
 import { BATCH_ITEMS_MAX, GRANT_TOKEN_LENGTH_MAX, NOTE_LENGTH_MAX } from "./limits.ts";
@@ -287,7 +287,7 @@ export const release = z.strictObject({
   cause: reportedCause.optional(),
   message: z.string().max(NOTE_LENGTH_MAX).optional(),
   /** When it ended, by the server's clock; left out: now. */
-  ended_at: timestamp.optional(),
+  ended_at: moment.optional(),
 });
 export type WireRelease = z.infer<typeof release>;
 

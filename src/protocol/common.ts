@@ -23,6 +23,9 @@ export const name = printable.min(1).max(NAME_LENGTH_MAX);
 /** Text for people; tabs and line breaks are allowed, other control characters in no text at all (`shapeProblem`). */
 export const note = z.string().max(NOTE_LENGTH_MAX);
 
+/** A time that a caller gives: RFC 3339, with Z or an offset. */
+export const moment = z.iso.datetime({ offset: true });
+
 /** Units per resource key. */
 export const amounts = z.record(z.string(), z.number());
 

@@ -4,7 +4,7 @@
 // the whole of it in every sync, so that a lost, late or repeated one does no harm.
 
 import { z } from "zod";
-import { amounts, labels, name, note, seconds } from "./common.ts";
+import { amounts, labels, moment, name, note, seconds } from "./common.ts";
 import { LOG_PIECE_CHARS_MAX, RUN_BYTES_MAX, RUN_WORDS_MAX } from "./limits.ts";
 
 /** RFC 3339 in UTC. */
@@ -136,7 +136,7 @@ export const partEnd = z.strictObject({
   signal: z.string().max(32).optional(),
   cause: z.enum(["start_failed", "oom", "interrupted"]).optional(),
   message: note.optional(),
-  ended_at: timestamp.optional(),
+  ended_at: moment.optional(),
   /** The last of its output, at most 64 KiB in all, in base64. */
   log_tail: z.array(z.base64().max(LOG_PIECE_CHARS_MAX)).max(2).optional(),
 });

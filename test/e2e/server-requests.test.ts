@@ -389,6 +389,18 @@ for (const kind of ["memory", "sqlite"] as const) {
       await release(running);
     });
 
+    test.each(["gpus", "", "2026-02-30T00:00:00Z", "2026-11-17", "+275760-09-13T00:00:00Z"])(
+      "an end at %j is refused, and the grant stays as it is",
+      async (endedAt) => {
+        const run = (await submit({})).body;
+        const end = { token: run.token, outcome: "succeeded", ended_at: endedAt };
+        const { status, body } = await server.admin("POST", `/v1/resource-requests/${run.id}/release`, end);
+        expect([status, body.code]).toEqual([400, "invalid_request"]);
+        expect((await server.admin("GET", `/v1/resource-requests/${run.id}`)).body.status).toBe("allocated");
+        await release(run);
+      },
+    );
+
     test("a request with new labels is found by them, now and after its end (Q9)", async () => {
       const run = (await submit({ labels: { team: "vision" } })).body;
       const changed = await server.admin("PATCH", `/v1/resource-requests/${run.id}`, {
