@@ -1,6 +1,6 @@
 // Three servers under load on a PostgreSQL that restarts, stalls, is slow, read only, away for a minute, and replaced by a
 // standby: no holder is ended, nothing that was acknowledged is lost, and no server ends (C14).
-// Usage: npm run prove:database -- [--restarts N] [--stalls N] [--promotions N] [--away SECONDS] [--seed N]
+// Usage: npm run prove:database -- [--restarts N] [--stalls N] [--promotions N] [--losses N] [--away SECONDS] [--seed N]
 //        [--canaries [--only TEXT]] [--logs DIRECTORY]
 
 import { mkdtemp, rm } from "node:fs/promises";
@@ -9,8 +9,9 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startPostgres } from "../test/support/postgres.ts";
 import { DATABASE_CANARIES, type DatabaseCanary } from "./failover/canaries.ts";
+import { noLoss, promoteWithLoss } from "./failover/loss.ts";
 import { away, type Database, promote, readOnly, restart, slow, stall } from "./failover/outages.ts";
-import { prove, type Round } from "./failover/proof.ts";
+import { type Proof, prove, type Round } from "./failover/proof.ts";
 import { isQuiet, type Limit, report, reportTimes } from "./failover/report.ts";
 import { tell } from "./proving/canaries.ts";
 import { seededRandom } from "./proving/random.ts";
@@ -21,6 +22,7 @@ const { values } = parseArgs({
     restarts: { type: "string", default: "5" },
     stalls: { type: "string", default: "3" },
     promotions: { type: "string", default: "2" },
+    losses: { type: "string", default: "1" },
     away: { type: "string", default: "60" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     canaries: { type: "boolean", default: false },
@@ -31,6 +33,8 @@ const { values } = parseArgs({
   },
 });
 
+const LOSS = "promoted with loss";
+
 /** Seconds from when the database is back until every server accepts writes. */
 const LIMITS: Readonly<Record<string, Limit>> = {
   restarted: { p50: 3, p99: 5 },
@@ -39,6 +43,7 @@ const LIMITS: Readonly<Record<string, Limit>> = {
   slow: { p50: 3, p99: 5 },
   "read only": { p50: 3, p99: 5 },
   promoted: { p50: 3, p99: 5 },
+  [LOSS]: { p50: 10, p99: 12 },
 };
 
 const random = seededRandom(Number(values.seed));
@@ -58,31 +63,57 @@ try {
     ...(Number(values.away) > 0 ? (["slow", "read only", "away"] as const) : []),
     ...times(values.promotions, "promoted"),
   ];
-  if (kinds.length > 0) {
-    const proof = await proveOn(await bundle("failover/server"), kinds, values.logs);
-    const isInTime = reportTimes(proof.measured, LIMITS, wasQuiet);
-    if (report(proof) > 0 || !isInTime) hasFailed = true;
-  }
+  const program = await bundle("failover/server");
+  if (kinds.length > 0) verdictOn(await proveOn(program, kinds, values.logs));
+  for (let count = 0; count < Number(values.losses); count++) verdictOn(await proveLoss(program));
 } catch (error) {
   console.error(error);
   hasFailed = true;
 }
 process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
 
-async function proveOn(program: string, kinds: DatabaseCanary["rounds"], logs?: string) {
+function proveOn(program: string, kinds: DatabaseCanary["rounds"], logs?: string): Promise<Proof> {
+  return withDatabase(logs, (database, directory) =>
+    prove({
+      ...{ program, databaseUrl: database.current.url, directory, random },
+      judgeUrl: () => database.current.url,
+      rounds: kinds.map((kind) => roundOf(kind, database)),
+    }),
+  );
+}
+
+async function withDatabase(
+  logs: string | undefined,
+  use: (database: Database, directory: string) => Promise<Proof>,
+): Promise<Proof> {
   const directory = logs ?? (await mkdtemp(join(tmpdir(), "berth-database-")));
   const first = await startPostgres({ max_connections: "100", wal_keep_size: "512MB" });
   const database: Database = { current: first, all: [first] };
   try {
-    return await prove({
-      ...{ program, databaseUrl: first.url, directory, random },
-      judgeUrl: () => database.current.url,
-      rounds: kinds.map((kind) => roundOf(kind, database)),
-    });
+    return await use(database, directory);
   } finally {
     for (const each of database.all.toReversed()) await each.remove();
     if (logs === undefined) await rm(directory, { recursive: true, force: true });
   }
+}
+
+function verdictOn(proof: Proof): void {
+  const isInTime = reportTimes(proof.measured, LIMITS, wasQuiet);
+  if (report(proof) > 0 || !isInTime) hasFailed = true;
+}
+
+/** A cluster for each: a history is lost once. */
+async function proveLoss(program: string): Promise<Proof> {
+  const loss = noLoss();
+  const proof = await withDatabase(values.logs, (database, directory) =>
+    prove({
+      ...{ program, databaseUrl: database.current.url, directory, random, loss },
+      judgeUrl: () => database.current.url,
+      rounds: [{ kind: LOSS, run: (scene) => promoteWithLoss(scene, database, loss) }],
+    }),
+  );
+  console.log(`events ${loss.keptSeq + 1} to ${loss.lastSeq} were lost with the primary`);
+  return proof;
 }
 
 async function findOut(canary: DatabaseCanary): Promise<number> {

@@ -141,7 +141,7 @@ if (process.argv.includes("--canaries")) {
 
 /** How many failures this program sees on a copy of the source with a fault. */
 async function findOut(fault: Fault | undefined): Promise<number> {
-  const program = await bundle("prove-fuzz", fault);
+  const program = await bundle("prove-fuzz", ...(fault === undefined ? [] : [fault]));
   const { stdout, stderr } = spawnSync(process.execPath, [program, String(CANARY_INPUTS), String(SEED)], {
     encoding: "utf8",
   });

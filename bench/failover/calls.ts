@@ -29,12 +29,14 @@ export interface Witness {
   readonly epoch: number;
   readonly seq: number;
   readonly stale: readonly string[];
+  /** The history that leaders speak of from now on may be shorter: a part of it was lost. */
+  forgetSeq(): void;
   /** To be called when a call is sent; what it returns, when its answer has arrived. */
   watch(what: string): (answer: Answer) => void;
 }
 
 export function createWitness(): Witness {
-  const known = { epoch: 0, seq: 0 };
+  const known = { epoch: 0, seq: 0, history: 1 };
   const stale: string[] = [];
   return {
     get epoch() {
@@ -44,11 +46,16 @@ export function createWitness(): Witness {
       return known.seq;
     },
     stale,
+    forgetSeq() {
+      known.seq = 0;
+      known.history++;
+    },
     watch(what) {
-      const { epoch, seq } = known;
+      const { epoch, seq, history } = known;
       return (answer) => {
         if (answer.role !== "leader" || answer.status >= 500) return;
-        if (answer.epoch < epoch || answer.seq < seq) {
+        const isBehind = history === known.history && answer.seq < seq;
+        if (answer.epoch < epoch || isBehind) {
           const said = `epoch ${answer.epoch}, event ${answer.seq}`;
           stale.push(`${what}: answered at ${said} after epoch ${epoch}, event ${seq} had been heard`);
         }

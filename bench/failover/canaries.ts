@@ -150,3 +150,12 @@ export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
     finders: ["holders ended"],
   },
 ];
+
+/** A fault that the proof of upgrades must find. */
+export const UPGRADE_CANARY: Fault & { readonly finders: readonly string[] } = {
+  what: "a new form that is written before all servers can read it",
+  file: "src/replica/members.ts",
+  text: "Math.min(NEWEST_FORM, ...known.map((member) => member.eventForm))",
+  instead: "NEWEST_FORM",
+  finders: ["unexpected ends of servers", "other problems"],
+};

@@ -88,14 +88,17 @@ async function createReplica(
     closeSync(log);
     child = started;
     isWanted = true;
+    let hasServed = false;
     const gone = once(started, "exit").then(([code]) => {
-      if (isWanted && child === started) surprises.push(`${name} ended by itself with code ${String(code)}`);
+      if (hasServed && isWanted && child === started)
+        surprises.push(`${name} ended by itself with code ${String(code)}`);
       throw new Error(`${name} ended with code ${String(code)}; its log is in ${directory}`);
     });
     gone.catch(() => undefined);
     const [{ url, token }] = (await Promise.race([once(started, "message"), gone])) as [
       { url: string; token?: string },
     ];
+    hasServed = true;
     if (token !== undefined) login.token = token;
     for (const proxy of [fromPeers, fromClients]) proxy.aim(Number(new URL(url).port));
   }

@@ -3,7 +3,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { TcpProxy } from "../../test/support/proxy.ts";
-import type { Caller } from "./calls.ts";
+import type { Caller, Witness } from "./calls.ts";
 import type { Cluster, Replica } from "./cluster.ts";
 import type { Load } from "./load.ts";
 
@@ -11,6 +11,7 @@ export interface Scene {
   readonly cluster: Cluster;
   readonly call: Caller;
   readonly load: Load;
+  readonly witness: Witness;
   readonly random: () => number;
 }
 
@@ -24,7 +25,9 @@ export interface Outcome {
 export const CUTS = ["answers lost", "silent", "reset", "nothing arrives", "no answers"] as const;
 export type Cut = (typeof CUTS)[number];
 
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
+/** For a look at a server that should be well. */
+const LOOK_MS = 5_000;
 const PROBE_EVERY_MS = 50;
 /** How long servers stay cut off from each other. */
 const PEER_CUT_MS = 4_000;
@@ -122,8 +125,8 @@ export async function sound({ cluster, call }: Scene): Promise<{ leader: Replica
   while (performance.now() < untilMs) {
     const found = await Promise.all(
       cluster.replicas.map(async (replica) => {
-        const ready = await call(replica, "GET", "/readyz", { timeoutMs: 1_000 }).catch(() => undefined);
-        const told = await call(replica, "GET", "/v1/cluster", { timeoutMs: 1_000 }).catch(() => undefined);
+        const ready = await call(replica, "GET", "/readyz", { timeoutMs: LOOK_MS }).catch(() => undefined);
+        const told = await call(replica, "GET", "/v1/cluster", { timeoutMs: LOOK_MS }).catch(() => undefined);
         const isSound = ready?.status === 200 && told?.status === 200;
         return { replica, role: isSound ? String(told.body.role) : "unwell", epoch: told?.epoch ?? 0 };
       }),

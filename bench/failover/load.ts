@@ -8,8 +8,8 @@ import { createHistory, type History, type Holding, type Submission, tokenNumber
 import { type LoyalClient, type Question, startLoyalClient } from "./loyal.ts";
 
 export const TIGHT_CAPACITY = 4;
-/** Short, so that a leader that ends holders for its own silence does so within the proof. */
-const LEASE_SECONDS = 15;
+/** Holders count as lost after one and a half: less than the minute for which a database is away. */
+const LEASE_SECONDS = 30;
 const THINK_MS = 120;
 const HOLD_MS_MAX = 600;
 const LOYAL_EVERY_MS = 250;

@@ -134,8 +134,9 @@ export async function withStandby(database: Database) {
       await delay(STANDBY_CUT_MS);
     },
     /** From now on it is the database of all servers. */
-    async promoteIt({ cluster }: Scene) {
+    async promoteIt({ cluster }: Scene, look: () => Promise<void> = async () => undefined) {
       await standby.promote();
+      await look();
       database.current = standby;
       for (const { toDatabase } of cluster.replicas) {
         toDatabase.aim(standby.port);

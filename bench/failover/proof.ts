@@ -6,6 +6,7 @@ import { type ClusterOptions, startCluster } from "./cluster.ts";
 import { type Outcome, type Scene, sound } from "./faults.ts";
 import { judge, readBooks, type Verdict } from "./judge.ts";
 import { preparePools, startLoad } from "./load.ts";
+import { judgeLoss, type Loss } from "./loss.ts";
 import { type Reader, startReader } from "./streams.ts";
 
 export interface Round {
@@ -34,6 +35,8 @@ export interface ProofOptions extends ClusterOptions {
   readonly rounds: readonly Round[];
   /** Where the judge reads at the end, if not where the servers began. */
   readonly judgeUrl?: () => string;
+  /** What the rounds have taken from the history; noted by them. */
+  readonly loss?: Loss;
   /** Called after every round. */
   readonly onRound?: (round: Measured, problems: readonly string[]) => void;
 }
@@ -55,14 +58,18 @@ export async function prove(options: ProofOptions): Promise<Proof> {
     const readers = Array.from({ length: READERS }, (_, index) =>
       startReader(`reader ${index + 1}`, cluster, random),
     );
-    const scene: Scene = { cluster, call, load, random };
+    const scene: Scene = { cluster, call, load, witness, random };
     const { measured, problems } = await runAll(rounds, scene, options.onRound);
 
     await within(FINISH_MS, load.finish(), "the load did not come to its end", problems);
     const books = await readBooks(judgeUrl());
     await within(FINISH_MS, readTo(readers, books.journal.at(-1)?.seq ?? 0), undefined, problems);
     for (const reader of readers) await reader.stop();
-    const verdict = judge(books, load.history, readers);
+    const { loss } = options;
+    const verdict =
+      loss === undefined
+        ? judge(books, load.history, readers)
+        : judgeLoss(books, load.history, readers, loss);
     const { history } = load;
     const surprises = cluster.replicas.flatMap((replica) => replica.surprises);
     return {
@@ -71,7 +78,7 @@ export async function prove(options: ProofOptions): Promise<Proof> {
         ...verdict,
         problems: {
           ...verdict.problems,
-          "stale answers": [...history.stale, ...witness.stale],
+          "stale answers": [...(verdict.problems["stale answers"] ?? []), ...witness.stale],
           "unexpected ends of servers": surprises,
           "other problems": problems,
         },

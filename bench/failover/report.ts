@@ -22,9 +22,10 @@ export function reportTimes(
   measured: readonly Measured[],
   limits: Readonly<Record<string, Limit>>,
   wasQuiet: boolean,
+  what = "until writes are accepted again",
 ): boolean {
   let isInTime = true;
-  console.log("until writes are accepted again, in seconds:");
+  console.log(`${what}, in seconds:`);
   for (const [kind, limit] of Object.entries(limits)) {
     const times = measured.filter((each) => each.kind === kind).map((each) => each.recoveredMs / 1_000);
     if (times.length === 0) continue;

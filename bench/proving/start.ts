@@ -12,11 +12,11 @@ import type { Operation, Server, ServerStarter } from "./operations.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /**
- * Bundles a program of `bench`, as it is or with a fault planted in the source, to where it finds the packages that
+ * Bundles a program of `bench`, as it is or with faults planted in the source, to where it finds the packages that
  * cannot be bundled.
  */
-export async function bundle(path: string, fault?: Fault): Promise<string> {
-  const suffix = fault === undefined ? "" : `-${fault.what.replaceAll(/\W+/g, "-")}`;
+export async function bundle(path: string, ...faults: readonly Fault[]): Promise<string> {
+  const suffix = faults.map(({ what }) => `-${what.replaceAll(/\W+/g, "-")}`).join("");
   const outfile = `${root}node_modules/.cache/berth/${basename(path)}${suffix}.mjs`;
   await build({
     ...{
@@ -26,7 +26,7 @@ export async function bundle(path: string, fault?: Fault): Promise<string> {
       logLevel: "warning",
     },
     ...{ bundle: true, format: "esm", platform: "node", target: "node20.19" },
-    plugins: fault === undefined ? [] : [planted(root, fault)],
+    plugins: faults.map((fault) => planted(root, fault)),
     external: ["esbuild", "@photostructure/sqlite", "node:sqlite", "pg", "pg-native"],
     banner: {
       js: 'import { createRequire as berthRequire } from "node:module"; const require = berthRequire(import.meta.url);',
