@@ -83,6 +83,7 @@ export class NodeIndex {
 
   /** A node is there now. */
   enter(node: Node): void {
+    touch(node);
     const shape = this.#shapeOf(node);
     shape.count++;
     if (isReady(node)) shape.readyCount++;
@@ -94,6 +95,7 @@ export class NodeIndex {
 
   /** A node goes, or is about to change. */
   leave(node: Node): void {
+    touch(node);
     const shape = this.#shapeOf(node);
     for (const selection of this.#selectionsWith(node)) {
       count(selection, shape, -1);
@@ -106,7 +108,7 @@ export class NodeIndex {
 
   /** What is left on a node changes, and nothing else about it. */
   shift(node: Node, change: () => void): void {
-    this.changed.add(node);
+    touch(node);
     if (!isReady(node)) return change();
     const selections = this.#selectionsWith(node);
     for (const selection of selections) unlist(selection, node);
@@ -147,6 +149,12 @@ export class NodeIndex {
     }
     return shape;
   }
+}
+
+/** Who remembers something about nodes learns that one changes, or that a change is taken back. */
+export function touch(node: Node): void {
+  node.pool.places.changed.add(node);
+  node.pool.order?.hopeless.changedNodes.add(node);
 }
 
 function unlist({ groups }: Selection, node: Node): void {

@@ -4,7 +4,7 @@ import type { HoldRecord, Placement } from "../records.ts";
 import { compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
-import { hasLabels } from "./node-index.ts";
+import { hasLabels, touch } from "./node-index.ts";
 import type { Ask } from "./room.ts";
 
 /** A run takes its units and devices on its nodes. */
@@ -137,9 +137,9 @@ export function stopOnNodes(state: EngineState, run: Run): void {
 }
 
 function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | -1): void {
-  const { withStopping, changed } = node.pool.places;
+  const { withStopping } = node.pool.places;
   const add = (direction: number) => () => {
-    changed.add(node);
+    touch(node);
     addInto(node.stopping, amounts, direction);
     if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
     else withStopping.delete(node);

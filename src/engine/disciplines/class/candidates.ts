@@ -1,7 +1,14 @@
 // Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
 
 import type { PreemptionReason } from "../../records.ts";
-import { BorrowLines, hasDisplaced, isMature, isShielded, mayBorrow } from "../../scheduling/victims.ts";
+import {
+  BorrowLines,
+  hasDisplaced,
+  isMature,
+  isShielded,
+  mayBorrow,
+  shortKeys,
+} from "../../scheduling/victims.ts";
 import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
 import { costMsOf } from "./cost.ts";
@@ -72,7 +79,7 @@ export function judgeKinds(
 }
 
 function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind) => Permission | string {
-  const { pool, head, walk } = search;
+  const { pool, head } = search;
   const waiter = head.poolLine;
   const { isReserved } = pool;
   const isLower = (poolLine: PoolLine) => byClass(poolLine, waiter) > 0;
@@ -83,7 +90,7 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
   /** Against lower runs of its own component it is judged as if these were gone. */
   const isInShareBeside = (policy: Policy): boolean => {
     if (isInShare || policy !== waiter.policy) return isInShare;
-    isInShareAlone ??= walk.fitsReserve(waiter, usageOf(waiter, isLower));
+    isInShareAlone ??= isInShareWithoutLower(search);
     return isInShareAlone;
   };
   /** Shares are judged on the keys that some policy of the pool reserves. */
@@ -114,6 +121,34 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
     }
     if (shielded) return "V6";
     return isLower(poolLine) && (isDear || serviceFrom === NEVER) ? "10.3" : "10.1";
+  };
+}
+
+function isInShareWithoutLower({ head: { poolLine }, walk }: VictimSearch): boolean {
+  return walk.fitsReserve(
+    poolLine,
+    usageOf(poolLine, (other) => byClass(other, poolLine) > 0),
+  );
+}
+
+/** Whether it is in share, and whether it would be without lower runs of its own component (10.1). */
+export function rightsOf(search: VictimSearch): string {
+  return `${search.head.borrows} ${search.head.borrows && isInShareWithoutLower(search)}`;
+}
+
+/** Shields end with time; costs, and who is near its end, are not looked at. */
+export function mayEverStop(search: VictimSearch): (run: Run) => boolean {
+  const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
+  const judge = judgeOf(ever, shortKeys(search.shortage));
+  const known = new Map<RunKind, number>();
+  return ({ kind, token }) => {
+    let from = known.get(kind);
+    if (from === undefined) {
+      const verdict = judge(kind);
+      from = typeof verdict === "string" ? NEVER : verdict.from;
+      known.set(kind, from);
+    }
+    return token >= from;
   };
 }
 

@@ -6,7 +6,15 @@ import { namedKinds, shortKeys } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import { countFrom, type Judged, judgeKinds, permissionsFor, ruleOf } from "./candidates.ts";
+import {
+  countFrom,
+  type Judged,
+  judgeKinds,
+  mayEverStop,
+  permissionsFor,
+  rightsOf,
+  ruleOf,
+} from "./candidates.ts";
 import { chooseBySum, type Field } from "./choice.ts";
 import { costMsOf, worthMsOf } from "./cost.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
@@ -20,6 +28,8 @@ export const classDiscipline: Discipline = queueDiscipline({
   compareReserve: byClass,
   orderHoldsUntil,
   chooseVictims,
+  rightsOf,
+  mayEverStop,
   worth,
   consider,
   standingOf,

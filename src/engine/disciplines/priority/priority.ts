@@ -24,6 +24,8 @@ export const priorityDiscipline: Discipline = queueDiscipline({
   rankOf,
   isReserveKey: countsForReserve,
   chooseVictims,
+  rightsOf: (search) => `${rightsFor(search, shortKeys(search.shortage)).fitsReserve}`,
+  mayEverStop,
   consider,
   standingOf: plainStanding,
   tellApart: nothingMore,
@@ -78,7 +80,7 @@ interface Rights {
   readonly fitsReserve: boolean;
 }
 
-function rightsOf({ pool, head: { poolLine }, walk }: VictimSearch, short: readonly number[]): Rights {
+function rightsFor({ pool, head: { poolLine }, walk }: VictimSearch, short: readonly number[]): Rights {
   const reservable = short.filter((i) => countsForReserve(pool, i));
   const fits = (i: number) => (poolLine.need[i] as number) <= walk.headroom(poolLine, i);
   const fitsReserve = reservable.length > 0 && reservable.every(fits);
@@ -94,7 +96,7 @@ function reclaimsFrom(policy: Policy, { head }: VictimSearch, { any, fitsReserve
 
 /** Only the kinds of components are judged of which something may be permitted. */
 function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
-  const rights = rightsOf(search, short);
+  const rights = rightsFor(search, short);
   const judge = judgeFor(search, short, rights);
   const { pool, head } = search;
   const permissions: Permission[] = [];
@@ -115,6 +117,23 @@ function permissionsFor(search: VictimSearch, short: readonly number[]): Permiss
     if (isPermitted) judgeAll(policy.runKinds);
   }
   return permissions;
+}
+
+/** Shields end with time, and who is too young grows older. */
+function mayEverStop(search: VictimSearch): (run: Run) => boolean {
+  const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
+  const short = shortKeys(search.shortage);
+  const judge = judgeFor(ever, short, rightsFor(search, short));
+  const known = new Map<RunKind, number>();
+  return ({ kind, token }) => {
+    let from = known.get(kind);
+    if (from === undefined) {
+      const verdict = judge(kind);
+      from = typeof verdict === "string" ? Number.POSITIVE_INFINITY : verdict.from;
+      known.set(kind, from);
+    }
+    return token >= from;
+  };
 }
 
 /** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
@@ -225,7 +244,7 @@ function* latestFirst(
 /** What the search looked at, by kind, with the rule that permits some of them or forbids them all (V7). */
 function consider(search: VictimSearch, victims?: readonly { readonly run: Run }[]): ConsideredKind[] {
   const short = shortKeys(search.shortage);
-  const judge = judgeFor(search, short, rightsOf(search, short));
+  const judge = judgeFor(search, short, rightsFor(search, short));
   return namedKinds(search.policies, short, victims).map((kind) => {
     const { poolLine, runs } = kind;
     const verdict = judge(kind);

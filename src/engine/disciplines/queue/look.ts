@@ -5,7 +5,7 @@ import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { findBackfill, type StuckHead } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";
-import type { QueueRules } from "./queue-discipline.ts";
+import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf, type QueueOrder } from "./queue-order.ts";
 import { compareIn, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
@@ -58,21 +58,18 @@ function lookAtHead(
   }
   const promised = promisedBehind(rules, pool, waiter, nowMs);
   if (promised !== undefined) return inTurn(promised);
-  const choice =
-    pool.runKinds.size === 0
-      ? null
-      : rules.chooseVictims({
-          state,
-          nowMs,
-          pool,
-          policies: order.policies,
-          walk,
-          head: waiter,
-          shortage,
-        });
+  const search = { state, nowMs, pool, policies: order.policies, walk, head: waiter, shortage };
+  const choice = pool.runKinds.size === 0 ? null : victimsFor(rules, order, search);
   if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
   // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
   return new QueueLook(untilMs, { grant: findBackfill(rules, order, head, nowMs) });
+}
+
+function victimsFor(rules: QueueRules, { hopeless }: QueueOrder, search: VictimSearch): VictimChoice | null {
+  if (hopeless.isHopeless(search)) return null;
+  const choice = rules.chooseVictims(search);
+  if (choice === null) hopeless.note(search);
+  return choice;
 }
 
 /** Until when it stands is asked of the last look only, when the pool has settled. */

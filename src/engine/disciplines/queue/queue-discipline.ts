@@ -4,7 +4,7 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import { hasLostNode } from "../../placement/occupancy.ts";
-import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
+import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { explainInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
@@ -29,6 +29,10 @@ export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart">
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
   /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
   chooseVictims(search: VictimSearch): VictimChoice | null;
+  /** What decides whom the head could ever stop, beside what runs and who borrows: another text is another right. */
+  rightsOf(search: VictimSearch): string;
+  /** Whether a run could be permitted at some time, as long as rights, usage and reserves stay as they are. */
+  mayEverStop(search: VictimSearch): (run: Run) => boolean;
   /** What it is worth to start a request, in hundredths of a minute; left out where nothing is weighed (10.5). */
   worth?(poolLine: PoolLine, request: Request): number;
   /** The kinds of running work that such a search looks at, permitted or not (V7, 14). */

@@ -13,6 +13,7 @@ import { compareIds } from "../../resources.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
+import { HopelessHead } from "./hopeless.ts";
 import { LineIndex } from "./line-index.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import { fitsReserveAtFirst } from "./reserve.ts";
@@ -46,6 +47,7 @@ export class QueueOrder {
   readonly staleHolders = new Set<Request>();
   /** The lines by what they ask for. */
   readonly lines: LineIndex;
+  readonly hopeless: HopelessHead;
   readonly #rules: QueueRules;
   readonly #pool: Pool;
   readonly #ranks: Rank[] = [];
@@ -58,6 +60,7 @@ export class QueueOrder {
     this.#rules = rules;
     this.#pool = pool;
     this.lines = new LineIndex(pool);
+    this.hopeless = new HopelessHead(rules);
     for (const poolLine of pool.waiting) this.#settleLine(poolLine);
     for (const request of pool.promised) this.#settleHolder(request);
     for (const request of pool.passers) this.#settleHolder(request);
@@ -66,6 +69,7 @@ export class QueueOrder {
   /** Puts those in their places about whom something changed. */
   refresh(): void {
     for (const policy of this.stalePolicies) {
+      this.hopeless.changedPolicies.add(policy);
       for (const { owner, poolLine } of this.#byPolicy.get(policy) ?? []) {
         if (owner === poolLine) this.staleLines.add(poolLine);
         else this.staleHolders.add(owner as Request);

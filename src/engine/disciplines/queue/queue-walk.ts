@@ -53,7 +53,7 @@ export class QueueWalk {
   /** To holders that were passed. */
   readonly #promises: Promises;
   /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
-  readonly #passed = new Set<Request>();
+  readonly passed = new Set<Request>();
   /** The components of holders that were passed: what was promised leaves less headroom to their others. */
   readonly #passedPolicies = new Set<Policy>();
   /** What was promised to them on each node. */
@@ -331,12 +331,12 @@ export class QueueWalk {
     }
     return promisedBeside(poolLine, i, (holder, other) => {
       const order = compareReserve(other, poolLine);
-      return order < 0 || (order === 0 && this.#passed.has(holder));
+      return order < 0 || (order === 0 && this.passed.has(holder));
     });
   }
 
   /** The one it was preempted for, if that one still holds its units further behind. */
-  #ownerBehind({ progress }: Request): Request | undefined {
+  ownerBehind({ progress }: Request): Request | undefined {
     const { preemptedFor, hold } = progress;
     if (preemptedFor === null || hold?.pool === this.pool.record.name) return undefined;
     this.#holders ??= new Map([...this.pool.promised].map((holder) => [holder.spec.id, holder]));
@@ -347,7 +347,7 @@ export class QueueWalk {
   /** Holds of those before it come before its own claim, and as long as it has none, that of the one it was preempted for (V5). */
   #claimsBefore(request: Request): readonly number[] {
     const { claimed } = this.#promises;
-    const owner = this.#ownerBehind(request);
+    const owner = this.ownerBehind(request);
     if (owner === undefined) return claimed;
     const need = holdNeed(owner, this.pool);
     return claimed.map((units, key) => units + (need[key] as number));
@@ -366,7 +366,7 @@ export class QueueWalk {
   roomSoon(request: Request): Room {
     this.#soon ??= Room.soonUnpromised(this.pool);
     for (const holder of this.#soonUnknown.splice(0)) promiseIn(this.#soon, holder);
-    const owner = this.#ownerBehind(request);
+    const owner = this.ownerBehind(request);
     if (owner === undefined) return this.#soon;
     const room = this.#soon.copy();
     promiseIn(room, owner);
@@ -374,7 +374,7 @@ export class QueueWalk {
   }
 
   #promise(holder: Waiter): void {
-    this.#passed.add(holder.request);
+    this.passed.add(holder.request);
     this.#soonUnknown.push(holder.request);
     const { ask } = holder.poolLine;
     if (ask !== null) {
