@@ -103,6 +103,18 @@ export class NodeCover implements Cover {
     return this.#room.place(this.#ask) ?? [];
   }
 
+  /** The first of these runs, up to the one with which a node would get room; null: it has room, may not be used, or gets none. */
+  untilRoom<Victim extends { readonly run: Run }>(node: Node, victims: readonly Victim[]): Victim[] | null {
+    if (!mayServe(node, this.#ask) || this.#hasRoom(node)) return null;
+    const left = [...this.#room.leftOn(node)];
+    for (const [index, { run }] of victims.entries()) {
+      const { need } = run.poolLine.ask as Ask;
+      for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + (need[i] as number);
+      if (covers(left, this.#ask.need)) return victims.slice(0, index + 1);
+    }
+    return null;
+  }
+
   /** Whether some node has so much left. */
   couldServe(need: readonly number[]): boolean {
     return this.#room.hasRoomFor({ ...this.#ask, need, count: 1 });

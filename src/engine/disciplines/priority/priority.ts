@@ -3,7 +3,7 @@
 import type { ConsideredKind } from "../../events.ts";
 import { Heap } from "../../heap.ts";
 import type { PreemptionReason } from "../../records.ts";
-import { type Cover, coverFor } from "../../scheduling/cover.ts";
+import { type Cover, coverFor, NodeCover } from "../../scheduling/cover.ts";
 import { countsForReserve } from "../../scheduling/quotas.ts";
 import {
   BorrowLines,
@@ -16,7 +16,7 @@ import {
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
-import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
+import type { Node, Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
 
@@ -53,22 +53,126 @@ interface Permission {
  * Candidates of one kind differ in their start only, so whole kinds are permitted, counted and, once
  * nothing they hold is short any more, passed over; the result is the same as if each had been looked at.
  */
-function chooseVictims(search: VictimSearch): VictimChoice | null {
+function chooseVictims(search: VictimSearch): VictimChoice | "hopeless" | null {
   const short = shortKeys(search.shortage);
+  const cover = coverFor(search);
+  if (cover instanceof NodeCover && cover.missing === 1) return chooseOnOneNode(search, short, cover);
   const permissions = permissionsFor(search, short);
   if (!couldCover(search, permissions, short)) return null;
 
-  const victims: { run: Run; reason: PreemptionReason }[] = [];
-  const cover = coverFor(search);
+  const victims: Victim[] = [];
   for (const { run, permission } of inOrder(search, permissions, cover)) {
     if (hasDisplaced(search.state, run.request.spec.id, search.head.request.spec.id)) continue;
     victims.push({ run, reason: reasonFor(run, permission) });
     cover.take(run);
-    if (!cover.isEnough) continue;
-    const chosen = spareFrom(victims, cover);
-    return { victims: chosen, considered: consider(search, chosen), nodes: cover.places() };
+    if (cover.isEnough) return choiceOf(search, victims, cover);
   }
   return null;
+}
+
+interface Victim {
+  readonly run: Run;
+  readonly reason: PreemptionReason;
+}
+
+function choiceOf(search: VictimSearch, taken: readonly Victim[], cover: Cover): VictimChoice {
+  const victims = spareFrom(taken, cover);
+  return { victims, considered: consider(search, victims), nodes: cover.places() };
+}
+
+/**
+ * The same where one more node must get room: the prefix ends where the first node has it, and whoever is not on that
+ * node is spared. So each node is asked for itself how much of the order it takes, one priority after the other.
+ */
+function chooseOnOneNode(
+  search: VictimSearch,
+  short: readonly number[],
+  cover: NodeCover,
+): VictimChoice | "hopeless" | null {
+  const { policies } = search;
+  const field = new NodeField(search, short, cover);
+  for (let start = 0, end = 0; start < policies.length; start = end) {
+    const { priority } = (policies[start] as Policy).record;
+    while (policies[end]?.record.priority === priority) field.gather(policies[end++] as Policy);
+    const victims = field.firstWithRoom();
+    if (victims === null) continue;
+    for (const { run } of victims) cover.take(run);
+    return choiceOf(search, victims, cover);
+  }
+  return field.isComplete ? "hopeless" : null;
+}
+
+/** The candidates on each node that could get room, in the order of 8.3. */
+class NodeField {
+  /** Whether nobody was left out who could be permitted later. */
+  isComplete: boolean;
+  readonly #search: VictimSearch;
+  readonly #cover: NodeCover;
+  readonly #mayPermit: (policy: Policy) => boolean;
+  readonly #judge: (kind: RunKind) => Permission | string;
+  readonly #candidates = new Map<Node, Victim[]>();
+  /** Those of the priority in hand. */
+  readonly #touched = new Map<Node, Victim[]>();
+
+  constructor(search: VictimSearch, short: readonly number[], cover: NodeCover) {
+    const rights = rightsFor(search, short);
+    this.#search = search;
+    this.#cover = cover;
+    this.#mayPermit = mayPermit(search, short, rights);
+    this.#judge = judgeFor(search, short, rights);
+    this.isComplete = search.pool.record.settings.minRuntimeMs === 0;
+  }
+
+  gather(policy: Policy): void {
+    if (!this.#mayPermit(policy)) return;
+    for (const kind of policy.runKinds) {
+      const verdict = this.#judge(kind);
+      if (typeof verdict !== "string") this.#gatherKind(verdict);
+      else if (verdict === "V6") this.isComplete = false;
+    }
+  }
+
+  #gatherKind(permission: Permission): void {
+    const { state, pool, nowMs, head } = this.#search;
+    for (const run of permission.kind.runs.backwards((each) => isMature(each, pool, nowMs))) {
+      if (run.token < permission.from) return;
+      if (hasDisplaced(state, run.request.spec.id, head.request.spec.id)) {
+        this.isComplete = false;
+        continue;
+      }
+      if (!this.#cover.isHelpedBy(run)) continue;
+      const victim = { run, reason: reasonFor(run, permission) };
+      for (const node of run.nodes) {
+        const others = this.#touched.get(node);
+        if (others === undefined) this.#touched.set(node, [victim]);
+        else others.push(victim);
+      }
+    }
+  }
+
+  /** What the first node takes that gets room, with those of lower priority; null: none does. */
+  firstWithRoom(): Victim[] | null {
+    let first: { latest: number; victims: Set<Victim> } | null = null;
+    for (const [node, own] of this.#touched) {
+      own.sort((a, b) => b.run.token - a.run.token);
+      const lower = this.#candidates.get(node);
+      const all = lower === undefined ? own : [...lower, ...own];
+      this.#candidates.set(node, all);
+      const taken = this.#cover.untilRoom(node, all);
+      if (taken === null) continue;
+      const latest = (taken.at(-1) as Victim).run.token;
+      if (first === null || latest > first.latest) first = { latest, victims: new Set(taken) };
+      else if (latest === first.latest) for (const victim of taken) first.victims.add(victim);
+    }
+    this.#touched.clear();
+    return first === null ? null : [...first.victims].sort(byOrder);
+  }
+}
+
+/** Lower priority first, then the latest (8.3). */
+function byOrder(a: Victim, b: Victim): number {
+  const byPriority = a.run.poolLine.policy.record.priority - b.run.poolLine.policy.record.priority;
+  return byPriority || b.run.token - a.run.token;
 }
 
 /** What the head may do, whoever it is about (8). */
@@ -98,25 +202,33 @@ function reclaimsFrom(policy: Policy, { head }: VictimSearch, { any, fitsReserve
 function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
   const rights = rightsFor(search, short);
   const judge = judgeFor(search, short, rights);
-  const { pool, head } = search;
+  const isPermitted = mayPermit(search, short, rights);
   const permissions: Permission[] = [];
-  const judgeAll = (kinds: Iterable<RunKind>) => {
-    for (const kind of kinds) {
+  for (const policy of search.pool.policies.values()) {
+    if (!isPermitted(policy)) continue;
+    for (const kind of policy.runKinds) {
       const verdict = judge(kind);
       if (typeof verdict !== "string") permissions.push(verdict);
     }
-  };
-  const { priority } = head.poolLine.policy.record;
-  for (const policy of pool.policies.values()) {
-    if (policy.runKinds.size === 0) continue;
-    const isLower = policy.record.priority < priority;
-    const isPermitted =
-      (isLower && rights.any) ||
-      ((isLower || reclaimsFrom(policy, search, rights)) && mayBorrow(policy, short)) ||
-      (pool.gapKinds.size > 0 && [...policy.runKinds].some(({ opportunistic }) => opportunistic));
-    if (isPermitted) judgeAll(policy.runKinds);
   }
   return permissions;
+}
+
+/** Whether something of a component may be permitted: a no is certain. */
+function mayPermit(
+  search: VictimSearch,
+  short: readonly number[],
+  rights: Rights,
+): (policy: Policy) => boolean {
+  const { pool, head } = search;
+  const { priority } = head.poolLine.policy.record;
+  return (policy) => {
+    if (policy.runKinds.size === 0) return false;
+    const isLower = policy.record.priority < priority;
+    if (isLower && rights.any) return true;
+    if ((isLower || reclaimsFrom(policy, search, rights)) && mayBorrow(policy, short)) return true;
+    return pool.gapKinds.size > 0 && [...policy.runKinds].some(({ opportunistic }) => opportunistic);
+  };
 }
 
 /** Shields end with time, and who is too young grows older. */
@@ -176,8 +288,8 @@ function couldCover(
   permissions: readonly Permission[],
   short: readonly number[],
 ): boolean {
-  const isOnNodes = search.head.poolLine.ask !== null; // What fits together there is not a sum.
-  const lacking = short.map((i) => (isOnNodes ? 1 : (search.shortage[i] as number)));
+  if (search.head.poolLine.ask !== null) return true; // What fits together on nodes is not a sum (N2).
+  const lacking = short.map((i) => search.shortage[i] as number);
   for (const permission of permissions) {
     const count = countPermitted(search, permission);
     short.forEach((i, at) => {

@@ -43,16 +43,17 @@ export class HopelessHead {
   }
 
   /** Nobody could be stopped. */
-  note(search: VictimSearch): void {
+  note(search: VictimSearch, state: "seen" | "hopeless"): void {
     if (search.head.poolLine.ask === null) return;
-    if (this.#remembered !== null && this.#isSame(this.#remembered, search)) return;
+    if (state === "hopeless") this.#forgetChanges();
+    else if (this.#remembered !== null && this.#isSame(this.#remembered, search)) return;
     const { walk, head } = search;
     this.#remembered = {
       poolLine: head.poolLine,
       rights: this.#rules.rightsOf(search),
       passed: [...walk.passed],
       owner: walk.ownerBehind(head.request),
-      state: "seen",
+      state,
     };
   }
 

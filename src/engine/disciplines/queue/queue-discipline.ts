@@ -27,8 +27,11 @@ export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart">
   compareReserve?(a: PoolLine, b: PoolLine): number;
   /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
-  /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
-  chooseVictims(search: VictimSearch): VictimChoice | null;
+  /**
+   * Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). Hopeless: and time
+   * alone cannot change that.
+   */
+  chooseVictims(search: VictimSearch): VictimChoice | "hopeless" | null;
   /** What decides whom the head could ever stop, beside what runs and who borrows: another text is another right. */
   rightsOf(search: VictimSearch): string;
   /** Whether a run could be permitted at some time, as long as rights, usage and reserves stay as they are. */
