@@ -161,10 +161,17 @@ function describeIndexes(state: EngineState): Map<string, string> {
         ])
         .sort(),
     );
-    for (const [component, { reserved, limit, usage: used, firmUsage, runs }] of pool.policies) {
+    for (const [component, policy] of pool.policies) {
+      const { reserved, limit, usage: used, firmUsage, runs, holders, runKinds } = policy;
       const runIds = [...runs].map(({ request }) => request.spec.id);
-      note(`the policy of ${component} in ${name}`, { reserved, limit, used, firmUsage, runIds });
+      const kinds = [...runKinds].map(({ poolLine, key }) => `${poolLine.line.key} ${key}`).sort();
+      const sums = { reserved, limit, used, firmUsage };
+      note(`the policy of ${component} in ${name}`, { ...sums, runIds, holders: idsOf(holders), kinds });
     }
+    const namesOf = (nodes: Iterable<Node>) => [...nodes].map(({ record }) => record.name).sort();
+    const { strained, servable } = pool.places;
+    note(`the promises on nodes of ${name}`, [namesOf(strained), namesOf(servable)]);
+    note(`the classes of ${name}`, [[...pool.kindsOfClass].sort(), pool.gapKinds.size]);
     for (const [group, { limit, usage: used }] of pool.groups)
       note(`group ${group} of ${name}`, { limit, used });
   }

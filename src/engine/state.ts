@@ -141,6 +141,8 @@ export interface Node {
   /** Free units less those set aside: what is left for everybody else. */
   left: number[];
   readonly runs: Set<Run>;
+  /** Waiting requests that hold units here (V5). */
+  readonly holders: Set<Request>;
   /** Device indices in use (N2). */
   readonly devices: Set<number>;
 }
@@ -164,6 +166,8 @@ export interface Policy {
   firmUsage: number[];
   /** All runs in the order in which they fill the share (G6). */
   runs: SortedList<Run>;
+  /** Its waiting requests that hold units in this pool (V5). */
+  readonly holders: Set<Request>;
   /** Kinds of its running work that is not stopping. */
   readonly runKinds: Set<RunKind>;
 }

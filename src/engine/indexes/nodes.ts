@@ -2,6 +2,7 @@
 
 import type { Event } from "../events.ts";
 import { nodeVector, poolCapacity } from "../placement/capacity.ts";
+import { judgePromises } from "../placement/occupancy.ts";
 import type { NodeRecord } from "../records.ts";
 import { type EngineState, type Node, type Pool, requirePool } from "../state.ts";
 import { rebuildPool, refreshPool } from "./pools.ts";
@@ -49,6 +50,7 @@ function addNode(state: EngineState, record: NodeRecord): void {
     promised: pool.keys.map(() => 0),
     left: [...capacity],
     runs: new Set(),
+    holders: new Set(),
     devices: new Set(),
   };
   state.undo.run(
@@ -72,6 +74,7 @@ function enter(state: EngineState, node: Node): void {
   pool.nodes.set(record.name, node);
   pool.places.enter(node);
   if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
+  judgePromises(node);
   if (record.drainDeadlineMs !== null) state.draining.add(node);
 }
 
@@ -81,6 +84,8 @@ function leave(state: EngineState, node: Node): void {
   pool.nodes.delete(record.name);
   pool.places.leave(node);
   pool.places.withPromises.delete(node);
+  pool.places.strained.delete(node);
+  pool.places.servable.delete(node);
   state.draining.delete(node);
 }
 

@@ -196,6 +196,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     usage: pool.keys.map(() => 0),
     firmUsage: pool.keys.map(() => 0),
     runs: new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }),
+    holders: new Set(),
     runKinds: new Set(),
   };
   state.undo.run(

@@ -15,6 +15,8 @@ export function enqueue(state: EngineState, request: Request): void {
     const holdPool = requirePool(state, progress.hold.pool);
     touchHolder(state, request);
     state.undo.addTo(holdPool.promised, request);
+    const own = line.pools.get(holdPool.record.name)?.policy;
+    if (own !== undefined) state.undo.addTo(own.holders, request);
     setAside(state, request, holdPool, 1);
     state.undo.addTo(state.unsettled, holdPool);
     for (const { pool, verdict } of line.pools.values()) {
@@ -53,6 +55,8 @@ export function dequeue(state: EngineState, request: Request): void {
     const holdPool = requirePool(state, progress.hold.pool);
     touchHolder(state, request);
     state.undo.removeFrom(holdPool.promised, request);
+    const own = line.pools.get(holdPool.record.name)?.policy;
+    if (own !== undefined) state.undo.removeFrom(own.holders, request);
     setAside(state, request, holdPool, -1);
     state.undo.addTo(state.unsettled, holdPool); // Even if it does not admit the request any more.
     for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);

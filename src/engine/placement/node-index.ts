@@ -44,6 +44,10 @@ export class NodeIndex {
   readonly shapes = new Map<string, Shape>();
   /** Nodes on which something is set aside for holds (V5). */
   readonly withPromises = new Set<Node>();
+  /** Those of them on which more is promised than is free or coming free, so that some hold may be lost. */
+  readonly strained = new Set<Node>();
+  /** Those of them on which enough is free for a part of some hold. */
+  readonly servable = new Set<Node>();
   /** Nodes on which something is stopping. */
   readonly withStopping = new Set<Node>();
   /** Nodes on which something has started, ended, begun to stop or been set aside; whoever has looked clears it. */
@@ -84,6 +88,7 @@ export class NodeIndex {
   /** A node is there now. */
   enter(node: Node): void {
     touch(node);
+    node.pool.order?.suspectHolds();
     const shape = this.#shapeOf(node);
     shape.count++;
     if (isReady(node)) shape.readyCount++;
@@ -96,6 +101,7 @@ export class NodeIndex {
   /** A node goes, or is about to change. */
   leave(node: Node): void {
     touch(node);
+    node.pool.order?.suspectHolds();
     const shape = this.#shapeOf(node);
     for (const selection of this.#selectionsWith(node)) {
       count(selection, shape, -1);

@@ -5,6 +5,7 @@ import { compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
 import { hasLabels, touch } from "./node-index.ts";
+import { covers } from "./node-list.ts";
 import type { Ask } from "./room.ts";
 
 /** A run takes its units and devices on its nodes. */
@@ -38,12 +39,14 @@ function settle(state: EngineState, run: Run, sign: 1 | -1): void {
 
 function addUnits(state: EngineState, { poolLine, isStopping }: Run, node: Node, sign: 1 | -1): void {
   const { need } = poolLine.ask as Ask;
-  const add = (direction: number) => () =>
+  const add = (direction: number) => () => {
     node.pool.places.shift(node, () => {
       addInto(node.usage, need, direction);
       addInto(node.free, need, -direction);
       addInto(node.left, need, -direction);
     });
+    judgePromises(node);
+  };
   state.undo.run(add(sign), add(-sign));
   if (isStopping) addStopping(state, node, need, sign);
 }
@@ -58,7 +61,10 @@ export function emptyNodes(state: EngineState, pool: Pool): void {
   undo.clear(places.withPromises);
   const homes = [...pool.policies.values()].filter(({ record }) => record.home !== null && !record.closing);
   undo.set(places, "homes", homes);
+  undo.clear(places.strained);
+  undo.clear(places.servable);
   for (const node of pool.nodes.values()) {
+    undo.clear(node.holders);
     const capacity = nodeVector(node.record.capacity, keys);
     undo.set(node, "capacity", capacity);
     undo.set(node, "free", [...capacity]);
@@ -89,10 +95,10 @@ export function fillNodes(state: EngineState, pool: Pool, runs: readonly Run[]):
 }
 
 /** Sets aside what a hold promises on its nodes, or with sign -1 gives it back (V5). */
-export function setAside(state: EngineState, { line, progress }: Request, pool: Pool, sign: 1 | -1): void {
-  const need = line.pools.get(pool.record.name)?.ask?.need;
+export function setAside(state: EngineState, request: Request, pool: Pool, sign: 1 | -1): void {
+  const need = request.line.pools.get(pool.record.name)?.ask?.need;
   if (need === undefined) return;
-  for (const node of placesOf(pool, progress.hold)) {
+  for (const node of placesOf(pool, request.progress.hold)) {
     const add = (direction: number) => () => {
       pool.places.shift(node, () => {
         addInto(node.promised, need, direction);
@@ -100,9 +106,32 @@ export function setAside(state: EngineState, { line, progress }: Request, pool: 
       });
       if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
       else pool.places.withPromises.delete(node);
+      if (direction > 0) node.holders.add(request);
+      else node.holders.delete(request);
+      judgePromises(node);
     };
     state.undo.run(add(sign), add(-sign));
   }
+}
+
+/** Whether what is promised on a node is there, and whether some of those it is promised to could start. */
+export function judgePromises(node: Node): void {
+  const { pool, holders, promised, free, stopping } = node;
+  const { strained, servable } = pool.places;
+  if (holders.size === 0) {
+    strained.delete(node);
+    servable.delete(node);
+    return;
+  }
+  if (promised.some((amount, i) => amount > 0 && amount > (free[i] as number) + (stopping[i] as number)))
+    strained.add(node);
+  else strained.delete(node);
+  let isServable = false;
+  for (const { line } of holders) {
+    isServable ||= covers(free, line.pools.get(pool.record.name)?.ask?.need ?? []);
+  }
+  if (isServable) servable.add(node);
+  else servable.delete(node);
 }
 
 /** The nodes of a hold, as far as the pool still has them. */
@@ -143,6 +172,7 @@ function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | 
     addInto(node.stopping, amounts, direction);
     if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
     else withStopping.delete(node);
+    judgePromises(node);
   };
   state.undo.run(add(sign), add(-sign));
 }

@@ -34,6 +34,26 @@ export class LineIndex {
     for (const parts of this.#parts.values()) yield* parts;
   }
 
+  /** What is kept otherwise than it would be made anew; for checks. */
+  violations(): string[] {
+    const found: string[] = [];
+    const kept = new Set<PoolLine>();
+    for (const { lines, least, most, shortestMs } of this.parts()) {
+      for (const poolLine of lines) kept.add(poolLine);
+      const fresh = boundsOf(lines);
+      const walltimes = [...lines].map(({ line }) => line.members.rankMin());
+      const isRight =
+        fresh.least.join() === least.join() &&
+        fresh.most.join() === most.join() &&
+        Math.min(...walltimes) === shortestMs;
+      if (!isRight) found.push(`a part of the queue is kept with ${least}, ${most} and ${shortestMs}`);
+    }
+    const { waiting } = this.#pool;
+    if (kept.size !== waiting.size || [...waiting].some((poolLine) => !kept.has(poolLine)))
+      found.push("the lines by what they ask for are not those that wait");
+    return found;
+  }
+
   #refresh(): void {
     for (const poolLine of this.stale) {
       const part = this.#partOf.get(poolLine);

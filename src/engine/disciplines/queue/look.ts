@@ -28,7 +28,8 @@ function inTurn(waiter: Waiter): PoolLook {
 
 /** Behind the head only one that is promised units is granted in its turn: what it takes has long been promised to it. */
 function promisedBehind(rules: QueueRules, pool: Pool, head: Waiter, nowMs: number): Waiter | undefined {
-  if (pool.promised.size === 0) return undefined;
+  if (pool.promised.size === 0 || (pool.record.nodeBacked && pool.places.servable.size === 0))
+    return undefined;
   const compare = compareIn(rules, nowMs);
   const walk = walkOverPromised(rules, pool, nowMs);
   for (const waiter of walk) {

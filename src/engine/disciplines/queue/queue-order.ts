@@ -54,6 +54,9 @@ export class QueueOrder {
   readonly #places = new Map<PoolLine | Request, Place>();
   readonly #byPolicy = new Map<Policy, Set<Place>>();
   #nextNumber = 0;
+  /** Components whose holds were not looked at since something about them changed. */
+  readonly #uncheckedPolicies = new Set<Policy>();
+  #areHoldsSuspect = true;
   #policies: readonly Policy[] | null = null;
 
   constructor(rules: QueueRules, pool: Pool) {
@@ -70,6 +73,7 @@ export class QueueOrder {
   refresh(): void {
     for (const policy of this.stalePolicies) {
       this.hopeless.changedPolicies.add(policy);
+      if (policy.holders.size > 0) this.#uncheckedPolicies.add(policy);
       for (const { owner, poolLine } of this.#byPolicy.get(policy) ?? []) {
         if (owner === poolLine) this.staleLines.add(poolLine);
         else this.staleHolders.add(owner as Request);
@@ -80,6 +84,34 @@ export class QueueOrder {
     this.staleLines.clear();
     for (const request of this.staleHolders) this.#settleHolder(request);
     this.staleHolders.clear();
+  }
+
+  /** Nodes have come, gone or changed otherwise than by what is on them. */
+  suspectHolds(): void {
+    this.#areHoldsSuspect = true;
+  }
+
+  /** Whether some hold may be lost (V5): a no is certain, whatever their order. */
+  mayHaveLostHold(): boolean {
+    const { record, places, promised } = this.#pool;
+    if (promised.size === 0) return false;
+    if (!record.nodeBacked || this.#areHoldsSuspect || places.strained.size > 0) return true;
+    for (const policy of this.#uncheckedPolicies) if (mayBlockHold(policy)) return true;
+    this.#uncheckedPolicies.clear();
+    return false;
+  }
+
+  /** No hold was lost. */
+  noteHoldsChecked(): void {
+    this.#areHoldsSuspect = false;
+    for (const policy of this.#uncheckedPolicies) {
+      if (!mayBlockHold(policy)) this.#uncheckedPolicies.delete(policy);
+    }
+  }
+
+  /** Where somebody stands as long as nothing is promised on the way; undefined: nowhere yet. */
+  placeOf(owner: PoolLine | Request): Pick<Place, "borrows" | "rank"> | undefined {
+    return this.#places.get(owner);
   }
 
   /** The components of the pool in the order in which decisions name them: by priority, the lowest first, then by name. */
@@ -246,6 +278,23 @@ export function orderOf(state: EngineState, rules: QueueRules, pool: Pool): Queu
   }
   pool.order.refresh();
   return pool.order;
+}
+
+/** Whether a quota may block a hold of a component, even if all of them come first; a no is certain. */
+function mayBlockHold({ holders, usage, firmUsage, limit, reserved, group, pool }: Policy): boolean {
+  if (holders.size === 0) return false;
+  if (group !== null) return true;
+  const [all, firm] = [[...usage], [...firmUsage]];
+  for (const { line } of holders) {
+    const poolLine = line.pools.get(pool.record.name) as PoolLine;
+    for (const [i, amount] of poolLine.need.entries()) {
+      all[i] = (all[i] as number) + amount;
+      if (poolLine.firm) firm[i] = (firm[i] as number) + amount;
+    }
+  }
+  const isOver = (sum: readonly number[], bound: readonly number[]) =>
+    sum.some((amount, i) => amount > (bound[i] as number));
+  return isOver(all, limit) || isOver(firm, reserved);
 }
 
 function bySeq(a: Place, b: Place): number {

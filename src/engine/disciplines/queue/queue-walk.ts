@@ -82,6 +82,7 @@ export class QueueWalk {
     this.#promises = new Promises(pool.keys.length);
     this.#compare = compareIn(rules, nowMs);
     const isKept = source instanceof QueueOrder;
+    if (!isKept) pool.order?.refresh();
     this.#kept = isKept ? source.walk(this.#compare) : null;
     this.#waiters = new Heap((a, b) => this.#compare(a, b) < 0, isKept ? [] : this.#gather(source));
   }
@@ -100,16 +101,12 @@ export class QueueWalk {
     return waiters;
   }
 
+  /** With the borrowing and the rank of its kept place, if there is one; promises on the way are looked at in its turn. */
   #waiterOf(request: Request, poolLine: PoolLine, hold: Waiter["hold"]): Waiter {
-    const borrows = !this.fitsReserve(poolLine);
-    return {
-      request,
-      poolLine,
-      hold,
-      borrows,
-      rank: this.#rules.rankOf(poolLine, borrows),
-      score: Number.NaN,
-    };
+    const kept = this.pool.order?.placeOf(hold === null ? poolLine : request);
+    const borrows = kept?.borrows ?? !this.fitsReserve(poolLine);
+    const rank = kept?.rank.numbers ?? this.#rules.rankOf(poolLine, borrows);
+    return { request, poolLine, hold, borrows, rank, score: Number.NaN };
   }
 
   #follower(poolLine: PoolLine, members: Iterator<Request>): Waiter | undefined {

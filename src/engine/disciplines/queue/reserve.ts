@@ -25,7 +25,7 @@ export function fitsReserveAtFirst(rules: QueueRules, poolLine: PoolLine): boole
 
 /** What is promised to others of its component and counts against its reserve wherever they stand (10.1). */
 function promisedWherever({ compareReserve }: QueueRules, poolLine: PoolLine, i: number): number {
-  if (compareReserve === undefined || poolLine.pool.promised.size === 0) return 0;
+  if (compareReserve === undefined || poolLine.policy.holders.size === 0) return 0;
   return promisedBeside(poolLine, i, (_, other) => compareReserve(other, poolLine) < 0);
 }
 
@@ -38,9 +38,9 @@ export function promisedBeside(
   const { pool, policy } = poolLine;
   const isFirm = isFirmOn(poolLine, i);
   let sum = 0;
-  for (const holder of pool.promised) {
+  for (const holder of policy.holders) {
     const other = holder.line.pools.get(pool.record.name) as PoolLine;
-    if (other.policy !== policy || (isFirm && !other.firm)) continue;
+    if (isFirm && !other.firm) continue;
     if (counts(holder, other)) sum += other.need[i] as number;
   }
   return sum;
