@@ -29,7 +29,15 @@ import { isPreemption, withPreemption } from "./indexes/shields.ts";
 import { keepOrderUntil, rewake, unwake } from "./indexes/timers.ts";
 import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
 import { NodeIndex } from "./placement/node-index.ts";
-import type { HoldRecord, PoolName, RequestId, RequestProgress, RequestStatus, Stop } from "./records.ts";
+import type {
+  HoldRecord,
+  PoolName,
+  PoolRecord,
+  RequestId,
+  RequestProgress,
+  RequestStatus,
+  Stop,
+} from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import { SortedList } from "./sorted-list.ts";
 import {
@@ -135,6 +143,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     forgetDisplacements(state, known);
     const before = known.record.settings;
     state.undo.set(known, "record", record);
+    state.undo.set(known, "preemptionsMax", preemptionsMaxOf(record));
     const isAnew =
       record.closing ||
       before.maxPreemptions !== record.settings.maxPreemptions ||
@@ -149,6 +158,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
   }
   const pool: Pool = {
     record,
+    preemptionsMax: preemptionsMaxOf(record),
     keys: [],
     capacity: [],
     usage: [],
@@ -177,6 +187,10 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
   };
   state.undo.put(state.pools, record.name, pool);
   rebuildPool(state, pool);
+}
+
+function preemptionsMaxOf(record: PoolRecord): number {
+  return record.settings.maxPreemptions ?? disciplineOf({ record }).preemptionsMax;
 }
 
 function rewakeRuns(state: EngineState, pool: Pool): void {

@@ -79,6 +79,8 @@ export interface Component {
 
 export interface Pool {
   record: PoolRecord;
+  /** How often a request may be preempted within 24 hours: the pool's setting, or else what its discipline says (V6). */
+  preemptionsMax: number;
   /** The metered keys, sorted; all vectors below follow this order. */
   keys: readonly string[];
   capacity: number[];

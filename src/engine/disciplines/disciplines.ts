@@ -13,6 +13,6 @@ const DISCIPLINES: Readonly<Record<DisciplineName, Discipline>> = {
   fair_share: fairShareDiscipline,
 };
 
-export function disciplineOf({ record }: Pool): Discipline {
+export function disciplineOf({ record }: Pick<Pool, "record">): Discipline {
   return DISCIPLINES[record.discipline];
 }

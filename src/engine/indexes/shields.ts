@@ -1,14 +1,12 @@
 // Shields (V6): whoever was preempted too often within 24 hours is kept from some rules until that is over.
 
-import { disciplineOf } from "../disciplines/disciplines.ts";
 import type { AttemptOutcome } from "../events.ts";
 import type { Pool, Request } from "../state.ts";
 
 const DAY_MS = 86_400_000;
 
 /** When the shield ends, in a pool, of a request with these preemptions; minus infinity: it has none. */
-export function shieldEndOf(preemptedAtMs: readonly number[], pool: Pool): number {
-  const max = pool.record.settings.maxPreemptions ?? disciplineOf(pool).preemptionsMax;
+export function shieldEndOf(preemptedAtMs: readonly number[], { preemptionsMax: max }: Pool): number {
   if (max === 0) return Number.POSITIVE_INFINITY;
   const first = preemptedAtMs[preemptedAtMs.length - max];
   return first === undefined ? Number.NEGATIVE_INFINITY : first + DAY_MS;
