@@ -14,6 +14,7 @@ import {
   type PoolName,
   type RequestId,
 } from "../src/engine/index.ts";
+import { createPace } from "../src/leader/pace.ts";
 
 /** Processor time of every step of one kind, in milliseconds. */
 export type Timings = Map<string, number[]>;
@@ -66,25 +67,28 @@ export function createClusterWorld({
   const waiting = new Set<string>();
   const stopping: RequestId[] = [];
   const random = randomFrom(1);
+  const pace = createPace();
   let nowMs = 1_700_000_000_000;
   let longestSliceMs = 0;
   let nextId = 0;
 
-  /** Sends a command and carries it through all its slices; the time of a step is the sum of them. */
+  /** Sends a command and goes on with it as a leader does, slice by slice; the time of a step is the sum of them. */
   function send(step: string, command: Command): void {
     let total = 0;
     let next: Command | undefined = command;
     while (next !== undefined) {
       const before = cpuMs();
-      const decision = decide(state, next, nowMs);
+      const decision = decide(state, next, nowMs, pace.looksMax);
       const took = cpuMs() - before;
+      const isCut = decision.outcome === "accepted" && decision.events.at(-1)?.kind === "schedulingPaused";
+      pace.note(took, isCut);
       total += took;
       longestSliceMs = Math.max(longestSliceMs, took);
       if (decision.outcome === "refused") {
         throw new Error(`${next.kind}: ${decision.refusal.message}`, { cause: decision.bug });
       }
       for (const event of decision.events) note(event);
-      next = carryOn(decision);
+      next = isCut ? { kind: "tick" } : undefined;
     }
     const of = timings.get(step);
     if (of === undefined) timings.set(step, [total]);
@@ -234,13 +238,6 @@ class RandomBag {
     if (item !== undefined) this.remove(item);
     return item;
   }
-}
-
-/** The command that goes on with a decision which was cut into slices; undefined if it is finished. */
-function carryOn(decision: object): Command | undefined {
-  return "unfinished" in decision && decision.unfinished === true
-    ? ({ kind: "continueScheduling" } as unknown as Command)
-    : undefined;
 }
 
 export function cpuMs(): number {
