@@ -2,17 +2,19 @@ import { expect, test } from "vitest";
 import {
   discipline,
   extraPermission,
+  givenRole,
   group,
+  logStream,
   policyKind,
   requestStatus,
   requestSubmission,
-  role,
 } from "../protocol/index.ts";
 import { CHOICES } from "./choices.ts";
 
 const schemas = {
   discipline,
-  role,
+  role: givenRole,
+  stream: logStream,
   checkpoint: requestSubmission.shape.checkpoint.unwrap(),
   requeue: requestSubmission.shape.requeue.unwrap(),
   mode: group.shape.mode.unwrap(),

@@ -13,6 +13,7 @@ export const CHOICES = {
   checkpoint: ["none", "auto", "manual"],
   requeue: ["never", "on_preemption", "on_failure"],
   onLost: ["suspend", "run-on", "kill"],
+  stream: ["stdout", "stderr"],
   mode: ["fair_share", "fifo"],
   kind: ["batch", "training", "service", "sensitive", "interactive"],
   permission: ["class10", "sensitive"],

@@ -1,6 +1,7 @@
-// berth node add|list|show|drain|undrain|remove
+// berth node add|enroll|list|show|drain|undrain|confirm-lost|remove
 
 import type { Command } from "commander";
+import type { WireEnrolmentAnswer } from "../protocol/index.ts";
 import { parseAmounts } from "./amounts.ts";
 import type { CliContext } from "./context.ts";
 import {
@@ -15,7 +16,7 @@ import {
   withPlan,
   withWatch,
 } from "./options.ts";
-import { type OutputOptions, printDone, printOne } from "./output/print.ts";
+import { type OutputOptions, printDone, printOne, type Shape } from "./output/print.ts";
 import { printable } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan } from "./plans.ts";
@@ -69,6 +70,25 @@ export function define(command: Command, context: CliContext): void {
     await printDone(`Node ${name} added to pool ${pool}.`, made, NODE, options, context);
   });
 
+  const enroll = command.command("enroll").alias("enrol").description("let a machine join as this node");
+  enroll
+    .argument("<name>", "its name")
+    .requiredOption("--pool <pool>", "the pool it belongs to, with executor agents")
+    .option("-c, --capacity <amounts>", "the most that it may offer; default: what its agent finds");
+  withOutput(withConnection(enroll)).addHelpText(
+    "after",
+    "\nThe token works once, for ten minutes.\n\nExamples:\n  berth node enroll gpu-1 --pool cluster\n",
+  );
+  enroll.action(async (name: string, options: Omit<NodeOptions, "capacity"> & { capacity?: string }) => {
+    const { client, urls } = connect(options);
+    const { name: pool } = await findPool(client, options.pool);
+    const capacity = options.capacity === undefined ? undefined : await parseAmounts(options.capacity);
+    const made = await client.nodes.enrol(name, { pool, ...given({ capacity }) });
+    const shape: Shape<WireEnrolmentAnswer> = { nameOf: ({ node }) => node, columns: [] };
+    const sentence = `On ${name}, before ${made.expires_at}:\n  berth agent --url ${urls[0]} --name ${name} --join ${made.join_token}`;
+    await printDone(sentence, made, shape, options, context);
+  });
+
   const list = command.command("list").alias("ls").description("all nodes, or those of one pool");
   withWatch(withOutput(withConnection(list)))
     .option("--pool <pool>", "only those of this pool")
@@ -111,6 +131,17 @@ export function define(command: Command, context: CliContext): void {
     );
   });
 
+  const lost = withName(
+    command
+      .command("confirm-lost")
+      .description("nothing runs on a silent node any more: give up what it held"),
+  );
+  withPlan(withOutput(withConnection(lost))).addHelpText(
+    "after",
+    "\nExamples:\n  berth node confirm-lost gpu-1 --dry-run\n  berth node confirm-lost gpu-1 -y\n",
+  );
+  lost.action((text: string, options: Options) => confirmLost(text, options, context));
+
   const remove = withName(command.command("remove").alias("delete").alias("rm").description("remove a node"));
   withPlan(withOutput(withConnection(remove))).addHelpText("after", "\nExamples:\n  berth node remove n1\n");
   remove.action((text: string, options: Options) => removeNode(text, options, context));
@@ -138,6 +169,15 @@ async function drainNode(text: string, options: Options & { deadline?: string },
     options,
     context,
   );
+}
+
+async function confirmLost(text: string, options: Options, context: CliContext) {
+  const { client } = connect(options);
+  const { name } = await findNode(client, text);
+  const plan = await client.nodes.confirmLost(name, { dryRun: true });
+  if (options.dryRun === true) return printPlan(`Node ${name} would be given up.`, plan, options, context);
+  await confirm(`Give up what node ${name} holds?`, planLines(plan), options, context);
+  await printDone(`Node ${name} is down.`, await client.nodes.confirmLost(name, {}), NODE, options, context);
 }
 
 async function removeNode(text: string, options: Options, context: CliContext) {

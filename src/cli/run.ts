@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { rmdirSync, rmSync } from "node:fs";
-import { homedir } from "node:os";
+import { homedir, hostname } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
@@ -19,9 +19,12 @@ import {
 import { resolveConnection } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
 import { fetchLightly } from "./http.ts";
+import { afterOf, runOf, withJobOptions } from "./jobs/options.ts";
+import { jobSubmissionOf, submitJob } from "./jobs/submitting.ts";
 import { collect, withConnection, withIdempotencyKey } from "./options.ts";
 import { type AttemptEnd, runAttempt } from "./run/attempt.ts";
 import { planRun, type RunOptions, type RunPlan } from "./run/plan.ts";
+import { hasExecutor, runRemotely } from "./run/remote.ts";
 import {
   createTalk,
   printable,
@@ -33,6 +36,7 @@ import {
 } from "./run/talk.ts";
 import { type Verdict, verdictOfCommand, verdictOfError, writeReport } from "./run/verdict.ts";
 import { componentOf } from "./session.ts";
+import { withPlacementOptions } from "./submission.ts";
 
 const HELP = `
 The command waits until its resources are granted, and ends with its own exit code. Berth's own are
@@ -47,6 +51,8 @@ Examples:
   berth run --gpu 1 -- python train.py
   berth run --gpu 2 --memory 16GiB --name train --checkpoint auto -- python train.py
   berth run --cpu 4 --wait-timeout 10m --report verdict.json -- make test
+  berth run --pool cluster --gpu 1 -- nvidia-smi             # on a node, its output here
+  berth run --detach --gpu 1 -- python train.py              # the same as berth submit
 `;
 
 export function define(command: Command, context: CliContext): void {
@@ -81,8 +87,12 @@ export function define(command: Command, context: CliContext): void {
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--note <text>", "a note for those who look")
     .option("--report <file>", "write how it ended, as JSON")
+    .option("-d, --detach", "start it where there is room, and return at once; `berth logs` shows its output")
     .option("-q, --quiet", "say nothing unless it goes wrong");
-  withIdempotencyKey(withConnection(command)).addHelpText("after", HELP);
+  withJobOptions(withPlacementOptions(withIdempotencyKey(withConnection(command)))).addHelpText(
+    "after",
+    HELP,
+  );
   command.action((words: string[], options: RunOptions) => runCommand(words, options, context));
 }
 
@@ -106,11 +116,31 @@ async function runCommand(words: readonly string[], options: RunOptions, context
     fetch: fetchLightly,
     onRetry: (error) => tellTrouble(session, error),
   });
+  if (await runElsewhere(client, session, options, context)) return;
   const verdict = await runToVerdict(client, session);
   talk.clear();
   if (verdict.command === undefined || verdict.code !== "command_failed") tellVerdict(context, verdict);
   if (plan.reportFile !== undefined) saveReport(context, plan.reportFile, verdict, session.waitedMs);
   context.exitCode = verdict.exitCode;
+}
+
+/** In pools whose jobs Berth starts itself, the command does not run on this machine (J8). */
+async function runElsewhere(
+  client: Client,
+  { plan, talk, componentGuess }: Session,
+  options: RunOptions,
+  context: CliContext,
+): Promise<boolean> {
+  const known = plan.submission.component;
+  const component = known || (await componentOf({ client, component: undefined, componentGuess }));
+  const isJob = options.detach === true || options.array !== undefined;
+  if (!isJob && !(await hasExecutor(client, component, options.pool))) return false;
+  const { origin, attended: _, ...submission } = { ...plan.submission, component, ...afterOf(options.after) };
+  const run = runOf(plan.command, options);
+  const body = { ...jobSubmissionOf(submission, options), ...(origin && { origin }), run };
+  if (isJob) await submitJob(client, body, options, context);
+  else await runRemotely(client, body, { talk, context });
+  return true;
 }
 
 /** What is known so far, whatever happens next. */
@@ -158,6 +188,7 @@ async function attemptUntilOver(
     const granted = await waitOrWithdraw(client, session, session.request, interruptions.signal);
     session.waitedMs += performance.now() - sinceMs;
     session.request = granted;
+    await checkIsHere(client, granted);
     talk.say(
       `granted  ${titleOf(granted)} · ${resourcesOf(granted)} · waited ${secondsText(performance.now() - sinceMs)}` +
         (granted.attempt > 1 ? ` · attempt ${granted.attempt}${granted.resume ? ", resumes" : ""}` : ""),
@@ -169,6 +200,20 @@ async function attemptUntilOver(
     if (hasEnded(end.request)) return verdictOfReported(end);
     talk.say(`${end.stopped ? "preempted" : "failed   "} ${titleOf(end.request)} · waits again`);
   }
+}
+
+/** A command must not run here on units of another machine (J8). */
+async function checkIsHere(client: Client, { id, number, placement, pool }: GrantedRequest): Promise<void> {
+  const here = hostname();
+  const isHere = (node: string) => node === here || node === here.split(".")[0] || node === "localhost";
+  const elsewhere = placement.find(({ node }) => !isHere(node));
+  if (elsewhere === undefined) return;
+  await client.requests.withdraw(id).catch(() => undefined);
+  throw new CliError(
+    "no_executor",
+    `Request #${number} was placed on node ${elsewhere.node}, which is not this machine (${here}), and pool ${pool} starts no jobs.`,
+    `Run an agent on the nodes and say so: berth pool update ${pool} --set executor=agents. Or type this on ${elsewhere.node}.`,
+  );
 }
 
 async function attempt(

@@ -2,7 +2,9 @@
 
 import type {
   WireGroupAnswer,
+  WireJob,
   WireNodeAnswer,
+  WireOperation,
   WirePolicyAnswer,
   WirePoolAnswer,
   WireRequest,
@@ -36,9 +38,18 @@ export function statusPaint({ status }: { readonly status: string }, style: Styl
 }
 
 /** What people want to know at a glance: `allocated`, or `checkpoint` while it is told to stop. */
-export function statusText({ status, stop, hold, holder_silent_since: silent }: WireRequest): string {
-  if (silent !== undefined) return `${status} (silent)`;
+export function statusText({
+  status,
+  stop,
+  hold,
+  phase,
+  blocked,
+  holder_silent_since: silent,
+}: WireRequest): string {
+  if (silent !== undefined || phase === "silent") return `${status} (silent)`;
+  if (blocked) return `${status} (not yet)`;
   if (stop !== null) return `${status} (${stop.phase})`;
+  if (phase === "assigned" || phase === "starting") return `${status} (${phase})`;
   return hold === null ? status : `${status} (promised)`;
 }
 
@@ -362,12 +373,81 @@ export const NODE: Shape<WireNodeAnswer> = {
     ["in use", inUseText(node)],
     ["topology", node.topology || "-"],
     ["labels", labelsText(node.labels)],
+    ...(node.heard_at === null ? [] : [["last heard of", node.heard_at] as const]),
+    ...(node.agent_version === null ? [] : [["agent", node.agent_version] as const]),
+    ...node.devices.map(({ index, model, strangers }) => {
+      const others = strangers === undefined || strangers === 0 ? "" : ` · ${strangers} foreign processes`;
+      return [`GPU ${index}`, `${model ?? "-"}${others}`] as const;
+    }),
     ...node.requests.map(
       ({ number, devices }) =>
         ["running", `#${number}${devices.length === 0 ? "" : ` on GPU ${devices.join(", ")}`}`] as const,
     ),
   ],
 };
+
+// --- Jobs and operations
+
+export const JOB: Shape<WireJob> = {
+  nameOf: ({ number }) => String(number),
+  columns: REQUEST.columns as Shape<WireJob>["columns"],
+  detail: (job) => [
+    ...requestLines(job),
+    ...(job.run === null ? [] : [["runs", job.run.command.join(" ")] as const]),
+    ...(job.run?.directory === undefined ? [] : [["in", job.run.directory] as const]),
+    ...(job.phase === null ? [] : [["phase", job.phase] as const]),
+    ...job.where.map(({ node, devices, progress }) => {
+      const gpus = devices.length === 0 ? "" : ` on GPU ${devices.join(", ")}`;
+      return ["on node", `${node}${gpus}${progress === null ? "" : ` · ${progress}`}`] as const;
+    }),
+    ...(job.exit === null ? [] : [["last end", exitText(job.exit)] as const]),
+  ],
+};
+
+function exitText({ reason, exit_code, signal, message }: NonNullable<WireJob["exit"]>): string {
+  const how = signal !== null ? ` by ${signal}` : exit_code === null ? "" : ` with ${exit_code}`;
+  return `${reason}${how}${message === null ? "" : ` · ${message}`}`;
+}
+
+/** What lives first. */
+const STATUS_ORDER = ["allocated", "preempting", "queued", "blocked", "released"];
+
+export const OPERATION: Shape<WireOperation> = {
+  nameOf: ({ operation }) => operation,
+  columns: [
+    { name: "operation", value: ({ operation }) => operation },
+    { name: "component", value: ({ component }) => component },
+    { name: "requests", value: ({ statuses }) => statusesText(statuses) },
+    { name: "in_use", value: ({ usage }) => amountsText(usage) },
+    { name: "pools", value: ({ pools }) => pools.join(",") || "-" },
+    {
+      name: "waited",
+      value: ({ waited_seconds }) => secondsText(waited_seconds),
+      cells: ({ waited_seconds }) => ({ waited_seconds }),
+      alignsRight: true,
+    },
+    { name: "age", value: ({ submitted_at }) => ageOf(submitted_at), alignsRight: true },
+  ],
+  detail: (operation) => [
+    [`operation ${operation.operation} of ${operation.component}`, ""],
+    ["requests", statusesText(operation.statuses)],
+    ["in use", amountsText(operation.usage)],
+    ["pools", operation.pools.join(", ") || "-"],
+    ["waited on average", secondsText(operation.waited_seconds)],
+    ["longest wait now", secondsText(operation.waiting_seconds_max)],
+    ["submitted", operation.submitted_at],
+    ...(operation.ended_at === null ? [] : [["ended", operation.ended_at] as const]),
+  ],
+};
+
+function statusesText(statuses: Readonly<Record<string, number>>): string {
+  const rank = (status: string) =>
+    STATUS_ORDER.includes(status) ? STATUS_ORDER.indexOf(status) : STATUS_ORDER.length;
+  return Object.entries(statuses)
+    .sort(([a], [b]) => rank(a) - rank(b))
+    .map(([status, count]) => `${count} ${status}`)
+    .join(", ");
+}
 
 export const TOKEN: Shape<WireToken> = {
   nameOf: ({ name }) => name,

@@ -1,9 +1,10 @@
 // What `berth submit` and `berth run` ask for: their options as the body of a call.
 
+import type { Command } from "commander";
 import type { WireRequestSubmission } from "../protocol/index.ts";
 import { parseResources, type ResourceOptions } from "./amounts.ts";
 import { CHOICES } from "./choices.ts";
-import { given, oneOf, parseLabels, wholeNumber } from "./options.ts";
+import { collect, given, oneOf, parseLabels, wholeNumber } from "./options.ts";
 
 export interface SubmissionOptions extends ResourceOptions {
   readonly name?: string;
@@ -21,6 +22,20 @@ export interface SubmissionOptions extends ResourceOptions {
   readonly pool?: readonly string[];
   readonly label?: readonly string[];
   readonly note?: string;
+  readonly gang?: boolean;
+  readonly nodes?: string;
+  readonly constraint?: readonly string[];
+}
+
+/** Where it may run, the same for `berth submit` and `berth run`. */
+export function withPlacementOptions(command: Command): Command {
+  return command
+    .option(
+      "--gang",
+      "fair_share only: the fair share of its operation is all that it asks for, or nothing; its requests still start one by one",
+    )
+    .option("--nodes <count>", "number of nodes, all granted at once; resources are per node")
+    .option("--constraint <key=value>", "a label that its nodes must have; may be repeated", collect);
 }
 
 export async function submissionOf(
@@ -54,6 +69,9 @@ export async function submissionOf(
         requeue === undefined ? undefined : oneOf("--requeue", requeue.replaceAll("-", "_"), CHOICES.requeue),
       pools: options.pool && [...options.pool],
       labels: label && parseLabels(label),
+      gang: options.gang,
+      nodes: options.nodes === undefined ? undefined : wholeNumber("--nodes", options.nodes),
+      constraints: options.constraint && parseLabels(options.constraint),
     }),
   };
 }

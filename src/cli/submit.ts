@@ -1,16 +1,16 @@
 // berth submit: asks for resources without running anything.
 
 import type { Command } from "commander";
-import type { ErrorCode, WireRequest, WireRequestSubmission } from "../protocol/index.ts";
+import type { ErrorCode, WireJobSubmission, WireRequest, WireRequestSubmission } from "../protocol/index.ts";
 import { errorOfEnding } from "../sdk/index.ts";
 import { type CliContext, CliError } from "./context.ts";
 import { hintOfRejection } from "./hints.ts";
+import { afterOf, type JobOptions, runOf, withJobOptions } from "./jobs/options.ts";
+import { jobFromFile, jobSubmissionOf, submitJob } from "./jobs/submitting.ts";
 import {
   type ConnectionOptions,
   collect,
   given,
-  parseLabels,
-  wholeNumber,
   withConnection,
   withIdempotencyKey,
   withOutput,
@@ -19,27 +19,36 @@ import { type OutputOptions, printDone } from "./output/print.ts";
 import { tellWarnings } from "./output/warnings.ts";
 import { componentOf, connect, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
-import { type SubmissionOptions, submissionOf } from "./submission.ts";
+import { type SubmissionOptions, submissionOf, withPlacementOptions } from "./submission.ts";
 
-interface SubmitOptions extends ConnectionOptions, OutputOptions, SubmissionOptions {
-  readonly gang?: boolean;
-  readonly nodes?: string;
-  readonly constraint?: readonly string[];
+interface SubmitOptions extends ConnectionOptions, OutputOptions, SubmissionOptions, JobOptions {
+  readonly file?: string;
   readonly wait?: boolean;
   readonly idempotencyKey?: string;
 }
 
 const HELP = `
-For programs that hold the grant themselves, by the API or the SDK. To run a command under a grant, use \`berth run\`.
+With a command it is a job: Berth starts it on a node of a pool with an executor, and this command returns at once. Its output is
+shown by \`berth logs\`. Without a command it is for programs that hold the grant themselves, by the API or the SDK.
 
 Examples:
+  berth submit --gpu 1 -- python train.py
+  berth submit --gpu 1 --array 0-99%10 -- sh -c 'python train.py --seed $BERTH_ARRAY_INDEX'
+  berth submit --after 42 --env DATA=/data -- python evaluate.py
+  berth submit -f job.yaml --wait
   berth submit --gpu 2 --name train
   berth submit --gpu 1 --walltime 2h --checkpoint auto --class 7
   berth submit --component vision -r gpu=1,tensorrt_sessions=1 --wait -o json
 `;
 
 export function define(command: Command, context: CliContext): void {
+  // Options after the command are the command's own, also without `--`.
+  command.parent?.enablePositionalOptions();
   command
+    .usage("[resources] [options] [--] [COMMAND...]")
+    .argument("[command...]", "the command and its arguments; left out: only ask")
+    .passThroughOptions()
+    .option("-f, --file <file>", "a job as YAML or JSON, as the API takes it")
     .option("--gpu <count>", "GPUs")
     .option("--cpu <count>", "CPUs, such as 4 or 0.5")
     .option("--memory <size>", "memory with its unit, such as 16GiB")
@@ -57,31 +66,44 @@ export function define(command: Command, context: CliContext): void {
     .option("--retries <count>", "further attempts at most; also after failures")
     .option("--retry-delay <duration>", "pause before another attempt after a failure")
     .option("--requeue <when>", "never, on_preemption or on_failure")
-    .option(
-      "--gang",
-      "fair_share only: the fair share of its operation is all that it asks for, or nothing; its requests still start one by one",
-    )
-    .option("--nodes <count>", "number of nodes, all granted at once; resources are per node")
-    .option("--constraint <key=value>", "a label that its nodes must have; may be repeated", collect)
+    .option("--checkpoint-signal <signal>", "of a job: ask for a checkpoint with this signal, too")
+    .option("--checkpoint-cmd <shell>", "of a job: save its state with this command")
+    .option("--on-lost <how>", "of a job whose node reaches no server: suspend, run-on or kill")
     .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
     .option("--label <key=value>", "a label; may be repeated", collect)
     .option("--note <text>", "a note for those who look")
-    .option("--wait", "wait until it is granted or refused");
-  withIdempotencyKey(withOutput(withConnection(command))).addHelpText("after", HELP);
-  command.action((options: SubmitOptions) => submit(options, context));
+    .option(
+      "--wait",
+      "wait until it is granted or refused; of a job: until it has ended, with its exit code",
+    );
+  withJobOptions(withPlacementOptions(withIdempotencyKey(withOutput(withConnection(command)))));
+  command.addHelpText("after", HELP);
+  command.action((words: string[], options: SubmitOptions) => submit(words, options, context));
 }
 
-async function submit(options: SubmitOptions, context: CliContext): Promise<void> {
+async function submit(words: readonly string[], options: SubmitOptions, context: CliContext): Promise<void> {
   const session = connect(options);
-  const { gang, nodes, constraint } = options;
+  if (options.file !== undefined) {
+    const job = await jobFromFile(options.file, context);
+    const component = job.component ?? (await componentOf(session));
+    return submitJob(session.client, { ...job, component } as WireJobSubmission, options, context);
+  }
+  const component = await componentOf(session);
   const body: WireRequestSubmission = {
-    ...(await submissionOf(options, await componentOf(session))),
-    ...given({
-      gang,
-      nodes: nodes === undefined ? undefined : wholeNumber("--nodes", nodes),
-      constraints: constraint && parseLabels(constraint),
-    }),
+    ...(await submissionOf(options, component)),
+    ...afterOf(options.after),
   };
+  if (words.length > 0) {
+    const job = { ...jobSubmissionOf(body, options), run: runOf(words, options) };
+    return submitJob(session.client, job, options, context);
+  }
+  if (options.array !== undefined) {
+    throw new CliError(
+      "usage",
+      "An array needs a command.",
+      "Put it after `--`: berth submit --array 0-9 -- CMD",
+    );
+  }
   let request = await session.client.requests.submit(body, given({ idempotencyKey: options.idempotencyKey }));
   tellWarnings(request, context);
   if (options.wait === true && request.status === "queued") request = await settled(session, request);

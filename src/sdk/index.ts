@@ -12,6 +12,7 @@ export {
   reasonToStop,
 } from "./grant.ts";
 export { type Instruction, keepLease, type Lease, type LeaseHandlers } from "./lease.ts";
+export type { LogChunk, LogQuery } from "./logs.ts";
 export type { WaitingReason } from "./reason.ts";
 export type {
   AnswerOf,

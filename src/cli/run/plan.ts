@@ -4,11 +4,13 @@ import { constants, hostname, userInfo } from "node:os";
 import type { WireRequestSubmission } from "../../protocol/index.ts";
 import { CHOICES } from "../choices.ts";
 import { CliError } from "../context.ts";
+import type { JobOptions } from "../jobs/options.ts";
 import { oneOf } from "../options.ts";
 import { type SubmissionOptions, submissionOf } from "../submission.ts";
 import { printable } from "./talk.ts";
 
-export interface RunOptions extends SubmissionOptions {
+export interface RunOptions extends SubmissionOptions, Omit<JobOptions, "onLost"> {
+  readonly detach?: boolean;
   readonly url?: string;
   readonly context?: string;
   readonly component?: string;
@@ -89,7 +91,7 @@ function userName(): string {
   }
 }
 
-function signalNamed(text: string): NodeJS.Signals {
+export function signalNamed(text: string): NodeJS.Signals {
   const name = `SIG${text.toUpperCase().replace(/^SIG/, "")}`;
   if (name in constants.signals && name !== "SIGKILL" && name !== "SIGSTOP") return name as NodeJS.Signals;
   throw new CliError(

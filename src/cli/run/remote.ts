@@ -1,0 +1,91 @@
+// `berth run` where Berth starts the command itself (J8): it runs on its node, its output comes back as it is written, signals
+// go there, and its exit code returns. Closing the terminal ends it.
+
+import type { WireJobSubmission, WireRequest } from "../../protocol/index.ts";
+import { type Client, hasEnded, isBerthError } from "../../sdk/index.ts";
+import type { CliContext } from "../context.ts";
+import { exitCodeOf, followJob, waitForEnd } from "../jobs/following.ts";
+import { resourcesOf, type Talk, titleOf } from "./talk.ts";
+
+/** Whether the work of a component is started by Berth: in a pool that was named, or in all that it may use. */
+export async function hasExecutor(
+  client: Client,
+  component: string,
+  pools: readonly string[] | undefined,
+): Promise<boolean> {
+  const { items } = await client.pools.list({ limit: 1000 });
+  const named = items.filter(({ name }) => pools === undefined || pools.includes(name));
+  const starting = named.filter(({ settings }) => (settings.executor ?? "none") !== "none");
+  if (starting.length === 0) return false;
+  if (pools !== undefined) return starting.length === named.length;
+  const isMember = async (pool: string) => {
+    try {
+      await client.policies.get(pool, component);
+      return true;
+    } catch (error) {
+      if (isBerthError(error, "not_found", "forbidden")) return false;
+      throw error;
+    }
+  };
+  for (const { name } of named.filter((pool) => !starting.includes(pool)))
+    if (await isMember(name)) return false;
+  for (const { name } of starting) if (await isMember(name)) return true;
+  return false;
+}
+
+const RENEWAL_MS = 10_000;
+const FORWARDED: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2"];
+
+export async function runRemotely(
+  client: Client,
+  body: WireJobSubmission,
+  { talk, context }: { talk: Talk; context: CliContext },
+): Promise<void> {
+  const submitted = await client.jobs.submit({ ...body, attended: true });
+  const { id } = submitted;
+  let current: WireRequest = submitted;
+  const look = async () => {
+    current = await client.requests.get(id);
+    return current;
+  };
+  // We are its client: without these calls the server would end it (L2).
+  const renewal = setInterval(() => {
+    look()
+      .then(({ token }) => (token === undefined ? undefined : client.requests.renew(id, { token })))
+      .catch(() => undefined);
+  }, RENEWAL_MS);
+  const forward = (signal: NodeJS.Signals) => {
+    const isWaiting = current.status === "queued";
+    const sent = isWaiting ? client.requests.cancel(id) : client.jobs.signal(id, signal);
+    sent.catch((error: Error) => talk.say(`berth: ${error.message}`));
+  };
+  const hangUp = () => {
+    client.requests.cancel(id).catch(() => undefined);
+  };
+  for (const signal of FORWARDED) process.on(signal, forward);
+  process.on("SIGHUP", hangUp);
+  try {
+    if (!hasEnded(submitted)) {
+      if (submitted.status === "queued") talk.status(`waiting  ${titleOf(submitted)}`);
+      await followJob(client, submitted, {
+        query: {},
+        follow: true,
+        onAttempt(request) {
+          current = request;
+          const nodes = request.placement.map(({ node }) => node).join(", ");
+          talk.say(`granted  ${titleOf(request)} · ${resourcesOf(request)} · on ${nodes}`);
+        },
+      });
+    }
+    const job = await waitForEnd(client, await look());
+    talk.clear();
+    context.exitCode = await exitCodeOf(job);
+    const why =
+      job.status === "released" || job.exit?.reason === "exited" ? "" : (job.exit?.reason ?? job.status);
+    if (why !== "") context.tell(`berth: ${titleOf(job)} ended: ${why}.\n`);
+  } finally {
+    clearInterval(renewal);
+    for (const signal of FORWARDED) process.off(signal, forward);
+    process.off("SIGHUP", hangUp);
+  }
+}
