@@ -78,6 +78,7 @@ const met: Partial<Record<ErrorCode, () => readonly string[]>> = {
 
 /** Met by those who hold grants: the tests that have them. */
 const metByHolders: Partial<Record<ErrorCode, string>> = {
+  no_executor: "cli-jobs.test.ts",
   walltime_over: "run.test.ts",
   holder_lost: "run-outage.test.ts",
   preempted: "run-preemption.test.ts",
