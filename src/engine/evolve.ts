@@ -10,11 +10,13 @@ import { joinLine, leaveLine } from "./indexes/lines.ts";
 import { dropNode, evolveNode } from "./indexes/nodes.ts";
 import {
   addPolicy,
+  changePolicy,
   ensureComponent,
   rebuildPool,
   refreshPool,
   releaseComponent,
   removePolicy,
+  setGroup,
 } from "./indexes/pools.ts";
 import { endRun, sortRunAnew, startRun, stopRun } from "./indexes/running.ts";
 import {
@@ -43,7 +45,6 @@ import { SortedList } from "./sorted-list.ts";
 import {
   byEnd,
   type EngineState,
-  type Group,
   needOf,
   type Policy,
   type Pool,
@@ -207,16 +208,9 @@ function evolvePoolDeleted(state: EngineState, { name }: EventOf<"poolDeleted">)
   keepOrderUntil(state, pool, Number.POSITIVE_INFINITY);
 }
 
-function evolveGroupSet(state: EngineState, { group: record }: EventOf<"groupSet">): void {
-  const pool = requirePool(state, record.pool);
-  forgetDisplacements(state, pool);
-  const known = pool.groups.get(record.name);
-  if (known !== undefined) state.undo.set(known, "record", record);
-  else {
-    const group: Group = { record, parent: null, limit: [], usage: [] };
-    state.undo.put(pool.groups, record.name, group);
-  }
-  rebuildPool(state, pool);
+function evolveGroupSet(state: EngineState, { group }: EventOf<"groupSet">): void {
+  forgetDisplacements(state, requirePool(state, group.pool));
+  setGroup(state, group);
 }
 
 function evolveGroupDeleted(state: EngineState, { pool: poolName, name }: EventOf<"groupDeleted">): void {
@@ -230,9 +224,8 @@ function evolvePolicySet(state: EngineState, { policy: record }: EventOf<"policy
   const pool = requirePool(state, record.pool);
   forgetDisplacements(state, pool);
   const known = pool.policies.get(record.component);
-  if (known === undefined) return addPolicy(state, record);
-  state.undo.set(known, "record", record);
-  rebuildPool(state, pool);
+  if (known === undefined) addPolicy(state, record);
+  else changePolicy(state, known, record);
 }
 
 // --- the life of a request ---------------------------------------------------------------------------

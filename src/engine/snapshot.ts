@@ -220,6 +220,7 @@ function restoreLooks(state: EngineState, snapshot: SnapshotFrame): void {
 export function resume(state: EngineState, atMs: number): void {
   state.clockMs = atMs;
   if (!state.isPaused) state.unsettled.clear();
+  state.dismissed.clear();
   // What has come of age since is not written down either.
   for (const request of dueRequests(state, atMs)) rewake(state, request);
   for (const pool of state.pools.values()) keepOrderUntil(state, pool, 0);

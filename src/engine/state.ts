@@ -56,6 +56,8 @@ export interface EngineState {
   readonly guarded: Set<Pool>;
   /** Pools in which something changed since they were last looked at; none, unless scheduling is paused. */
   readonly unsettled: Set<Pool>;
+  /** Lines that some pool has ceased to admit, until the change that did it is complete (P9). */
+  readonly dismissed: Set<Line>;
   /** A fixed point was cut: the next tick goes on with the unsettled pools, before anything else. */
   isPaused: boolean;
   /** Pools whose order time moves (10.6), by when it next may; found by looking, so not part of the records. */
@@ -272,6 +274,7 @@ export function createState(): EngineState {
     timers: new SortedList(compareTimers),
     guarded: new Set(),
     unsettled: new Set(),
+    dismissed: new Set(),
     isPaused: false,
     moving: new SortedList(compareMoving),
     clockMs: 0,

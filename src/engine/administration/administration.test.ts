@@ -17,6 +17,7 @@ import {
   type RequestSpec,
   restoreState,
   snapshotOf,
+  violations,
 } from "../index.ts";
 
 const POOL = "p" as PoolName;
@@ -310,4 +311,45 @@ describe("lifetimes of pools and policies", () => {
     const { createdSeq: _seq, createdAtMs: _created, updatedAtMs: _updated, ...rest } = record;
     return rest as Thing;
   }
+});
+
+describe("what a change costs", () => {
+  const other = "other" as ComponentName;
+  const attach = (rest: object = {}): Command => ({
+    kind: "attachPolicy",
+    policy: { pool: POOL, component: other, ...rest },
+  });
+  const cases: Record<string, readonly Command[]> = {
+    "a policy that comes": [attach()],
+    "a policy that comes, changes and goes": [
+      attach(),
+      { kind: "updatePolicy", policy: { pool: POOL, component: other, limit: { gpu: 3 }, priority: 5 } },
+      { kind: "detachPolicy", pool: POOL, component: other },
+    ],
+    "other quotas for work that runs": [policy({ limit: { gpu: 3 } })],
+    "a group that comes, and gets a limit": [
+      { kind: "createGroup", pool: POOL, group: { name: "new" as GroupName } },
+      { kind: "updateGroup", pool: POOL, group: { name: "new" as GroupName, limit: { gpu: 1 } } },
+    ],
+  };
+  test.each(Object.entries(cases))("%s leaves the runs of the pool where they are", (_, commands) => {
+    const state = world();
+    const pool = state.pools.get(POOL)!;
+    const { ends, usage } = pool;
+    const { runs } = pool.policies.get(TEAM)!;
+    for (const command of commands) expect(decide(state, command, 0).outcome).toBe("accepted");
+    expect(pool.ends).toBe(ends);
+    expect(pool.usage).toBe(usage);
+    expect(pool.policies.get(TEAM)!.runs).toBe(runs);
+    expect(violations(state, 0)).toEqual([]);
+  });
+
+  test("a reserve of a key that nobody reserved before concerns everybody", () => {
+    const state = createState();
+    decide(state, { kind: "createPool", name: POOL, capacity: { gpu: 4 } }, 0);
+    decide(state, attach({ reserved: { gpu: 1 } }), 0);
+    expect(state.pools.get(POOL)!.isReserved).toEqual([true]);
+    decide(state, { kind: "detachPolicy", pool: POOL, component: other }, 0);
+    expect(state.pools.get(POOL)!.isReserved).toEqual([false]);
+  });
 });

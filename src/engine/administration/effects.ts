@@ -96,11 +96,11 @@ function waitersOf(line: Line): Request[] {
 
 /** After a change: those whom no pool admits any more are rejected (P9), and what was closing may have gone. */
 export function settleAdministration(transaction: Transaction): void {
-  const { state } = transaction;
-  const isUnadmitted = ({ pools }: Line) => [...pools.values()].every(({ verdict }) => verdict !== null);
-  const lines = [...state.lines.values()].filter(isUnadmitted);
+  const { dismissed, undo } = transaction.state;
   // In an order that does not depend on what was tried and taken back before.
-  for (const line of lines.sort((a, b) => compareIds(a.key, b.key))) rejectUnadmitted(transaction, line);
+  const lines = [...dismissed].sort((a, b) => compareIds(a.key, b.key));
+  undo.clear(dismissed);
+  for (const line of lines) rejectUnadmitted(transaction, line);
 }
 
 /** Rejects everything in a line that no pool admits (A3, P9). */

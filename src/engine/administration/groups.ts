@@ -19,7 +19,9 @@ export function createGroup(transaction: Transaction, command: CommandOf<"create
       "Choose another name, or update it.",
     );
   }
-  guarded(transaction, poolName, force, () => putGroups(transaction, poolName, [group]));
+  guarded(transaction, { about: "groups", pool: poolName, force }, () =>
+    putGroups(transaction, poolName, [group]),
+  );
   if (group.settings !== undefined) checkContradictions(pool);
 }
 
@@ -27,7 +29,9 @@ export function updateGroup(transaction: Transaction, command: CommandOf<"update
   const { pool: poolName, group, force = false } = command;
   const pool = poolNamed(transaction.state, poolName);
   groupNamed(pool, group.name);
-  guarded(transaction, poolName, force, () => putGroups(transaction, poolName, [group]));
+  guarded(transaction, { about: "groups", pool: poolName, force }, () =>
+    putGroups(transaction, poolName, [group]),
+  );
   if (group.settings !== undefined || group.parent !== undefined) checkContradictions(pool);
 }
 

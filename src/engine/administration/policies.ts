@@ -79,7 +79,7 @@ function putPolicy(transaction: Transaction, pool: Pool, record: PolicyRecord, f
   checkAmounts(`reserved of the ${name}`, record.reserved, 0);
   checkAmounts(`limit of the ${name}`, record.limit, 0);
   if (record.group !== null) groupNamed(pool, record.group);
-  guarded(transaction, pool.record.name, force, () =>
+  guarded(transaction, { about: "policy", component: record.component, pool: pool.record.name, force }, () =>
     transaction.emit({ kind: "policySet", policy: record }),
   );
 }

@@ -43,7 +43,9 @@ export function createPool(transaction: Transaction, command: CommandOf<"createP
       ...created(transaction),
     },
   });
-  guarded(transaction, name, false, () => putGroups(transaction, name, groups));
+  guarded(transaction, { about: "pool", pool: name, force: false }, () =>
+    putGroups(transaction, name, groups),
+  );
   checkContradictions(poolNamed(state, name));
 }
 
@@ -51,7 +53,7 @@ export function updatePool(transaction: Transaction, command: CommandOf<"updateP
   const { name, force = false, settings = {} } = command;
   const pool = poolNamed(transaction.state, name);
   checkSettings(settings);
-  guarded(transaction, name, force, () => {
+  guarded(transaction, { about: "pool", pool: name, force }, () => {
     const { record } = pool;
     const next: PoolRecord = {
       ...record,

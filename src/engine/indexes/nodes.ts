@@ -5,7 +5,7 @@ import { nodeVector, poolCapacity } from "../placement/capacity.ts";
 import { judgePromises } from "../placement/occupancy.ts";
 import type { NodeRecord } from "../records.ts";
 import { type EngineState, type Node, type Pool, requirePool } from "../state.ts";
-import { rebuildPool, refreshPool } from "./pools.ts";
+import { growPool, rebuildPool, refreshPool } from "./pools.ts";
 import { forgetShares } from "./shares.ts";
 
 type NodeEvent = Extract<Event, { kind: "nodeSet" | "nodeStateChanged" | "nodeRemoved" }>;
@@ -57,7 +57,7 @@ function addNode(state: EngineState, record: NodeRecord): void {
     () => enter(state, node),
     () => leave(state, node),
   );
-  refreshPool(state, pool);
+  growPool(state, pool);
 }
 
 /** A node goes from the indexes; what it means for its pool is looked at by the caller. */
@@ -91,7 +91,10 @@ function leave(state: EngineState, node: Node): void {
 
 function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
   const { pool } = node;
-  const sameLabels = JSON.stringify(node.record.labels) === JSON.stringify(record.labels);
+  const isSame = (field: "labels" | "capacity" | "topology") =>
+    JSON.stringify(node.record[field]) === JSON.stringify(record[field]);
+  const sameLabels = isSame("labels");
+  if (sameLabels && isSame("capacity") && isSame("topology")) return setRecord(state, node, record);
   const capacity = nodeVector(record.capacity, pool.keys);
   const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
   const left = free.map((amount, i) => amount - (node.promised[i] as number));

@@ -1,8 +1,9 @@
 // Pools, groups, policies and components, with everything about them that follows from their records.
 
+import { disciplineOf } from "../disciplines/disciplines.ts";
 import { poolCapacity } from "../placement/capacity.ts";
 import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
-import { type ComponentName, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
+import { type ComponentName, type GroupRecord, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
 import { amountOf, toVector } from "../resources.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
@@ -40,13 +41,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "usage", zeros());
   undo.set(pool, "stopping", zeros());
   undo.set(pool, "ends", new SortedList<Run>(byEnd, { weigh: needOf }));
-  undo.set(
-    pool,
-    "isReserved",
-    keys.map((key) =>
-      [...pool.policies.values()].some(({ record }) => !record.closing && amountOf(record.reserved, key) > 0),
-    ),
-  );
+  undo.set(pool, "isReserved", reservedKeys(pool, keys));
   undo.clear(pool.runKinds);
   undo.clear(pool.gapKinds);
   undo.clear(pool.kindsOfClass);
@@ -86,6 +81,78 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   state.undo.addTo(state.unsettled, pool);
 }
 
+/** Whether some policy reserves each key. */
+function reservedKeys({ policies }: Pool, keys: readonly string[]): boolean[] {
+  const isReserved = keys.map(() => false);
+  for (const { record } of policies.values()) {
+    if (record.closing) continue;
+    for (let i = 0; i < keys.length; i++)
+      if (amountOf(record.reserved, keys[i] as string) > 0) isReserved[i] = true;
+  }
+  return isReserved;
+}
+
+/** A policy came, went or has other quotas: nothing changes for others, unless a key is reserved now and was not. */
+function settlePolicy(state: EngineState, policy: Policy, isOnlyQuotas: boolean): void {
+  const { pool } = policy;
+  const isReserved = reservedKeys(pool, pool.keys);
+  if (!isOnlyQuotas || isReserved.some((is, i) => is !== pool.isReserved[i])) return rebuildPool(state, pool);
+  const { lines } = policyComponent(state, policy);
+  forgetShares(state, pool);
+  if (lines.size > 0) forgetOrder(state, pool);
+  setQuotas(state, policy, pool.keys);
+  for (const { pools } of lines) {
+    const poolLine = pools.get(pool.record.name);
+    if (poolLine !== undefined) redescribe(state, poolLine);
+  }
+  state.undo.addTo(state.unsettled, pool);
+}
+
+export function changePolicy(state: EngineState, policy: Policy, record: PolicyRecord): void {
+  const { record: before, pool } = policy;
+  state.undo.set(policy, "record", record);
+  const isSamePlace =
+    before.group === record.group &&
+    isNobodysHome(before) &&
+    isNobodysHome(record) &&
+    !before.closing &&
+    !record.closing;
+  const { standingOf } = disciplineOf(pool);
+  const standsAsBefore = ({ shape, pools }: Line) => {
+    const { preemptionClass, sensitive, firm, reserveRank } = pools.get(pool.record.name) as PoolLine;
+    const next = standingOf(shape, record);
+    return (
+      next.preemptionClass === preemptionClass &&
+      next.sensitive === sensitive &&
+      next.firm === firm &&
+      next.reserveRank === reserveRank
+    );
+  };
+  const isOnlyQuotas = isSamePlace && [...policyComponent(state, policy).lines].every(standsAsBefore);
+  settlePolicy(state, policy, isOnlyQuotas);
+}
+
+function isNobodysHome({ home }: PolicyRecord): boolean {
+  return home === null;
+}
+
+/** A group came, or has other amounts; one that moves takes everything below it along. */
+export function setGroup(state: EngineState, record: GroupRecord): void {
+  const pool = requirePool(state, record.pool);
+  const known = pool.groups.get(record.name);
+  if (known !== undefined) {
+    const isMoved = known.record.parent !== record.parent;
+    state.undo.set(known, "record", record);
+    return isMoved ? rebuildPool(state, pool) : refreshPool(state, pool);
+  }
+  const parent = record.parent === null ? null : (pool.groups.get(record.parent) as Group);
+  const usage = pool.keys.map(() => 0);
+  const group: Group = { record, parent, limit: limitVector(record.limit, pool.keys), usage };
+  state.undo.put(pool.groups, record.name, group);
+  forgetShares(state, pool);
+  state.undo.addTo(state.unsettled, pool);
+}
+
 /** A change that leaves keys and kinds of work as they are, such as new amounts: the runs stay where they are. */
 export function refreshPool(state: EngineState, pool: Pool): void {
   const { undo } = state;
@@ -101,6 +168,25 @@ export function refreshPool(state: EngineState, pool: Pool): void {
       redescribe(state, line.pools.get(pool.record.name) as PoolLine);
     }
   }
+  state.undo.addTo(state.unsettled, pool);
+}
+
+/** Another node can only let in what was too large: whatever is admitted already stays so (N4). */
+export function growPool(state: EngineState, pool: Pool): void {
+  const { keys, capacity } = poolCapacity(pool);
+  if (keys.join() !== pool.keys.join()) return rebuildPool(state, pool);
+  forgetShares(state, pool);
+  state.undo.set(pool, "capacity", capacity);
+  let isAnyLetIn = false;
+  for (const policy of pool.policies.values()) {
+    for (const { pools } of policyComponent(state, policy).lines) {
+      const poolLine = pools.get(pool.record.name) as PoolLine;
+      if (poolLine.verdict === null) continue;
+      redescribe(state, poolLine);
+      if (poolLine.verdict === null) isAnyLetIn = true;
+    }
+  }
+  if (isAnyLetIn) forgetOrder(state, pool);
   state.undo.addTo(state.unsettled, pool);
 }
 
@@ -126,6 +212,7 @@ function redescribe(state: EngineState, poolLine: PoolLine): void {
   const { undo } = state;
   const { pool, line } = poolLine;
   const described = describe(poolLine);
+  if (described.verdict !== null && poolLine.verdict === null) undo.addTo(state.dismissed, line);
   undo.set(poolLine, "need", described.need);
   undo.set(poolLine, "ask", described.ask);
   undo.set(poolLine, "verdict", described.verdict);
@@ -216,7 +303,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
       () => line.pools.delete(record.pool),
     );
   }
-  rebuildPool(state, pool);
+  settlePolicy(state, policy, isNobodysHome(record));
   if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
 }
 
@@ -227,6 +314,7 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
   for (const line of component.lines) {
     const poolLine = line.pools.get(name) as PoolLine;
     state.undo.removeFrom(pool.waiting, poolLine);
+    if (poolLine.verdict === null) state.undo.addTo(state.dismissed, line);
     for (const request of heldMembers(line)) state.undo.removeFrom(pool.passers, request);
     state.undo.run(
       () => line.pools.delete(name),
@@ -243,7 +331,7 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
       component.policies.set(name, policy);
     },
   );
-  rebuildPool(state, pool);
+  settlePolicy(state, policy, isNobodysHome(policy.record) && policy.runs.size === 0);
   if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
   releaseComponent(state, component);
 }
@@ -260,6 +348,7 @@ function moveToNewLines(state: EngineState, component: Component): void {
     const old = request.line;
     const line = joinLine(state, component, request.spec);
     state.undo.set(request, "line", line);
+    if (state.dismissed.has(old)) state.undo.addTo(state.dismissed, line);
     leaveLine(state, old);
     if (isWaiting) enqueue(state, request);
     if (run !== null)
