@@ -8,6 +8,7 @@ import { copyFile, mkdir, mkdtemp, open, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { DatabaseSync } from "@photostructure/sqlite";
 import { createState, type Event, evolve } from "../src/engine/index.ts";
 import { type Clock, startLeader, stateHash } from "../src/leader/index.ts";
 import {
@@ -321,7 +322,7 @@ async function flippedBytes(program: string): Promise<void> {
       found[after.isNamedLater ? "named" : "refused"]++;
       if (examples.size < 3) examples.add(after.complaint);
     } else if (JSON.stringify(after) === JSON.stringify(sound)) found.harmless++;
-    else if (isOneCommitBehind(after, sound)) found.tail++;
+    else if (!isSettled && isOneCommitBehind(after, sound)) found.tail++;
     else {
       found.undetected++;
       console.log(`  ✗ ${place} changed ${differences(after, sound).join(", ")}, and nobody noticed`);
@@ -347,7 +348,7 @@ async function copyOf(file: string, name = "copy"): Promise<string> {
 }
 
 function differences(after: Sight, sound: Sight): string[] {
-  return (["hash", "journal", "requests", "audit"] as const)
+  return (["hash", "journal", "requests", "audit", "rest"] as const)
     .filter((part) => JSON.stringify(after[part]) !== JSON.stringify(sound[part]))
     .map((part) => `${part} (${after[part].length} of ${sound[part].length})`);
 }
@@ -383,7 +384,7 @@ async function look(path: string): Promise<Sight | Complaint> {
       const journal = await store.readEvents(1, 1_000_000);
       const requests = await store.listRequests({ limit: 100_000 });
       const audit = await store.listAudit({ limit: 100_000 });
-      return { hash, journal, requests: requests.items, audit: audit.items };
+      return { hash, journal, requests: requests.items, audit: audit.items, rest: restOf(path) };
     } finally {
       await store.close();
     }
@@ -395,7 +396,18 @@ async function look(path: string): Promise<Sight | Complaint> {
   }
 }
 
+/** What else is given out or relied on, as it lies there. */
+function restOf(path: string): string {
+  const database = new DatabaseSync(path, { readOnly: true });
+  const rows = ["idempotency", "decisions", "tokens"].map((table) =>
+    database.prepare(`select * from ${table} order by 1, 2`).all(),
+  );
+  database.close();
+  return JSON.stringify(rows);
+}
+
 interface Sight {
+  readonly rest: string;
   readonly hash: string;
   readonly journal: readonly JournalEvent[];
   readonly requests: readonly RequestRecord[];

@@ -36,14 +36,16 @@ const CANARY_KILLS = 8;
 const CANARY_ROUNDS = 10;
 /** After the last start of a server its clients must have all their answers within this time. */
 const FINISH_MS_MAX = 120_000;
+/** A server with a fault that only shows under load lives this long. */
+const CANARY_LIFE_MS = 8_000;
 /** Answers that are asked for again at the end. */
 const REPEATED = 500;
 /** Submissions with their releases whose system calls are read. */
 const TRACED_CYCLES = 100;
 /** Kills before a backup, after it, and after it was restored. */
 const RESTORE_KILLS = 5;
-/** By how much the wall clock of a server may be wrong; less than any time that the servers wait for. */
-const SKEWS_MS = [0, -86_400_000, 600_000];
+/** By how much the wall clock of a server may be wrong; together less than the 24 hours for which keys are remembered. */
+const SKEWS_MS = [0, -43_200_000, 600_000];
 
 /** Faults in a copy of the source, and who must find them. */
 const FAULTS: readonly (Fault & { readonly finder: "trace" | "judge" })[] = [
@@ -162,7 +164,8 @@ async function findOut(fault: (typeof FAULTS)[number]): Promise<number> {
       continue;
     }
     const open = () => openSqliteStore({ path: file });
-    const { excess, reissued, unfenced } = await endure(2, childStarter(program, ["sqlite", file]), open);
+    const start = childStarter(program, ["sqlite", file]);
+    const { excess, reissued, unfenced } = await endure(2, start, open, CANARY_LIFE_MS);
     found = excess.length + reissued.length + unfenced.length;
   }
   return found;
@@ -187,11 +190,11 @@ async function proveRestore(program: string): Promise<void> {
   ];
   const login = {};
   const on = (file: string) => childStarter(program, () => ["sqlite", file, someSkew()], { login });
-  const before = await load(RESTORE_KILLS, on(from), "before");
+  const before = await load(RESTORE_KILLS, on(from), { prefix: "before" });
   await backupSqlite({ from, to: backup });
-  const forgotten = await load(RESTORE_KILLS, on(from), "forgotten");
+  const forgotten = await load(RESTORE_KILLS, on(from), { prefix: "forgotten" });
   await restoreSqlite({ from: backup, to });
-  const after = await load(RESTORE_KILLS, on(to), "after");
+  const after = await load(RESTORE_KILLS, on(to), { prefix: "after" });
   const store = await openSqliteStore({ path: to });
   const verdict = await judge(store, inOrder(before, after));
   await store.close();
@@ -209,8 +212,13 @@ function inOrder(...loads: readonly Load[]): Acknowledged[] {
   return all;
 }
 
-async function endure(kills: number, start: ServerStarter, open: () => Promise<Store>): Promise<Endured> {
-  const endured = await load(kills, start);
+async function endure(
+  kills: number,
+  start: ServerStarter,
+  open: () => Promise<Store>,
+  lifeMsMax = LIFE_MS_MAX,
+): Promise<Endured> {
+  const endured = await load(kills, start, { lifeMsMax });
   const store = await open();
   const verdict = await judge(store, endured.acknowledged);
   await store.close();
@@ -218,7 +226,11 @@ async function endure(kills: number, start: ServerStarter, open: () => Promise<S
 }
 
 /** Kills servers under clients, and lets the last one finish. */
-async function load(kills: number, start: ServerStarter, prefix?: string): Promise<Load> {
+async function load(
+  kills: number,
+  start: ServerStarter,
+  { prefix, lifeMsMax = LIFE_MS_MAX }: { readonly prefix?: string; readonly lifeMsMax?: number } = {},
+): Promise<Load> {
   const clients = startClients(CLIENTS, random, prefix);
   const startsMs: number[] = [];
   let killsAtStart = 0;
@@ -231,7 +243,7 @@ async function load(kills: number, start: ServerStarter, prefix?: string): Promi
     } else {
       startsMs.push(await server.ready);
       clients.use(server);
-      await delay(random() * LIFE_MS_MAX);
+      await delay(random() * lifeMsMax);
     }
     await server.kill();
   }

@@ -65,7 +65,7 @@ const RARE_OF: Readonly<Record<(typeof DISCIPLINES)[number], readonly string[]>>
     "hold without victims",
     "waiter cancelled while its victims stop",
     "several stop for a starving request",
-    "takes because somebody above it starves",
+    "takes because an element above it starves",
     "preemption: fair_share",
     "preemption: aggressive",
     "preemption: limit",
