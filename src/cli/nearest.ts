@@ -3,7 +3,7 @@
 const DISTANCE_MAX = 3;
 const NAMED_MAX = 20;
 
-/** What to say to somebody who has named something that is not there. */
+/** What to say about a name that does not exist. */
 export function suggestion(typed: string, known: readonly string[]): string {
   const meant = nearest(typed, known);
   if (meant !== undefined) return `Did you mean ${meant}?`;

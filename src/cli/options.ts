@@ -28,7 +28,7 @@ export function withIdempotencyKey(command: Command): Command {
   return command.option("--idempotency-key <key>", "the same key does it only once");
 }
 
-/** For changes that may take something from somebody. */
+/** For changes that may cost a user something. */
 export function withPlan(command: Command): Command {
   return command
     .option("--dry-run", "say what would happen, and change nothing")

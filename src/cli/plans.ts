@@ -1,4 +1,4 @@
-// Before a change that costs somebody something: what will happen, and whether to go on.
+// Before a change that costs a user something: what will happen, and whether to go on.
 
 import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
 import { type CliContext, CliError } from "./context.ts";

@@ -106,7 +106,7 @@ function definePools(command: Command, context: CliContext): void {
   list.action((options: Options & ListFilters) => {
     const session = connect(options);
     if (options.user !== undefined) {
-      context.tell("berth: pools are shown whoever created them; the audit log says who did.\n");
+      context.tell("berth: all pools are shown, not only your own; the audit log says who created them.\n");
     }
     const load = async () => filterRows(await gather(session.client.pools.all()), options, POOL_FILTERS);
     const columns = options.columns ?? "id,name,capacity,occupied_resources";

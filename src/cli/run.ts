@@ -302,7 +302,7 @@ async function waitOrWithdraw(
 
 const WAIT_TIMEOUT_MARGIN_MS = 2_000;
 
-/** Whoever has ended the command with Ctrl-C gets the code that the command made of it. */
+/** After Ctrl-C the exit code is the one that the command made of it. */
 async function verdictOfReported({ request, command, interrupted }: Reported): Promise<Verdict> {
   const error = interrupted ? undefined : errorOfEnding(request);
   return error === undefined ? verdictOfCommand(request, command) : verdictOfError(error, request, command);
@@ -325,7 +325,7 @@ async function verdictOfUnreported(
 interface Interruptions {
   /** Aborted by the first Ctrl-C that is not the command's, or another signal, which is the reason. */
   readonly signal: AbortSignal;
-  /** Aborted when somebody wants to leave although the end is not reported yet. */
+  /** Aborted when the user wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
   enter(phase: Phase): void;
 }
@@ -343,7 +343,7 @@ function listenForSignals(): Interruptions {
     if (phase === "reporting") giveUp.abort();
     // The report may be through already: then it is the next wait that is not wanted.
     if (phase === "waiting" || phase === "reporting") interruption.abort(signal);
-    // While it runs, signals are the command's, and forwarded by whoever runs it. When all is over, one that comes
+    // While it runs, signals are the command's, and forwarded by its supervisor. When all is over, one that comes
     // late must not turn the verdict into a death by signal.
   };
   for (const signal of heededSignals) process.on(signal, onSignal);

@@ -387,7 +387,7 @@ const shareExplanation = z.object({
   operation: elementAnswer,
   /** Its policy and the groups above it, the nearest first. */
   above: z.array(elementAnswer),
-  /** Whoever comes first does so on the level where their ways part. */
+  /** The first of two is first on the level where their paths part. */
   ahead: z.array(z.object({ theirs: comparedElement, mine: comparedElement })),
   /** How many operations come first. */
   ahead_count: z.int(),

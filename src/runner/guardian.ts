@@ -56,7 +56,7 @@ function stamped({ clockOffsetMs, ...call }: HookCall): HookCall {
   return { ...call, body: JSON.stringify({ ...(JSON.parse(call.body) as object), ended_at }) };
 }
 
-/** Units in use are not given to others, and somebody is told to look. */
+/** Units in use are not given to others, and an alert asks a person to look. */
 async function keepUnits(gone: Promise<void>): Promise<void> {
   let isGone = false;
   void gone.then(() => {

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { hasCode } from "./errors.ts";
 
-/** A pid alone may be somebody else tomorrow; with the boot and the start time it never is. */
+/** A pid alone may be another process tomorrow; with the boot and the start time it never is. */
 export interface ProcessIdentity {
   bootId: string;
   pid: number;
@@ -102,7 +102,7 @@ export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch (error) {
-    // EPERM: it changed its user. It stays in the table, so whoever waits for its end will see it.
+    // EPERM: it changed its user. It stays in the table, so a wait for its end will see it.
     if (!hasCode(error, "ESRCH", "EPERM")) throw error;
   }
 }

@@ -47,7 +47,7 @@ export interface Grant {
   describe(progress: string | number): void;
   /** Reports the end; the answer says whether there is another attempt. Once, and the first one counts. */
   release(outcome: WireRelease["outcome"], details?: ReleaseDetails): Promise<WireRequest>;
-  /** Stops renewing without a word: for those who leave the report to somebody else. */
+  /** Stops renewing without a report: another process makes it. */
   abandon(): void;
 }
 

@@ -77,7 +77,7 @@ export interface Transport {
     headers: Record<string, string>,
     signal: AbortSignal,
   ): Promise<Answer>;
-  /** A call in plain data, for somebody else to make it. */
+  /** A call in plain data, for another process to make it. */
   describe(
     route: RouteName,
     input?: CallInput,

@@ -1,4 +1,4 @@
-// Waiting for a grant: hears of it at once, and lets the server know that somebody still waits (L2).
+// Waiting for a grant: hears of it at once, and lets the server know that its client still waits (L2).
 
 import type { WireRequest } from "../protocol/index.ts";
 import { BerthError, errorOfEnding, isBerthError } from "./errors.ts";

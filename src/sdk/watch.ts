@@ -50,7 +50,7 @@ async function pollRequest(
       }
     } catch (error) {
       if (signal.aborted) return;
-      // Gone, or no longer ours to see: whoever looks next is told so.
+      // Gone, or no longer ours to see: the next call reports it.
       if (error instanceof BerthError) onChange();
     }
     // What was waited for may be there already, and then answers come at once.

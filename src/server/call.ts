@@ -71,7 +71,7 @@ export interface Call {
   readonly idempotencyKey: string | undefined;
   /** Only planned (X1): commands are collected here instead of being carried out. */
   readonly planned?: PlannedStep;
-  /** Of whoever called. */
+  /** Of the caller. */
   readonly address: string;
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;

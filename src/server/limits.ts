@@ -34,7 +34,7 @@ export const LONG_POLLS_MAX = 10_000;
 /** The event loop and open calls get this long to finish when the server closes. */
 export const CLOSE_GRACE_MS = 5_000;
 
-/** How often somebody may call. `burst` calls may come at once; then it is `perSecond`. */
+/** How often a caller may call. `burst` calls may come at once; then it is `perSecond`. */
 export interface Rate {
   readonly perSecond: number;
   readonly burst: number;

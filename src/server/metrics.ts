@@ -162,7 +162,7 @@ function createMeters(registry: Registry) {
 
 // --- Counters
 
-/** Somebody else counts, and only ever up. */
+/** Counted elsewhere, and only ever up. */
 function countUpTo(meter: Counter, count: number): void {
   meter.reset();
   meter.inc(count);
@@ -215,7 +215,7 @@ function countEvent(view: View, meters: Meters, stops: Stops, { event, atMs }: C
     case "attemptEnded": {
       const stop = stops.get(event.requestId);
       stops.delete(event.requestId);
-      // Whoever ended well before it had saved its work had nothing left to save (11.4).
+      // Work that ended well before it had saved had nothing left to save (11.4).
       const hasFailed = stop?.isAskedToSave && !stop.hasSaved && event.outcome !== "succeeded";
       if (hasFailed) meters.failedCheckpoints.inc({ pool: stop.pool });
       if (event.outcome === "preempted" && event.status === "queued") {

@@ -36,7 +36,7 @@ export interface OpenServerOptions
   readonly acceptClock?: boolean;
   /** Name of the administrator that the first start makes. */
   readonly firstTokenName?: string;
-  /** Memory can no longer be trusted, or somebody else leads: the process must end. */
+  /** Memory can no longer be trusted, or another server leads: the process must end. */
   readonly onFatal: (error: unknown) => void;
 }
 

@@ -39,7 +39,7 @@ export function presentLive(
   }
   const leaseExpiresAtMs = view.leaseExpiresAtMs(id);
   if (leaseExpiresAtMs !== undefined) shown.lease_expires_at = toTimestamp(leaseExpiresAtMs);
-  // Whoever can see the token can act as the holder, so only those who may; the filter takes it from the others.
+  // A caller that sees the token can act as the holder, so only those who may get it; the filter takes it from the others.
   const token = progress.allocation?.token;
   if (token !== undefined && identity.permissions.has("requests.hold")) shown.token = grants.sign(id, token);
   addSilence(shown, view, id);

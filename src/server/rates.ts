@@ -1,4 +1,4 @@
-// How often somebody may call: token buckets per token and per address, and a brake on guessing.
+// How often a caller may call: token buckets per token and per address, and a brake on guessing.
 
 import { BurstyRateLimiter, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
 import { addressGroup } from "./addresses.ts";
@@ -8,7 +8,7 @@ import { problemError } from "./problems.ts";
 export interface RateLimits {
   /** Throws `rate_limited` when it is too much. */
   checkToken(tokenId: string, cost: number): Promise<void>;
-  /** New requests of one component, whoever asks for it. */
+  /** New requests of one component, by all callers together. */
   checkComponent(component: string): Promise<void>;
   checkStranger(address: string): Promise<void>;
   /** Of all addresses together. */

@@ -66,7 +66,7 @@ export interface RunningServer {
   readonly url: string;
   /** The first start makes an administrator; undefined when there is a token already. */
   makeFirstToken(name?: string): Promise<MadeToken | undefined>;
-  /** For whoever has the data and has lost the token. */
+  /** For an administrator who has the data and has lost the token. */
   makeAdminToken(name: string): Promise<MadeToken>;
   /** Ends streams and waiting calls, finishes the others. Leaves leader and store open. */
   close(): Promise<void>;

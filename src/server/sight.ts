@@ -174,7 +174,7 @@ interface StarvationChange {
   readonly element: string;
 }
 
-/** Q5: whoever submitted it, an operator of its component, or an administrator. */
+/** Q5: its submitter, an operator of its component, or an administrator. */
 export function mayEnd(identity: Identity, { submittedBy }: Owned): boolean {
   return identity.role === "admin" || identity.role === "operator" || identity.name === submittedBy;
 }

@@ -85,7 +85,7 @@ export function createStreams({
         .finally(() => {
           clearInterval(heartbeat);
           streams.delete(stream);
-          // A reader who is behind would hold up whoever closes; the journal still has what was not read.
+          // A slow reader would hold up the end of the server; the journal still has what was not read.
           if (outgoing.writableNeedDrain) outgoing.destroy();
           else outgoing.end(": the stream ends here; go on with Last-Event-ID\n\n");
         });
@@ -189,7 +189,7 @@ function textOf(
     })
     .join("");
 
-  /** Whoever can see the token can act as the holder; it is the position of the grant (L1). */
+  /** A caller that sees the token can act as the holder; it is the position of the grant (L1). */
   function withToken(event: WireEvent): WireEvent {
     if (event.event !== "request.allocated" || !identity.permissions.has("requests.hold")) return event;
     const id = event.request_id as string;

@@ -52,7 +52,7 @@ export interface TokenBook {
   put(record: TokenRecord): void;
   /** Reads them again: another server may have changed some (C10). */
   reload(): Promise<void>;
-  /** Keeps a name for a token that is being made; undefined if somebody else does. Returns the way to give it up. */
+  /** Keeps a name for a token that is being made; undefined if another call does. Returns the way to give it up. */
   claim(name: string): (() => void) | undefined;
   /** Told when a token can no longer be used. */
   onRevoked(listener: (tokenId: string) => void): () => void;

@@ -1,5 +1,5 @@
 // What the stories of the demonstration share: a real server on a temporary store, workers that only pretend to
-// compute, and somebody who tells what happens while it happens.
+// compute, and a narrator that says what happens while it happens.
 
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -173,7 +173,7 @@ function createFacts() {
   const failed = new Promise<never>((_, reject) => {
     fail = reject;
   });
-  failed.catch(() => undefined); // Whoever waits next is told.
+  failed.catch(() => undefined); // The next wait reports it.
   return {
     fail,
     has: (fact: string) => noted.has(fact),

@@ -45,7 +45,7 @@ export interface AttemptInput {
   readonly talk: Talk;
   /** Aborted by a signal, its reason, that came too early for the command. */
   readonly interrupted: AbortSignal;
-  /** Aborted when somebody wants to leave although the end is not reported yet. */
+  /** Aborted when the user wants to leave although the end is not reported yet. */
   readonly giveUp: AbortSignal;
   /** Says whose signals are whose: the command's while it runs, ours afterwards. */
   readonly enter: (phase: "running" | "reporting") => void;
@@ -174,7 +174,7 @@ function superviseJob(
     const end = await (graceMs > 0 ? job.terminate(graceMs) : job.kill());
     if (end.kind === "gone") return;
     const pids = end.pids.join(", ");
-    void client.requests.renew(id, stuckRenewal(token, pids)).catch(() => undefined); // Whoever can help is told.
+    void client.requests.renew(id, stuckRenewal(token, pids)).catch(() => undefined); // Raises an alert.
     talk.say(`stuck    ${title} · processes ${pids} cannot be killed; its units stay in use`);
   };
 
@@ -228,7 +228,7 @@ function superviseJob(
         freezing = freezing.then(() => job.thaw());
       },
       onLoss(error) {
-        if (isOver) return; // By our own report, which somebody has just told us about.
+        if (isOver) return; // By our own report, of which the stream has just brought the event.
         loss = error;
         talk.say(`lost     ${title} · ${error.message}`);
         void stop(0);
@@ -332,7 +332,7 @@ async function reportEnd(
   const body: WireRelease = { token, ...report };
   job.setReleaseHook(hookFor(client, granted, report));
 
-  // Whoever has pressed Ctrl-C does not want the command to come back.
+  // After Ctrl-C the command is not wanted back.
   const isFinal = outcome === "succeeded" || holder.isInterrupted() || loss !== undefined;
   const comesBack = !isFinal && mayComeBack(granted, outcome);
   const patienceMs = loss === undefined ? REPORT_FOR_MS : LOST_REPORT_FOR_MS;
@@ -369,7 +369,7 @@ async function reportEnd(
   }
 }
 
-/** Somebody wants to leave: one more try, and no further attempt. Undefined if nobody answers. */
+/** The user wants to leave: one more try, and no further attempt. Undefined without an answer. */
 async function reportOnce(client: Client, id: string, body: WireRelease): Promise<WireRequest | undefined> {
   try {
     const request = await client.requests.release(id, body, { retryForMs: 0, timeoutMs: LOST_REPORT_FOR_MS });

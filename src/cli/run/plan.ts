@@ -78,7 +78,7 @@ async function toSubmission(
 
 const COMMAND_CHARS_MAX = 1_000;
 
-/** As somebody would read it; not to be typed again. */
+/** To be read, not to be typed again. */
 function commandText(command: readonly string[]): string {
   return [...printable(command.join(" "))].slice(0, COMMAND_CHARS_MAX).join("");
 }

@@ -1,4 +1,4 @@
-// Runs a server inside this process until somebody ends it.
+// Runs a server inside this process until it is asked to end.
 
 import { type CliContext, CliError } from "../context.ts";
 import type { HostedOptions, HostedServer, Hosting } from "./hosting.ts";
@@ -31,7 +31,7 @@ export function asCliError(hosting: Hosting, error: unknown): unknown {
 }
 
 export interface Ending {
-  /** Resolves when somebody asks for the end. */
+  /** Resolves when the end is asked for. */
   readonly asked: Promise<void>;
   readonly stop: () => void;
 }

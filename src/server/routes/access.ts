@@ -66,7 +66,7 @@ export const createToken: Handler<"createToken"> = async (call, services) => {
 };
 
 function checkCreation({ name, role, components, pools }: WireTokenCreation, { tokens }: Services): void {
-  // Whoever makes tokens can make one without bounds, and the audit log knows none.
+  // A token that makes tokens can make one without bounds, and the audit log knows none.
   if ((role === "admin" || role === "auditor") && (components ?? pools ?? null) !== null) {
     throw problemError("invalid_request", `The role ${role} reaches everything and cannot be bound.`, {
       errors: [{ pointer: components ? "/components" : "/pools", message: "cannot be used with this role" }],

@@ -94,7 +94,7 @@ function putPolicyAs(
   });
 }
 
-/** A sensitive policy is bounded by its reserve alone, and only where somebody reserves something (10.8). */
+/** A sensitive policy is bounded by its reserve alone, and only where some policy reserves something (10.8). */
 function warningsAbout(view: View, { pool, component }: WirePolicy): string[] {
   if (!hasPool(view, pool)) return []; // A plan may be about to create it.
   const { state } = view;

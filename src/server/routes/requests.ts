@@ -475,7 +475,7 @@ function presentRenewal(
   };
 }
 
-/** Somebody must look: no rule gives these units back. */
+/** A person must look: no rule gives these units back. */
 export async function alertStuck(
   { leader, log }: Services,
   requestId: RequestId,
@@ -494,7 +494,7 @@ function presentInstruction(instruction: Holding["instruction"]): WireRenewalAns
   return { do: instruction.do, reason: stop.reason ?? stop.cause, deadline: toTimestamp(deadlineMs) };
 }
 
-/** What nobody has signed is stale; but only whoever reaches the request is told that it exists. */
+/** A token without our signature is stale; only callers that reach the request learn that it exists. */
 async function verified(call: Call, services: Services, id: RequestId, token: string): Promise<number> {
   const engineToken = services.grants.verify(id, token);
   if (engineToken !== undefined) return engineToken;

@@ -180,7 +180,7 @@ describe("stories that fail", () => {
   - attach_policy: {pool: big, component: research, limit: {gpu: 4}}
   - submit: {id: a, component: research, resources: {gpu: 5}}
     expect: {rejected: {a: over_capacity}}`,
-      want: ['3 rejected.a: "over_capacity", {"lab":"over_capacity","big":"over_limit"}'],
+      want: ['3 rejected.a: "over_capacity", {"big":"over_limit","lab":"over_capacity"}'],
     },
   };
   for (const [name, { script, want }] of Object.entries(cases)) {

@@ -16,7 +16,7 @@ export interface Failure extends Mismatch {
   readonly message: string;
 }
 
-/** What one step did, told to whoever wants to follow. */
+/** What one step did, for --trace. */
 export interface StepReport {
   readonly step: number | null;
   readonly action: string;

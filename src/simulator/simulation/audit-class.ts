@@ -26,7 +26,7 @@ export function decisionProblems(books: Books, decision: Decision): string[] {
   const judged = caseOf(books, decision);
   const victims = victimsOf(books, decision);
   if (judged === null || victims.length < decision.victims.length)
-    return [`${decision.waiter} takes somebody who does not run, or for nobody`];
+    return [`${decision.waiter} takes a request that does not run, or for no waiter`];
   return [
     ...victims.flatMap((victim, i) => victimProblems(judged, victim, decision.victims[i] as ChosenVictim)),
     ...boundProblems(judged, victims),
@@ -153,7 +153,7 @@ function isLower({ books, pool, waiter }: Case, victim: Entry): boolean {
   return bandOf(pool, classIn(books, pool, victim)) < bandOf(pool, classIn(books, pool, waiter));
 }
 
-/** Judged on the keys that somebody reserves, and generously: as if nothing were promised to others of its component. */
+/** Judged on the keys that some policy reserves, and generously: as if nothing were promised to others of its component. */
 function isInShare(judged: Case, counts: (run: Running) => boolean = () => true): boolean {
   const { books, pool, waiter } = judged;
   return Object.entries(books.takenOf(pool, waiter.spec)).every(
@@ -207,7 +207,7 @@ function isFirm(books: Books, pool: PoolRecord, entry: Entry): boolean {
   return !entry.spec.preemptible || isTop;
 }
 
-/** NP work lives inside the reserve on every key, class 10 and sensitive work on keys that somebody reserves (10.8). */
+/** NP work may use reserved capacity only, class 10 and sensitive work likewise on keys that some policy reserves (10.8). */
 export function isFirmOn(books: Books, pool: PoolRecord, entry: Entry, key: string): boolean {
   if (!entry.spec.preemptible) return true;
   return isFirm(books, pool, entry) && isReserved(books, pool, key);

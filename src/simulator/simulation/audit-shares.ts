@@ -21,7 +21,7 @@ export class ShareAudit {
   readonly #groups = new Map<string, GroupRecord>();
   /** Elements that starve, by pool and key. */
   readonly #starving = new Map<string, "starving" | "aggressively_starving">();
-  /** When somebody last took units by preemption, by pool and node. */
+  /** When units were last taken by preemption, by pool and node. */
   readonly #startedAtMs = new Map<string, number>();
   /** Whom a request has displaced, ever: a candidate may be barred for such a one (V6). */
   readonly #displaced = new Map<RequestId, Set<RequestId>>();
@@ -66,7 +66,7 @@ export class ShareAudit {
     const pool = this.#books.pools.get(decision.pool);
     if (pool?.discipline !== "fair_share") return [];
     const victims = decision.victims.flatMap(({ requestId }) => this.#runOf(requestId) ?? []);
-    if (victims.length < decision.victims.length) return ["somebody stops who does not run"];
+    if (victims.length < decision.victims.length) return ["a victim does not run"];
     const chosen = decision.victims.filter(({ reason }) => reason !== "administration");
     if (chosen.length === 0) return [];
     return [
@@ -84,12 +84,12 @@ export class ShareAudit {
     const waiter = decision.waiter === null ? undefined : this.#books.requests.get(decision.waiter);
     const isAlone = waiter !== undefined && !this.#starving.has(inPool(pool.name, operationOf(waiter.spec)));
     return [
-      ...(isAlone ? ["takes because somebody above it starves"] : []),
+      ...(isAlone ? ["takes because an element above it starves"] : []),
       ...(decision.victims.length > 1 && waiter !== undefined ? ["several stop for a starving request"] : []),
     ];
   }
 
-  /** Where limits are enforced, whoever is above one has nobody left who could stop (9.9). */
+  /** Where limits are enforced, an element above its limit has no work left that may be stopped (9.9). */
   restProblems(): string[] {
     const pools = [...this.#books.pools.values()];
     return pools

@@ -164,7 +164,7 @@ const doctored: Record<string, { events: readonly Event[]; doctor: Doctor; want:
   "a victim that does not run, and a waiter that does not wait": {
     events: URGENT,
     doctor: (events) => events.filter((event) => event.kind !== "requestSubmitted"),
-    want: /takes somebody who does not run, or for nobody; units are promised to urgent, who does not wait/,
+    want: /takes a request that does not run, or for no waiter; units are promised to urgent, who does not wait/,
   },
   "taken back by one that has no share (8.2)": {
     events: URGENT,

@@ -41,7 +41,7 @@ export interface Entry {
 /** An entry that holds units in a pool. */
 export type Running = Entry & { readonly run: Run };
 
-/** Keys that whoever has no row for them does not meter (R4). */
+/** Keys that a pool or node without a row for them does not meter (R4). */
 const UNMETERED_WHEN_MISSING: ReadonlySet<string> = new Set(["mcpu", "memory_mb", "step_run"]);
 
 const DAY_MS = 86_400_000;

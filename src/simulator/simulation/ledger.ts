@@ -18,7 +18,7 @@ const TRANSITIONS: Readonly<Record<RequestStatus, readonly RequestStatus[]>> = {
 
 export class Ledger {
   readonly #statuses = new Map<RequestId, RequestStatus>();
-  /** Waiters for which somebody was stopped and that have not been served yet. */
+  /** Waiters that had victims and have not been served yet. */
   readonly #promises = new Set<RequestId>();
   readonly counts = new Map<string, number>();
 
@@ -70,7 +70,7 @@ export class Ledger {
     }
   }
 
-  /** Every waiter somebody was stopped for is served, or an event says why not (no useless preemption). */
+  /** Every waiter that had victims is served, or an event says why not (no useless preemption). */
   openPromises(): ReadonlySet<RequestId> {
     return this.#promises;
   }

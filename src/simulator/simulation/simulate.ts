@@ -165,11 +165,11 @@ class Simulation {
     if (events.at(-1)?.kind === "schedulingPaused" && this.#slicing.chance(20)) this.#recover();
   }
 
-  /** A waiter somebody was stopped for still holds what it was promised, until an event says otherwise (V5). */
+  /** A waiter that had victims still holds what it was promised, until an event says otherwise (V5). */
   #brokenPromises(): string[] {
     return [...this.#ledger.openPromises()]
       .filter((id) => requestOf(this.#world.state, id)?.progress.hold == null)
-      .map((id) => `somebody was stopped for ${id}, which holds nothing, and no event says why`);
+      .map((id) => `work was stopped for ${id}, which holds nothing, and no event says why`);
   }
 
   /** Whatever happens to a request, it keeps its place and the time of its submission (Q3). */
