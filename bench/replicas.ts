@@ -6,6 +6,7 @@
 import { cpus, loadavg } from "node:os";
 import { startPostgres, type TestPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
+import { put } from "./serving/http.ts";
 import type { ReadLoad, ReadMeasured } from "./serving/reader.ts";
 import { bundle, type Program, start } from "./serving/start.ts";
 
@@ -52,15 +53,6 @@ async function startServers(count: number): Promise<Server[]> {
   await put(url, token, "/v1/pools/bench", { capacity: { gpu: 1_000_000 } });
   await put(url, token, "/v1/pools/bench/policies/bench", { priority: 1 });
   return servers;
-}
-
-async function put(url: string, token: string, path: string, body: object): Promise<void> {
-  const answer = await fetch(url + path, {
-    method: "PUT",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
 }
 
 /** Cycles of submission and release at the leader. */

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { startPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
+import { put } from "./serving/http.ts";
 import { bundle, start } from "./serving/start.ts";
 
 const ROUNDS = Number(process.argv[2] ?? 5);
@@ -133,15 +134,6 @@ async function prepare(url: string, token: string): Promise<void> {
   await put(url, token, "/v1/pools/bench/policies/bench", { priority: 1 });
   await put(url, token, "/v1/pools/full", { capacity: { gpu: 8 } });
   await put(url, token, "/v1/pools/full/policies/waiter", { priority: 1 });
-}
-
-async function put(url: string, token: string, path: string, body: object): Promise<void> {
-  const answer = await fetch(url + path, {
-    method: "PUT",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
 }
 
 function compare(store: string, bulk: number, run: Record<Kind, Result> & { peer: number }): void {

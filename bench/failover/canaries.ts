@@ -3,13 +3,16 @@
 import type { Fault } from "../proving/canaries.ts";
 import type { Cut } from "./faults.ts";
 
-/** Which rounds bring the fault to light. */
-export interface Canary extends Fault {
-  readonly rounds: readonly ("kill" | "freeze" | "database" | "peers" | "handover")[];
-  /** How paths break, if not in every way in turn. */
-  readonly cut?: Cut;
+interface Findable<Kind extends string> extends Fault {
+  /** Which rounds bring the fault to light. */
+  readonly rounds: readonly Kind[];
   /** The kinds of problems by which it must be found: one that shows by chance proves nothing. */
   readonly finders: readonly string[];
+}
+
+export interface Canary extends Findable<"kill" | "freeze" | "database" | "peers" | "handover"> {
+  /** How paths break, if not in every way in turn. */
+  readonly cut?: Cut;
 }
 
 export const CANARIES: readonly Canary[] = [
@@ -111,10 +114,7 @@ export const CANARIES: readonly Canary[] = [
 ];
 
 /** Faults that the proof with a failing database must find. */
-export interface DatabaseCanary extends Fault {
-  readonly rounds: readonly ("restarted" | "stalled" | "slow" | "read only" | "away" | "promoted")[];
-  readonly finders: readonly string[];
-}
+export type DatabaseCanary = Findable<"restarted" | "stalled" | "slow" | "read only" | "away" | "promoted">;
 
 export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
   {

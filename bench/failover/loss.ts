@@ -61,15 +61,19 @@ function note(loss: Loss, journal: readonly JournalEntry[]): void {
   }
 }
 
-/** From the first event that is lost to the last: at least what clients had heard of, at most what there was. */
+/**
+ * The server that declares the loss says from which event to which: the last is at least what clients had heard of, and
+ * at most what there was.
+ */
 async function wrongReport({ cluster, call }: Scene, loss: Loss, heardSeq: number): Promise<string[]> {
   const wanted = `events ${loss.keptSeq + 1} to ${loss.lastSeq}`;
   let said = "nothing";
   const untilMs = performance.now() + REPORT_MS_MAX;
   while (performance.now() < untilMs) {
-    const answer = await call(cluster.replicas[0]!, "GET", "/v1/cluster").catch(() => undefined);
-    const report = answer?.body?.history_lost as { lost_from: number; lost_to: number } | null | undefined;
-    if (report !== undefined && report !== null) {
+    for (const replica of cluster.replicas) {
+      const answer = await call(replica, "GET", "/v1/cluster").catch(() => undefined);
+      const report = answer?.body?.history_lost as { lost_from: number; lost_to: number } | null | undefined;
+      if (report === undefined || report === null) continue;
       const { lost_from: from, lost_to: to } = report;
       if (from === loss.keptSeq + 1 && to >= heardSeq && to <= loss.lastSeq) return [];
       said = `events ${from} to ${to}`;

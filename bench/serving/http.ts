@@ -66,3 +66,13 @@ export async function openConnection(url: string, token: string): Promise<Connec
     close: () => void socket.destroy(),
   };
 }
+
+/** Makes or replaces an object, before a measurement. */
+export async function put(url: string, token: string, path: string, body: object): Promise<void> {
+  const answer = await fetch(url + path, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
+}
