@@ -31,6 +31,11 @@ export async function reasonOf(
 export function describeWaiting(request: WireRequest, explanation: WireExplanation): string {
   if (explanation.delayed_until !== null)
     return `tried again at ${explanation.delayed_until.slice(11, 19)} UTC`;
+  if (explanation.blocked != null) {
+    return explanation.blocked.after.length > 0
+      ? "waits for others to end"
+      : "waits for its turn in its array";
+  }
   // The pool in whose queue it is foremost.
   const pool = explanation.pools.toSorted((a, b) => a.position - b.position)[0];
   if (pool === undefined) return "";

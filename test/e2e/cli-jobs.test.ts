@@ -86,6 +86,8 @@ test("an array is one operation that can be shown and cancelled; --after waits (
   expect(numbers).toHaveLength(5);
   const [after = ""] = await submitted("--gpu", "1", "--after", `${numbers[0]}:any`, "--", "y");
   expect(await job(after)).toMatchObject({ blocked: true });
+  const why = await user.berth(["why", after]);
+  expect(why.stdout).toContain("is not in the queue yet: it waits until another request has ended.");
   const shown = await user.berth(["operation", "show", "sweep"]);
   expect(shown.stdout).toContain("2 allocated, 3 blocked");
   expect((await user.berth(["operation", "list"])).stdout).toContain("sweep");

@@ -336,7 +336,7 @@ function stoppingLines({ stopping }: Situation): Line[] {
 
 export function tellOther(
   request: WireRequest,
-  { delayed_until: until, reasons, stop }: WireExplanation,
+  { delayed_until: until, blocked, reasons, stop }: WireExplanation,
   forWhom: WireRequest | undefined,
 ): Told {
   const title = titleOf(request);
@@ -344,6 +344,23 @@ export function tellOther(
   if (until !== null) {
     const left = durationText((Date.parse(until) - Date.now()) / 1000);
     return { sentence: `${title} pauses before its next attempt, for another ${left}.`, lines: attempts };
+  }
+  if (blocked != null) {
+    const what =
+      blocked.after.length > 0
+        ? `until ${blocked.after.length === 1 ? "another request has" : "other requests have"} ended`
+        : `for its turn: at most ${blocked.at_once} of its array at once`;
+    return {
+      sentence: `${title} is not in the queue yet: it waits ${what}.`,
+      lines: blocked.after.map((id): Line => ["after", id]),
+    };
+  }
+  if (request.cancelled_because != null) {
+    const { cancelled_because: id } = request;
+    return {
+      sentence: `${title} was cancelled: it waited for a request that has not ended well.`,
+      lines: [["after", id], ...attempts],
+    };
   }
   if (request.status === "rejected") {
     return {
