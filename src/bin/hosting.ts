@@ -6,8 +6,10 @@ import { openServer, ServerError } from "../server/index.ts";
 import {
   backupSqlite,
   isStoreError,
+  moveStore,
   openPostgresStore,
   openSqliteStore,
+  refuseOccupied,
   restoreSqlite,
 } from "../store/index.ts";
 
@@ -29,6 +31,8 @@ export const hosting: Hosting = {
   },
   backup: (from, to) => backupSqlite({ from, to }),
   restore: (from, to) => restoreSqlite({ from, to }),
+  refuseOccupied,
+  move: moveStore,
   async inspect(where, noted) {
     const store =
       "file" in where

@@ -3,7 +3,7 @@
 import type { Command } from "commander";
 import { type CliContext, CliError } from "./context.ts";
 import { dataDirectory } from "./paths.ts";
-import { findRunning, isAlive } from "./serving/running.ts";
+import { findRunning, isAlive, type RunningNote } from "./serving/running.ts";
 
 const HELP = `
 What runs under a grant goes on, and is found again at the next start.
@@ -26,6 +26,12 @@ export function define(command: Command, context: CliContext): void {
 async function down(directory: string, context: CliContext): Promise<void> {
   const running = findRunning(directory);
   if (running === undefined) return context.tell("Berth is not running.\n");
+  await stopRunning(running);
+  context.write(`Stopped ${running.url} (pid ${running.pid}).\n`);
+}
+
+/** Resolves when its process has ended. */
+export async function stopRunning(running: RunningNote): Promise<void> {
   process.kill(running.pid, "SIGTERM");
   for (let waitedMs = 0; isAlive(running); waitedMs += LOOK_MS) {
     if (waitedMs > PATIENCE_MS) {
@@ -37,5 +43,4 @@ async function down(directory: string, context: CliContext): Promise<void> {
     }
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
-  context.write(`Stopped ${running.url} (pid ${running.pid}).\n`);
 }

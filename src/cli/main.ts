@@ -71,6 +71,7 @@ const COMMANDS: readonly CommandEntry[] = [
   entry(SERVER, "serve", "run a server for a team", () => import("./serve.ts")),
   entry(SERVER, "backup", "copy the embedded store while a server runs", () => import("./backup.ts")),
   entry(SERVER, "restore", "put such a copy back", () => import("./restore.ts")),
+  entry(SERVER, "migrate", "move the store into PostgreSQL, or back", () => import("./migrate.ts")),
   entry(
     SERVER,
     "doctor",

@@ -1,5 +1,6 @@
 // Durable stores: one interface, three implementations. Other folders import from this file only.
 
+export { type Moved, moveStore, refuseOccupied, type StorePlace } from "./copy.ts";
 export { isStoreError, StoreError, type StoreErrorCode } from "./errors.ts";
 export { openPostgresStore, type PostgresOptions } from "./postgres/postgres.ts";
 export { backupSqlite, type Copy, restoreSqlite } from "./sqlite/backup.ts";

@@ -64,6 +64,25 @@ export function metaRowsOf(rows: readonly MetaRow[], schemaVersion: number): rea
   ];
 }
 
+/** Where the store was moved to, and that a copy into it has not come to its end (`copy.ts`). */
+export const MOVED_TO = "moved_to";
+export const COPYING = "copying";
+
+/** A store that was moved away, or only half copied, must not be served: what it takes would be lost. */
+export function refuseUnusable(rows: readonly MetaRow[]): void {
+  const movedTo = rows.find(({ key }) => key === MOVED_TO)?.value;
+  if (movedTo !== undefined) {
+    throw new StoreError("moved", `This store was moved to ${movedTo}.`, {
+      hint: `Start the server there: --database-url or --data-dir.`,
+    });
+  }
+  if (rows.some(({ key }) => key === COPYING)) {
+    throw new StoreError("moved", "A copy into this store has not come to its end.", {
+      hint: "Run berth migrate again: it starts afresh.",
+    });
+  }
+}
+
 /** The oldest version of the schema whose servers may use the store. Migrations that only add leave it as it is. */
 export const USABLE_BY = "usable_by";
 

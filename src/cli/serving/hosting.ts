@@ -6,13 +6,22 @@ export interface Hosting {
   backup(from: string, to: string): Promise<void>;
   /** Puts a copy back where no store is. */
   restore(from: string, to: string): Promise<void>;
+  /** Says why nothing can be moved there. */
+  refuseOccupied(place: StorePlace): Promise<void>;
+  /** Moves everything to where no store is. The place is left with a note of where it went; `movedTo` is that note. */
+  move(from: StorePlace, to: StorePlace, movedTo: string): Promise<MovedStore>;
   /** Reads a whole store: a file that no server uses, or a database. Compares it with a head that was noted before. */
-  inspect(
-    store: { readonly file: string } | { readonly databaseUrl: string },
-    noted?: NotedHead,
-  ): Promise<Inspection>;
+  inspect(store: StorePlace, noted?: NotedHead): Promise<Inspection>;
   /** A sentence and a way out, if the error is one of those that people can act on. */
   explain(error: unknown): { readonly message: string; readonly hint: string } | undefined;
+}
+
+/** A file that no server uses, or a database. */
+export type StorePlace = { readonly file: string } | { readonly databaseUrl: string };
+
+export interface MovedStore {
+  readonly head: NotedHead;
+  readonly sizes: Readonly<Record<"events" | "requests" | "audit" | "tokens" | "snapshots", number>>;
 }
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;

@@ -10,6 +10,7 @@ import {
   type MetaRow,
   metaOf,
   metaRowsOf,
+  refuseUnusable,
   selectMeta,
   setMeta,
   storedVersion,
@@ -37,11 +38,13 @@ export type PostgresOptions = {
   readonly patienceMs?: number;
   /** Accepts a database that may forget what it has acknowledged. */
   readonly acceptUnsafeDatabase?: boolean;
+  /** Not to be served, but to be copied from or into. */
+  readonly isForCopy?: boolean;
 };
 
 export async function openPostgresStore(options: PostgresOptions): Promise<Store> {
   try {
-    return createSqlStore(await createPostgresDriver(options));
+    return createSqlStore(await openPostgresDriver(options));
   } catch (error) {
     throw translatePostgresError(error);
   }
@@ -56,7 +59,7 @@ const LOCK_MS_MAX = 2_000;
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 1_000;
 
-async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
+export async function openPostgresDriver(options: PostgresOptions): Promise<Driver> {
   const { default: pg } = await import("pg");
   const { url, schema = "berth", patienceMs = 30_000, acceptUnsafeDatabase = false } = options;
   const toPostgres = translator(schema);
@@ -182,7 +185,8 @@ async function createPostgresDriver(options: PostgresOptions): Promise<Driver> {
 
   try {
     if (!acceptUnsafeDatabase) refuseUnsafe(await query(unsafeSettings));
-    const meta = await migrate(await pool.connect(), schema, toPostgres);
+    const isForCopy = options.isForCopy === true;
+    const meta = await migrate(await pool.connect(), { schema, isForCopy }, toPostgres);
     return {
       meta,
       dialect: {
@@ -255,7 +259,7 @@ const MIGRATION_LOCK = 0x62657274;
 
 async function migrate(
   client: PoolClient,
-  schema: string,
+  { schema, isForCopy }: { readonly schema: string; readonly isForCopy: boolean },
   toPostgres: (sql: string) => string,
 ): Promise<StoreMeta> {
   const run = (sql: string, values: readonly Value[] = []) => client.query(toPostgres(sql), [...values]);
@@ -279,7 +283,9 @@ async function migrate(
       for (const { key, value } of rows) await run(setMeta, [key, value]);
       await run(setMeta, [USABLE_BY, String(OLDEST_USER)]);
     }
-    const meta = metaOf((await run(selectMeta)).rows as MetaRow[], "postgres");
+    const metaRows = (await run(selectMeta)).rows as MetaRow[];
+    if (!isForCopy) refuseUnusable(metaRows);
+    const meta = metaOf(metaRows, "postgres");
     await run("commit");
     return meta;
   } catch (error) {

@@ -8,6 +8,7 @@ import {
   type MetaRow,
   metaOf,
   metaRowsOf,
+  refuseUnusable,
   selectMeta,
   setMeta,
   storedVersion,
@@ -40,7 +41,7 @@ const ourTables = new Set([
 /** One transaction, which is also the lock. */
 export function migrate(
   database: Database,
-  { name, kind }: { name: string; kind: StoreMeta["kind"] },
+  { name, kind, isForCopy }: { name: string; kind: StoreMeta["kind"]; isForCopy: boolean },
 ): StoreMeta {
   const readMeta = () => database.prepare(toSqlite(selectMeta)).all() as MetaRow[];
   database.exec("begin immediate");
@@ -61,6 +62,7 @@ export function migrate(
       set.run("tables_checksum", tablesChecksum(database));
     }
     const rows = readMeta();
+    if (!isForCopy) refuseUnusable(rows);
     if (!rows.some(({ key, value }) => key === "tables_checksum" && value === tablesChecksum(database))) {
       throw new StoreError(
         "corrupt",

@@ -22,10 +22,17 @@ export type SqliteOptions = {
   readonly reserveBytes?: number;
   /** Keeps a mark of the journal's end beside the store, and refuses a store that ends before it. */
   readonly mark?: { readonly acceptLoss: boolean };
+  /** Not to be served, but to be copied from or into. */
+  readonly isForCopy?: boolean;
 };
 
 /** Opens the store in a file, and makes it if there is none. */
-export async function openSqliteStore({ path, reserveBytes = 0, mark }: SqliteOptions): Promise<Store> {
+export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
+  return createSqlStore(await openSqliteDriver(options));
+}
+
+export async function openSqliteDriver(options: SqliteOptions): Promise<Driver> {
+  const { path, reserveBytes = 0, mark, isForCopy = false } = options;
   const sqlite = await loadSqlite();
   try {
     prepareFile(path);
@@ -39,7 +46,7 @@ export async function openSqliteStore({ path, reserveBytes = 0, mark }: SqliteOp
       const hasLog = fileBytes(`${path}-wal`) > 0; // Asked before SQLite makes a new one.
       const openMark = mark && ((end: End) => keepMark(`${path}-mark`, { ...mark, end, hasLog }));
       const database = new sqlite.DatabaseSync(path);
-      return createSqlStore(createSqliteDriver(database, { path, lock, reserve, openMark }));
+      return createSqliteDriver(database, { path, lock, reserve, openMark, isForCopy });
     } catch (error) {
       lock.close();
       throw error;
@@ -122,11 +129,12 @@ type Beside = {
   readonly lock?: Database;
   readonly reserve?: Reserve;
   readonly openMark?: ((end: End) => Mark) | undefined;
+  readonly isForCopy?: boolean;
 };
 
 function createSqliteDriver(
   database: Database,
-  { path, lock, reserve = NO_RESERVE, openMark = () => NO_MARK }: Beside,
+  { path, lock, reserve = NO_RESERVE, openMark = () => NO_MARK, isForCopy = false }: Beside,
 ): Driver {
   const name = path ?? "in memory";
   if (lock !== undefined) heldLocks.add(lock);
@@ -195,7 +203,8 @@ function createSqliteDriver(
   try {
     database.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma busy_timeout = 5000;
       pragma journal_size_limit = ${WAL_BYTES_KEPT}`);
-    const meta = guarded(() => migrate(database, { name, kind: path === undefined ? "memory" : "sqlite" }));
+    const kind = path === undefined ? "memory" : "sqlite";
+    const meta = guarded(() => migrate(database, { name, kind, isForCopy }));
     const [head] = query<HeadRow>("select * from @head");
     const mark =
       head === undefined ? NO_MARK : openMark({ ...headRecord(head), incarnation: meta.incarnation });
