@@ -23,14 +23,19 @@ const NEVER_OLD_MS = Number.MAX_SAFE_INTEGER;
 const NUMBERS_PER_SECOND = 2 ** 20;
 
 /** The keys of the store, oldest first; makes one where this incarnation has none. */
-export async function grantKeysOf(store: Store, head: Head, nowMs: number): Promise<readonly GrantKey[]> {
+export async function grantKeysOf(
+  store: Store,
+  head: Head,
+  { nowMs, isAfterLoss = false }: { readonly nowMs: number; readonly isAfterLoss?: boolean },
+): Promise<readonly GrantKey[]> {
   const { incarnation } = store.meta;
   const keys = await keptKeys(store);
   if (isCurrent(keys, store)) return keys;
 
   const secret = randomBytes(32).toString("hex");
   const offset = keys.length === 0 ? 0 : Math.floor(nowMs / 1000) * NUMBERS_PER_SECOND;
-  const answer: readonly StoredKey[] = [...keys, { incarnation, fromSeq: head.seq + 1, secret, offset }];
+  const made = { incarnation, fromSeq: head.seq + 1, secret, offset, ...(isAfterLoss && { isAfterLoss }) };
+  const answer: readonly StoredKey[] = [...keys, made];
   const record = { ...PLACE, atMs: NEVER_OLD_MS, bodyHash: "", answer };
   await store.commit({ epoch: head.epoch, expectedSeq: head.seq, atMs: nowMs, idempotency: [record] });
   return answer;

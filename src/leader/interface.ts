@@ -16,7 +16,16 @@ import type {
   RequestStatus,
   Stop,
 } from "../engine/index.ts";
-import type { Attachment, AuditEntry, Head, Json, Retention, Store, TokenRecord } from "../store/index.ts";
+import type {
+  Attachment,
+  AuditEntry,
+  Head,
+  JournalPosition,
+  Json,
+  Retention,
+  Store,
+  TokenRecord,
+} from "../store/index.ts";
 import type { LeaseState } from "./leases.ts";
 import type { Recovered } from "./recovery.ts";
 import type { EventStream } from "./stream.ts";
@@ -77,11 +86,15 @@ export interface GrantKey {
   readonly secret: string;
   /** Added to the position of a grant, it makes the number that holders see. */
   readonly offset: number;
+  /** The database had lost the end of the history before it: holders from then still run, through no fault of theirs (C14). */
+  readonly isAfterLoss?: boolean;
 }
 
 /** A leader that can end without its process (C6). */
 export interface ReplicatedLeader extends Leader {
   epoch(): number;
+  /** The end of what was acknowledged. */
+  position(): JournalPosition;
   /** Reads that were not sure whether it leads may be now. */
   leaseRenewed(): void;
   /** Leads no longer: whatever waits fails, nothing is written. */
@@ -352,7 +365,11 @@ export interface LeaderOptions {
   /** Of a server that is one of several; absent: nobody else can lead. */
   readonly replica?: {
     /** Taken over already, and the state at that head. */
-    readonly taken: { readonly head: Head; readonly recovered: Recovered };
+    readonly taken: {
+      readonly head: Head;
+      readonly recovered: Recovered;
+      readonly isAfterLoss: boolean;
+    };
     /** Whether this server knows that it still leads. Asked before every answer from memory, which waits if not (C6). */
     readonly mayAnswer: () => boolean;
     /** The newest form of events that all servers can read (C12). */

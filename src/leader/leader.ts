@@ -76,7 +76,8 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   const head = replica?.taken.head ?? (await store.takeOver({ holder: settings.holder }));
   const nowMs = clusterTime(clock, head.atMs);
   const startedAtMs = nowMs();
-  const grantKeys = await grantKeysOf(store, head, startedAtMs);
+  const isAfterLoss = replica?.taken.isAfterLoss === true;
+  const grantKeys = await grantKeysOf(store, head, { nowMs: startedAtMs, isAfterLoss });
   const recovered = replica?.taken.recovered ?? (await recover(store, head));
   const recovery = { events: recovered.replayedEvents, ms: clock.monotonicMs() - beganMs };
 
@@ -177,6 +178,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     }),
     grantKeys,
     epoch: () => ledger.head.epoch,
+    position: () => ledger.head,
     leaseRenewed() {
       if (!ledger.isAhead) reads.serve();
     },

@@ -787,6 +787,12 @@ export const clusterAnswer = z
     leader: z.string().nullable().describe("Id of the server that leads; null while none does."),
     behind_seconds: z.number().describe("How old the answers of this server may be."),
     leader_changes: z.int().describe("Seen by this server since it started."),
+    history_lost: z
+      .object({ lost_from: z.int(), lost_to: z.int(), epoch: z.int(), why: z.string() })
+      .nullable()
+      .describe(
+        "The last loss of acknowledged events that this server has found and declared: the database was restored, or promoted too early. None is known to be lost if lost_to is below lost_from.",
+      ),
     has_hint: z
       .boolean()
       .describe("Whether the death of a leader is noticed at once; not so behind some poolers."),

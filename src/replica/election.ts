@@ -1,6 +1,7 @@
 // Watches the lease while another server leads, and tries to lead when the time has come (C3, C4).
 
 import type { Lease } from "../store/index.ts";
+import type { HistoryKeeper } from "./history.ts";
 import { isAway, type Roles } from "./roles.ts";
 import { type ReplicaSurroundings, repeat } from "./surroundings.ts";
 import { createLeaseWatch } from "./watch.ts";
@@ -26,6 +27,7 @@ const HINT_RETRY_MS = 500;
 export function createElection(
   { id, store, clock, times, onFatal }: ReplicaSurroundings,
   roles: Roles,
+  history: Pick<HistoryKeeper, "loss">,
 ): Election {
   const watch = createLeaseWatch(id, times);
   const { hint } = store;
@@ -46,8 +48,13 @@ export function createElection(
       if (!isAway(error)) onFatal(error);
       return;
     }
-    const observed = watch.toTry(hint?.isHeld === true);
+    const observed = mustDeclare() ? watch.lease : watch.toTry(hint?.isHeld === true);
     if (observed !== undefined && clock.monotonicMs() >= notBeforeMs) await roles.tryToLead(observed);
+  }
+
+  /** Who knows of a loss leads, to declare it; a little later, when the others have said what they know (C14). */
+  function mustDeclare(): boolean {
+    return history.loss !== undefined && clock.monotonicMs() - history.loss.noticedMs > 2 * times.beatEveryMs;
   }
 
   function noteEpoch(epoch: number): void {

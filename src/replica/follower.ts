@@ -27,6 +27,8 @@ export interface Follower {
   /** The state at `head`. Replaced when the journal no longer reaches back to where it stood. */
   readonly recovered: Recovered;
   readonly head: Head;
+  /** Everything up to here was folded. */
+  readonly position: JournalPosition;
   /** How long ago memory was known to be at the end of the journal. */
   readonly behindMs: number;
   /** Folds what was committed before this call, and perhaps more. */
@@ -101,6 +103,9 @@ export async function startFollower(
     },
     get head() {
       return head;
+    },
+    get position() {
+      return position;
     },
     get behindMs() {
       return clock.monotonicMs() - caughtUpMs;

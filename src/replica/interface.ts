@@ -2,6 +2,7 @@
 
 import type { Clock, Leader, LeaderSettings, Log, Observer } from "../leader/index.ts";
 import type { Head, Member, Store } from "../store/index.ts";
+import type { Loss } from "./history.ts";
 import type { KeeperTimes } from "./keeper.ts";
 import type { TailTimes } from "./tail.ts";
 import type { LeaseTimes } from "./watch.ts";
@@ -23,6 +24,13 @@ export interface Replica extends Leader {
   behindMs(): number;
   /** Leadership changed so often since this server started. */
   leaderChanges(): number;
+  /** Calls back when another history has begun, with keys of its own: positions of the one before mean nothing any more (C14). */
+  onHistory(listener: () => void): () => void;
+  /** A client knows of more than the journal has. */
+  loseHistory(known: Pick<Head, "seq" | "epoch">, why: string): Promise<void>;
+  /** The last loss that this server has declared. */
+  historyLost(): Loss | undefined;
+  historyLosses(): number;
   /** Waits while an answer from memory could be stale; throws `not_leader` where this server has to step down (C6). */
   untilSure(): Promise<void>;
   /** Resolves when the state reflects this event, or when the time is over: then false (C8). */

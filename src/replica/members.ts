@@ -21,16 +21,20 @@ export interface Membership {
 const MEMBER_WITHIN_MS = 60_000;
 
 export function createMembership(
-  { id, store, stream, log }: ReplicaSurroundings,
-  { url, version }: Pick<ReplicaOptions, "url" | "version">,
+  { id, store, log }: ReplicaSurroundings,
+  parts: Pick<ReplicaOptions, "url" | "version"> & {
+    /** The last event that this server knows of. */
+    readonly seq: () => number;
+  },
 ): Membership {
+  const { url, version, seq } = parts;
   let known: readonly Member[] = [];
   const allOfLately = () => store.members(MEMBER_WITHIN_MS);
 
   return {
     async beat() {
       try {
-        await store.beat({ id, url: url(), version, eventForm: NEWEST_FORM, seq: stream.seq });
+        await store.beat({ id, url: url(), version, eventForm: NEWEST_FORM, seq: seq() });
         known = await allOfLately();
       } catch (error) {
         if (!isAway(error)) log.error({ err: error }, "this server could not announce itself");

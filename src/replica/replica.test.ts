@@ -207,7 +207,7 @@ test("a new form of events is written only when all servers of the last minute c
     {
       ...{ id: "new", clock, store, log: quiet, stream: { seq: 0 } },
     } as unknown as Parameters<typeof createMembership>[0],
-    { url: () => null, version: "2" },
+    { url: () => null, version: "2", seq: () => 0 },
   );
   const note = async () => {
     await membership.beat();

@@ -21,9 +21,10 @@ import {
 } from "../leader/index.ts";
 import { createElection, type Election } from "./election.ts";
 import type { Follower } from "./follower.ts";
+import { createHistoryKeeper } from "./history.ts";
 import { DEFAULT_REPLICA_TIMES, type Replica, type ReplicaOptions } from "./interface.ts";
 import { createMembership } from "./members.ts";
-import { createRoles, type Role, type Roles } from "./roles.ts";
+import { createRoles, isAway, type Role, type Roles } from "./roles.ts";
 import { type ReplicaSurroundings, repeat } from "./surroundings.ts";
 import { startTail } from "./tail.ts";
 
@@ -52,11 +53,27 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   const { times } = surroundings;
   const tokens = createTokenBell(surroundings);
   let stopListening: (() => void) | undefined;
+  const histories = new Set<() => void>();
+  let grantKeys: Replica["grantKeys"] = [];
+  const useKeys = (keys: Replica["grantKeys"]) => {
+    if (keys.length === grantKeys.length) return;
+    grantKeys = keys;
+    for (const listener of histories) listener();
+  };
+  const history = createHistoryKeeper(surroundings, {
+    onHistory() {
+      // The leader of the new history makes its key before it answers anybody.
+      currentGrantKeys(surroundings).then(useKeys, (error: unknown) => onFatal(error));
+    },
+  });
   const roles: Roles = createRoles(surroundings, {
+    history,
+    knownSeq: async () => Math.max(0, ...(await membership.list()).map(({ seq }) => seq)),
     onLead() {
       stopListening?.();
       stopListening = undefined;
       election.noteEpoch(roles.leader().epoch());
+      useKeys(roles.leader().grantKeys);
       tokens.ring();
       void membership.beat();
     },
@@ -65,8 +82,11 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
       stopListening ??= store.onCommitted?.(() => tail.ring());
     },
   });
-  const election = createElection(surroundings, roles);
-  const membership = createMembership(surroundings, options);
+  const election = createElection(surroundings, roles, history);
+  const membership = createMembership(surroundings, {
+    ...options,
+    seq: () => Math.max(stream.seq, history.loss?.toSeq ?? 0),
+  });
 
   const tail = startTail({ clock, times }, async () => {
     await roles.catchUp();
@@ -77,13 +97,22 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   await election.look(); // A store that nobody leads is led at once.
   const stopBeating = repeat(clock, () => times.beatEveryMs, membership.beat);
   election.start();
-  const grantKeys = await currentGrantKeys(surroundings);
+  useKeys(await currentGrantKeys(surroundings));
   const time = { startedAtMs: nowMs(), nowMs };
 
   return {
     ...leaderSurface(surroundings, { roles, election, ...time }),
     id,
-    grantKeys,
+    get grantKeys() {
+      return grantKeys;
+    },
+    onHistory(listener) {
+      histories.add(listener);
+      return () => histories.delete(listener);
+    },
+    loseHistory: roles.loseHistory,
+    historyLost: () => history.declared,
+    historyLosses: () => history.losses,
     role: () => (roles.role.kind === "leading" ? "leader" : "follower"),
     epoch: () => (roles.role.kind === "leading" ? roles.leader().epoch() : (election.lease?.epoch ?? 0)),
     leaderUrl: () => membership.urlOf(roles.role.kind === "leading" ? id : election.lease?.holder),
@@ -123,6 +152,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
 type LeaderSurface = Omit<
   Replica,
   | ("id" | "grantKeys" | "role" | "epoch" | "leaderUrl" | "untilSure" | "reaches")
+  | ("onHistory" | "loseHistory" | "historyLost" | "historyLosses")
   | ("onTokensChanged" | "cluster" | "handOver" | "close" | "behindMs" | "leaderChanges")
 >;
 
@@ -214,7 +244,10 @@ function followerStatus({ role }: Roles): Omit<LeaderStatus, "epoch" | "seq" | "
 /** The first leader of a store makes the key that signs grants; until then nobody can be answered. */
 async function currentGrantKeys({ store, clock }: ReplicaSurroundings): Promise<Replica["grantKeys"]> {
   for (;;) {
-    const keys = await grantKeysKept(store);
+    const keys = await grantKeysKept(store).catch((error: unknown) => {
+      if (!isAway(error)) throw error;
+      return undefined;
+    });
     if (keys !== undefined) return keys;
     await new Promise<void>((resolve) => void clock.after(100, resolve));
   }

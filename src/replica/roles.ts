@@ -7,8 +7,16 @@
 //   3. Before it leads, it has folded everything that was committed, and has written something itself.
 
 import { LeaderError, type ReplicatedLeader, startLeader } from "../leader/index.ts";
-import { isStoreError, type Lease, StoreError } from "../store/index.ts";
+import {
+  type AuditEntry,
+  type Head,
+  isStoreError,
+  type JournalPosition,
+  type Lease,
+  StoreError,
+} from "../store/index.ts";
 import { type Follower, startFollower } from "./follower.ts";
+import type { HistoryKeeper, Loss } from "./history.ts";
 import { createLeaseKeeper, type LeaseKeeper } from "./keeper.ts";
 import type { ReplicaSurroundings } from "./surroundings.ts";
 
@@ -29,6 +37,8 @@ export interface Roles {
   tryToLead(observed: Lease): Promise<void>;
   /** Folds what the leader has committed. */
   catchUp(): Promise<void>;
+  /** A client or another server knows of more than the journal has: reads it anew, and declares the loss. */
+  loseHistory(known: Pick<Head, "seq" | "epoch">, why: string): Promise<void>;
   /** Lets another server lead: this one, or whichever is first. */
   handOver(to?: string): Promise<void>;
   close(): Promise<void>;
@@ -43,12 +53,16 @@ export function createRoles(
     readonly onFollow: () => void;
     /** The newest form of events that all servers can read. */
     readonly eventForm: () => number;
+    readonly history: HistoryKeeper;
+    /** The last event that any server knows of. */
+    readonly knownSeq: () => Promise<number>;
   },
 ): Roles {
-  const { onLead, onFollow, eventForm } = parts;
+  const { onLead, onFollow, eventForm, history, knownSeq } = parts;
   const { store, clock, log, observer, settings, times, stream, id, onFatal } = surroundings;
   let role: Role = { kind: "changing" };
   let isClosed = false;
+  let checkedEpoch = -1;
   const waiting = new Set<() => void>();
 
   const isChanging = () => role.kind === "changing";
@@ -63,6 +77,7 @@ export function createRoles(
   async function follow(): Promise<void> {
     while (!isClosed) {
       try {
+        await history.check();
         const follower = await startFollower(surroundings, stream);
         become({ kind: "following", follower });
         onFollow();
@@ -80,12 +95,15 @@ export function createRoles(
     const { follower } = role;
     try {
       await follower.catchUp();
-      const { epoch } = await store.takeOver({ holder: id, observed });
+      const epochFloor = history.loss?.epoch ?? 0;
+      const { epoch } = await store.takeOver({ holder: id, observed, epochFloor });
       become({ kind: "changing" });
       await follower.catchUp(); // What the leader before us still committed.
-      become(await lead(follower, epoch));
+      const lost = await history.begin(follower.head, await knownSeq());
+      become(await lead(follower, epoch, lost));
       onLead();
     } catch (error) {
+      if (isStoreError(error, "history_lost")) return readAnew(follower.position);
       if (isChanging()) await follow();
       if (isStoreError(error, "fenced")) return; // Another candidate was faster, or the leader lives.
       if (isAway(error)) return log.warn({ err: error }, "the attempt to lead failed");
@@ -93,7 +111,14 @@ export function createRoles(
     }
   }
 
-  async function lead({ recovered, head }: Follower, epoch: number): Promise<Role> {
+  /** Memory is of a history that the store does not have any more. */
+  async function readAnew(known: JournalPosition): Promise<void> {
+    history.remember(known);
+    become({ kind: "changing" });
+    await follow();
+  }
+
+  async function lead({ recovered, head }: Follower, epoch: number, lost: Loss | undefined): Promise<Role> {
     if (head.epoch !== epoch) throw new StoreError("fenced", "Another server has taken over already.");
     let leader: ReplicatedLeader | undefined;
     const keeper = createLeaseKeeper(surroundings, {
@@ -105,11 +130,17 @@ export function createRoles(
       leader = await startLeader({
         ...{ store, clock, log, observer, settings },
         onFatal: (error) => void stepDown("it could not write", error),
-        replica: { taken: { head, recovered }, mayAnswer: () => keeper.isSure, eventForm, stream },
+        replica: {
+          taken: { head, recovered, isAfterLoss: lost !== undefined },
+          mayAnswer: () => keeper.isSure,
+          eventForm,
+          stream,
+        },
       });
       // The barrier: when it is committed, nobody else leads at this epoch.
       const barrier = { actor: "berth", action: "lead", target: id, outcome: "accepted", body: { epoch } };
       await leader.audit(barrier);
+      if (lost !== undefined) await leader.audit(alertOf(lost));
       if (leader.status().condition === "leading" && (await keeper.sure()))
         return { kind: "leading", leader, keeper };
       leader.stepDown("it could not begin");
@@ -128,6 +159,7 @@ export function createRoles(
     log.warn({ why, err: error }, "this server leads no longer");
     keeper.stop();
     leader.stepDown(why);
+    history.remember(leader.position());
     await follow();
   }
 
@@ -137,6 +169,7 @@ export function createRoles(
     become({ kind: "changing" });
     try {
       await leader.retire(to);
+      history.remember(leader.position());
     } catch (error) {
       if (!isAway(error)) throw error;
       log.warn({ err: error }, "the lease could not be released: the others wait until it is old");
@@ -169,11 +202,21 @@ export function createRoles(
     tryToLead,
     async catchUp() {
       if (role.kind !== "following") return;
+      const { follower } = role;
       try {
-        await role.follower.catchUp();
+        await follower.catchUp();
+        if (follower.head.epoch === checkedEpoch) return;
+        await history.check(); // Whoever leads since then may have begun another history.
+        checkedEpoch = follower.head.epoch;
       } catch (error) {
-        if (!isAway(error)) onFatal(error);
+        if (isStoreError(error, "history_lost") && role.kind === "following") {
+          await readAnew(follower.position);
+        } else if (!isAway(error)) onFatal(error);
       }
+    },
+    async loseHistory(known, why) {
+      await history.report(known, why);
+      if (history.loss !== undefined) await stepDown("the database has lost a part of the history");
     },
     async handOver(to) {
       await retire(to);
@@ -184,6 +227,11 @@ export function createRoles(
       await retire();
     },
   };
+}
+
+function alertOf({ fromSeq, toSeq, epoch, why }: Loss): AuditEntry {
+  const body = { lost_from: fromSeq, lost_to: toSeq, epoch, why };
+  return { actor: "berth", action: "history_lost", target: "journal", outcome: "alert", body };
 }
 
 export function isAway(error: unknown): boolean {

@@ -86,6 +86,8 @@ export interface Transport {
 
 type Message = Omit<ReturnType<Transport["describe"]>, "urls">;
 
+/** A position begins with the number of its history. */
+const HISTORY_LENGTH = 5;
 const RETRY_FOR_MS = 30_000;
 const TIMEOUT_MS = 10_000;
 const RETRY_MS_MIN = 100;
@@ -103,8 +105,8 @@ export function createTransport(options: ClientOptions): Transport {
   const { token, onRetry, fetch: fetchIt = fetch, random = Math.random } = options;
   /** The server that answered last is asked first. */
   let preferred = 0;
-  /** The last event that any answer reflected; 0 where a server is alone. */
-  let seenSeq = 0;
+  /** What the answers so far reflected: the last event, and the server's word for it. Nothing where a server is alone. */
+  let seen = { seq: 0, position: "" };
 
   const identification: Record<string, string> = {
     "berth-client": CLIENT_ID,
@@ -113,10 +115,23 @@ export function createTransport(options: ClientOptions): Transport {
 
   function messageOf(method: string, { body }: CallInput): Message {
     const headers: Record<string, string> = { accept: "application/json", ...identification };
-    if (seenSeq > 0 && method === "GET") headers["berth-min-seq"] = String(seenSeq);
     if (body === undefined) return { method, headers };
     headers["content-type"] = "application/json";
     return { method, headers, body: JSON.stringify(body) };
+  }
+
+  /** At every try anew: the one before may have taught us something. */
+  function reportSeen({ method, headers }: Message): void {
+    if (seen.seq > 0 && method === "GET") headers["berth-min-seq"] = String(seen.seq);
+    if (seen.position !== "") headers["berth-known"] = seen.position;
+  }
+
+  function see(headers: Answer["headers"]): void {
+    const position = headers.get("berth-position") ?? "";
+    const seq = Number(headers.get("berth-seq") ?? 0);
+    // In another history the same numbers mean something else.
+    const isOther = position.slice(0, HISTORY_LENGTH) !== seen.position.slice(0, HISTORY_LENGTH);
+    if (seq > seen.seq || (isOther && position !== "")) seen = { seq, position };
   }
 
   async function tryOnce(
@@ -126,7 +141,9 @@ export function createTransport(options: ClientOptions): Transport {
   ): Promise<{ response: Answer; text: string }> {
     const timeout = AbortSignal.timeout(Math.ceil(timeoutMs)); // Whole numbers only: anything else is thrown back.
     try {
+      reportSeen(message);
       const response = await fetchIt(url, { ...message, signal: anySignal(timeout, signal) });
+      see(response.headers);
       if (!response.ok) throw await errorOfAnswer(response).then((error) => withDelay(error, response));
       return { response, text: await response.text() };
     } catch (error) {
@@ -158,7 +175,6 @@ export function createTransport(options: ClientOptions): Transport {
           });
           preferred = server;
           const { status, headers } = response;
-          seenSeq = Math.max(seenSeq, Number(headers.get("berth-seq") ?? 0));
           return { body: (text === "" ? undefined : JSON.parse(text)) as never, status, headers, sentAtMs };
         } catch (error) {
           if (!(error instanceof BerthError) || !isPassing(error, route)) throw error;

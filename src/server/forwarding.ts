@@ -48,8 +48,10 @@ export interface ForwardedCall {
 }
 
 export function createForwarding(replica: Replica): Forwarding {
-  const secret = replica.grantKeys.at(-1)?.secret ?? "";
-  const sign = (address: string) => createHmac("sha256", secret).update(`forwarded ${address}`).digest("hex");
+  const sign = (address: string) =>
+    createHmac("sha256", replica.grantKeys.at(-1)?.secret ?? "")
+      .update(`forwarded ${address}`)
+      .digest("hex");
 
   return {
     async forward(incoming, outgoing, { address, isRepeatable }) {

@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import { expect, test } from "vitest";
+import type { GrantKey } from "../leader/index.ts";
 import { createGrants } from "./grants.ts";
 
 const secret = "ab".repeat(32);
@@ -52,4 +53,21 @@ test("after a restore the grants of the backup stay valid, the lost ones do not,
   expect(anew).toMatch(/^1000043\./);
   expect(after.verify(id, anew)).toBe(43);
   expect(before.verify(id, anew)).toBeUndefined();
+});
+
+test("a grant that the database has lost is told from a forged one, and from one that a restore took back (C14)", () => {
+  const before: GrantKey = { fromSeq: 1, secret: "a".repeat(64), offset: 0 };
+  const grants = createGrants([before]);
+  const [kept, lost] = [grants.sign("r", 5), grants.sign("r", 9)];
+  grants.use([before, { fromSeq: 8, secret: "b".repeat(64), offset: 1_000, isAfterLoss: true }]);
+  expect([grants.verify("r", kept), grants.isLost("r", kept)]).toEqual([5, false]);
+  expect([grants.verify("r", lost), grants.isLost("r", lost)]).toEqual([undefined, true]);
+  expect(grants.isLost("another", lost)).toBe(false);
+  expect(grants.isLost("r", `${lost.slice(0, -1)}!`)).toBe(false);
+  expect([grants.verify("r", grants.sign("r", 9)), grants.sign("r", 9)]).toEqual([
+    9,
+    expect.stringMatching(/^1009\./),
+  ]);
+  grants.use([before, { fromSeq: 8, secret: "b".repeat(64), offset: 1_000 }]); // A backup was restored: its holders stop.
+  expect(grants.isLost("r", lost)).toBe(false);
 });

@@ -8,13 +8,17 @@ export interface Grants {
   sign(requestId: string, engineToken: number): string;
   /** The engine's token, or undefined for anything that we have not signed. */
   verify(requestId: string, token: string): number | undefined;
+  /** Signed for a grant that the database has lost (C14). */
+  isLost(requestId: string, token: string): boolean;
+  /** Another history has begun. */
+  use(keys: readonly GrantKey[]): void;
 }
 
 const REMEMBERED_MAX = 20_000;
 
 /** Keys are given oldest first. */
 export function createGrants(keys: readonly GrantKey[]): Grants {
-  const signers = keys.map(({ fromSeq, offset, secret }) => ({ fromSeq, offset, mac: createMac(secret) }));
+  let signers = signersOf(keys);
   const signerOf = (engineToken: number) => signers.findLast(({ fromSeq }) => fromSeq <= engineToken);
   // A token is signed when it is granted and again when it comes back, often soon: the last ones are remembered.
   // In two halves, of which the older goes as a whole: the first key of a map from which keys are taken one by one
@@ -39,6 +43,19 @@ export function createGrants(keys: readonly GrantKey[]): Grants {
 
   return {
     sign,
+    use(newKeys) {
+      signers = signersOf(newKeys);
+      recent = new Map();
+      older = recent;
+    },
+    isLost(requestId, token) {
+      const [number = "", mac] = token.split(".");
+      return signers.some((signer, index) => {
+        const next = signers[index + 1];
+        const isGone = next?.isAfterLoss === true && Number(number) - signer.offset >= next.fromSeq;
+        return isGone && signer.mac(`${requestId}:${number}`) === mac;
+      });
+    },
     verify(requestId, token) {
       const match = /^(\d{1,16})\.[A-Za-z0-9_-]{43}$/.exec(token);
       if (match === null) return undefined;
@@ -50,6 +67,10 @@ export function createGrants(keys: readonly GrantKey[]): Grants {
       return expected.length === given.length && timingSafeEqual(expected, given) ? engineToken : undefined;
     },
   };
+}
+
+function signersOf(keys: readonly GrantKey[]) {
+  return keys.map(({ secret, ...key }) => ({ ...key, mac: createMac(secret) }));
 }
 
 const BLOCK_BYTES = 64;

@@ -30,7 +30,7 @@ export interface Metrics {
 interface Beside {
   readonly streams: { count(): number };
   /** Of a server that is one of several. */
-  readonly replica: Pick<Replica, "behindMs" | "leaderChanges"> | undefined;
+  readonly replica: Pick<Replica, "behindMs" | "leaderChanges" | "historyLosses"> | undefined;
 }
 
 const SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -67,6 +67,7 @@ export function createMetrics(): Metrics {
       meters.streams.set(beside.streams.count());
       meters.replicaLag.set((beside.replica?.behindMs() ?? 0) / 1000);
       countUpTo(meters.leaderChanges, beside.replica?.leaderChanges() ?? 0);
+      countUpTo(meters.historyLosses, beside.replica?.historyLosses() ?? 0);
       meters.expiryPaused.reset();
       for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
       await leader.read((view) => gauge(view, meters));
@@ -148,6 +149,10 @@ function createMeters(registry: Registry) {
     replicaLag: newGauge(
       "berth_replica_lag_seconds",
       "How long ago this server knew that it has seen all events; 0 on the leader.",
+    ),
+    historyLosses: counter(
+      "berth_history_lost_total",
+      "How often this server found that the database had lost, or may have lost, what it had acknowledged.",
     ),
     leaderChanges: counter(
       "berth_leader_changes_total",

@@ -10,6 +10,10 @@ export interface Positions {
   idOf(seq: number): number;
   /** What a client has sent as the last id that it saw; undefined: it is none. */
   parse(id: string): Position | undefined;
+  /** Of this store: five digits. */
+  history(): number;
+  /** Another history has begun. */
+  use(incarnation: string): void;
 }
 
 export type Position = { readonly seq: number } | "of another history";
@@ -19,8 +23,12 @@ const SEQ_SPAN = 10 ** 11;
 const HISTORIES = 80_000;
 
 export function createPositions(incarnation: string): Positions {
-  const history = 10_000 + (Number.parseInt(hash("sha256", incarnation, "hex").slice(0, 12), 16) % HISTORIES);
+  let history = historyOf(incarnation);
   return {
+    history: () => history,
+    use(newIncarnation) {
+      history = historyOf(newIncarnation);
+    },
     idOf: (seq) => history * SEQ_SPAN + seq,
     parse(id) {
       const number = /^\d{1,16}$/.test(id) ? Number(id) : Number.NaN;
@@ -30,4 +38,8 @@ export function createPositions(incarnation: string): Positions {
       return "of another history";
     },
   };
+}
+
+function historyOf(incarnation: string): number {
+  return 10_000 + (Number.parseInt(hash("sha256", incarnation, "hex").slice(0, 12), 16) % HISTORIES);
 }

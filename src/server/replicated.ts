@@ -2,10 +2,13 @@
 // and it passes changes on to the leader (C6, C8, C9).
 
 import type { HttpBindings } from "@hono/node-server";
+import type { Log } from "../leader/index.ts";
 import type { RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
-import { createForwarding, type Forwarding } from "./forwarding.ts";
+import { createForwarding, type Forwarding, NOT_TAKEN } from "./forwarding.ts";
+import type { Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
+import { createProofs } from "./proofs.ts";
 
 export interface Replicated extends Pick<Forwarding, "clientAddress"> {
   /** True if the leader has answered the call. Throws where this server must not answer it. */
@@ -37,8 +40,26 @@ export async function reachOrRefuse(replica: Replica, seq: number): Promise<void
   });
 }
 
-export function createReplicated(replica: Replica): Replicated {
+export function createReplicated(
+  replica: Replica,
+  { positions, log }: { readonly positions: Positions; readonly log: Log },
+): Replicated {
   const forwarding = createForwarding(replica);
+  const proofs = createProofs(replica, positions);
+
+  /** Only the leader has everything that was acknowledged; who follows may be behind. */
+  async function compareWithKnown(text: unknown): Promise<void> {
+    if (text === undefined || replica.role() !== "leader") return;
+    const known = proofs.parse(text);
+    if (known === undefined || known.seq <= replica.seq()) return;
+    log.error({ ...known, seqHere: replica.seq() }, "history_lost: a client knows more than the journal has");
+    await replica.loseHistory(known, `A client has seen event ${known.seq}.`);
+    throw problemError(
+      "not_leader",
+      "The database has lost a part of the history; this server reads it anew.",
+      NOT_TAKEN,
+    );
+  }
 
   return {
     clientAddress: forwarding.clientAddress,
@@ -50,6 +71,7 @@ export function createReplicated(replica: Replica): Replicated {
         if (await forwarding.forward(incoming, outgoing, { address, isRepeatable })) return true;
       }
       await replica.untilSure();
+      await compareWithKnown(incoming.headers["berth-known"]);
       const wantedSeq = Number(incoming.headers["berth-min-seq"] ?? 0);
       if (Number.isSafeInteger(wantedSeq)) await reachOrRefuse(replica, wantedSeq);
       return false;
@@ -58,6 +80,7 @@ export function createReplicated(replica: Replica): Replicated {
       "berth-seq": String(replica.seq()),
       "berth-epoch": String(replica.epoch()),
       "berth-role": replica.role(),
+      "berth-position": proofs.current(),
     }),
   };
 }

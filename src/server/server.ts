@@ -97,6 +97,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const streams = createStreams({ leader, store, tokens, grants, log });
   const stopMetrics = metrics.follow(leader, { streams, replica });
   const stopLog = logChanges(leader, log);
+  const stopHistory = replica?.onHistory(() => {
+    grants.use(replica.grantKeys);
+    streams.positions.use(store.meta.incarnation);
+    streams.endAll();
+  });
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
   const foresight = startForesight({ leader, store, log });
@@ -122,7 +127,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     services,
     handlers: HANDLERS,
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
-    ...(replica && { replicated: createReplicated(replica) }),
+    ...(replica && { replicated: createReplicated(replica, { positions: streams.positions, log }) }),
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });
 
@@ -154,6 +159,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       stopMetrics();
       stopLog();
       stopReloading?.();
+      stopHistory?.();
       streams.close();
       waiting.close();
       agents.close();

@@ -25,6 +25,8 @@ export interface Streams {
   /** Takes the connection over until the caller goes, the token ends or the server closes. */
   open(stream: StreamOrder): void;
   count(): number;
+  /** Ends all that are open; they go on with their last id, or start afresh if it means nothing any more. */
+  endAll(): void;
   close(): void;
 }
 
@@ -91,6 +93,9 @@ export function createStreams({
         });
     },
     count: () => streams.size,
+    endAll() {
+      for (const stream of streams) stream.abort.abort();
+    },
     close() {
       stopListening();
       for (const stream of streams) stream.abort.abort();

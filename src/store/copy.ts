@@ -12,7 +12,7 @@ import { readFloor, readHead } from "./journal.ts";
 import { membersWithin } from "./members.ts";
 import { COPYING, type MetaRow, MOVED_TO, metaChecksum, selectMeta, setMeta } from "./meta.ts";
 import { openPostgresDriver } from "./postgres/postgres.ts";
-import { columns, headChecksum, type Value } from "./rows.ts";
+import { columns, headChecksum, replaceableBy, type Table, type Value } from "./rows.ts";
 import { createSqlStore } from "./sql-store.ts";
 import { openSqliteDriver } from "./sqlite/sqlite.ts";
 import type { Head, Sizes, StoreMeta } from "./store.ts";
@@ -88,13 +88,14 @@ interface CopiedTable {
 }
 
 const PER_READ = 200;
+/** All that a commit writes, whatever tables there are; and the snapshots, of which the parts are large. */
 const TABLES: Readonly<Record<string, CopiedTable>> = {
-  journal: { names: Object.keys(columns.journal), key: ["last_seq"], perRead: PER_READ },
-  audit: { names: Object.keys(columns.audit), key: ["id"], perRead: PER_READ },
-  requests: { names: Object.keys(columns.requests), key: ["number"], perRead: PER_READ },
-  decisions: { names: Object.keys(columns.decisions), key: ["request_id", "seq"], perRead: PER_READ },
-  idempotency: { names: Object.keys(columns.idempotency), key: ["scope", "key"], perRead: PER_READ },
-  tokens: { names: Object.keys(columns.tokens), key: ["id"], perRead: PER_READ },
+  ...Object.fromEntries(
+    Object.entries(columns).map(([table, types]) => [
+      table,
+      { names: Object.keys(types), key: keyOf(table as Table), perRead: PER_READ },
+    ]),
+  ),
   snapshot_pieces: { names: ["seq", "piece", "body"], key: ["seq", "piece"], perRead: 4 },
   snapshots: {
     names: ["seq", "at_ms", "state_hash", "body", "checksum", "pieces"],
@@ -102,6 +103,11 @@ const TABLES: Readonly<Record<string, CopiedTable>> = {
     perRead: 1,
   },
 };
+
+function keyOf(table: Table): readonly string[] {
+  if (table === "journal") return ["last_seq"];
+  return table === "audit" ? ["id"] : replaceableBy[table];
+}
 
 /** Looks before anything is stopped or written: nothing is ever copied over a store. */
 export async function refuseOccupied(place: StorePlace): Promise<void> {

@@ -35,6 +35,8 @@ export type Driver = {
   transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
   /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */
   commit(rows: CommitRows): Promise<boolean>;
+  /** See `Store.origin`; absent where there is one place only. */
+  origin?(): Promise<string | undefined>;
   hasRoom(): boolean;
   bytes(): Promise<number>;
   /** What the database itself finds wrong with its files. */

@@ -25,6 +25,7 @@ export type {
   Lease,
   Member,
   NotedHead,
+  Origin,
   Page,
   Pruned,
   RecentMember,

@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { fenced, rowsOf } from "./commit.ts";
 import type { Driver } from "./driver.ts";
+import { beginHistory, noteOrigin, readMeta, readOrigin } from "./history.ts";
 import {
   raiseEpoch,
   readAfter,
@@ -48,6 +49,7 @@ import { verify } from "./verify.ts";
 export function createSqlStore(driver: Driver): Store {
   // The head as this process knows it. Only a hint: the compare-and-swap has the last word.
   let knownHead: Head | undefined;
+  let { meta } = driver;
   /** Counts what has set the known head: a commit that was given up must not set it once somebody else did. */
   let knownBy = 0;
   // Commits of one process follow each other, whatever the caller does.
@@ -66,7 +68,18 @@ export function createSqlStore(driver: Driver): Store {
   }
 
   return {
-    meta: driver.meta,
+    get meta() {
+      return meta;
+    },
+    async refreshMeta() {
+      meta = await readMeta(driver);
+      return meta;
+    },
+    async beginHistory() {
+      meta = await beginHistory(driver);
+    },
+    origin: () => readOrigin(driver),
+    noteOrigin: (origin) => noteOrigin(driver, origin),
     commit(commit) {
       const outcome = lastCommit.then(() => commitNow(commit));
       lastCommit = outcome.catch(() => undefined);

@@ -269,8 +269,19 @@ export type StoreMeta = {
   readonly incarnation: string;
 };
 
+/** Which database, on which of its timelines; undefined where nobody can tell. */
+export type Origin = { readonly now: string | undefined; readonly noted: string | undefined };
+
 export type Store = {
+  /** As it was read last. */
   readonly meta: StoreMeta;
+  /** Another server may have begun another history (C14). */
+  refreshMeta(): Promise<StoreMeta>;
+  /** The journal has lost its end: from here on another incarnation. */
+  beginHistory(): Promise<void>;
+  /** Where the journal is written now, and where it was written when somebody last noted it. */
+  origin(): Promise<Origin>;
+  noteOrigin(origin: string): Promise<void>;
 
   /** Rejects with `fenced` when epoch or sequence are not those of the head. One at a time. */
   commit(commit: Commit): Promise<Head>;

@@ -38,9 +38,15 @@ async function present(replica: Replica): Promise<WireCluster> {
     leader: leaderId,
     behind_seconds: Math.round(replica.behindMs()) / 1_000,
     leader_changes: replica.leaderChanges(),
+    history_lost: presentLoss(replica.historyLost()),
     has_hint: isHinted,
     members: members.map(({ id, url, version, seq }) => ({ id, url, version, seq, leads: id === leaderId })),
   };
+}
+
+function presentLoss(loss: ReturnType<Replica["historyLost"]>): WireCluster["history_lost"] {
+  if (loss === undefined) return null;
+  return { lost_from: loss.fromSeq, lost_to: loss.toSeq, epoch: loss.epoch, why: loss.why };
 }
 
 /** An embedded store has one server. */
@@ -53,6 +59,7 @@ function alone({ leader, version }: Services): WireCluster {
     leader: "this server",
     behind_seconds: 0,
     leader_changes: 0,
+    history_lost: null,
     has_hint: false,
     members: [{ id: "this server", url: null, version, seq, leads: true }],
   };

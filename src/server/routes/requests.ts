@@ -3,6 +3,7 @@
 import type { z } from "zod";
 import {
   type Command,
+  DEFAULT_POOL_SETTINGS,
   type RequestId,
   type RequestSpec,
   requestOf,
@@ -438,6 +439,8 @@ async function renew(
     const denied = await leader.read(reachGuard(call.identity, id));
     if (denied !== undefined) throw refused(denied);
   }
+  if (body.token !== undefined && services.grants.isLost(id, body.token))
+    return renewLost(call, services, id);
   const engineToken = body.token === undefined ? null : await verified(call, services, id, body.token);
 
   const renewal = await leader.renew(id, engineToken, clientOf(call));
@@ -455,6 +458,34 @@ async function renew(
       await locate(call, services, id); // Says so if there is no such request.
       throw staleToken(id);
   }
+}
+
+/**
+ * The grant is in a part of the history that the database has lost (C14). Its work runs, through no fault of its own, and
+ * goes on: as the holder of the request's present grant, or else outside the books until it ends.
+ */
+async function renewLost(call: Call, services: Services, id: RequestId): Promise<WireRenewalAnswer> {
+  const { leader, store } = services;
+  const token = await currentToken(services, id);
+  const renewal = await leader.renew(id, token ?? null, clientOf(call));
+  switch (renewal.standing) {
+    case "holding":
+      return presentRenewal(renewal, presentInstruction(renewal.instruction));
+    case "waiting":
+      return presentRenewal(renewal, { do: "carry_on" });
+    case "stale":
+      if (token === undefined && renewal.status === "queued") break;
+      throw staleToken(id);
+    case "unknown":
+      if ((await store.getRequest(id)) !== undefined) throw staleToken(id); // It has ended since.
+  }
+  const { leaseMs, renewalMs: renewAfterMs } = DEFAULT_POOL_SETTINGS;
+  const terms = { leaseMs, renewAfterMs, expiresAtMs: leader.nowMs() + leaseMs };
+  return presentRenewal({ status: "allocated", ...terms }, { do: "carry_on" });
+}
+
+function currentToken({ leader }: Services, id: RequestId): Promise<number | undefined> {
+  return leader.read(({ state }) => requestOf(state, id)?.progress.allocation?.token);
 }
 
 function presentRenewal(
@@ -496,7 +527,9 @@ function presentInstruction(instruction: Holding["instruction"]): WireRenewalAns
 
 /** A token without our signature is stale; only callers that reach the request learn that it exists. */
 async function verified(call: Call, services: Services, id: RequestId, token: string): Promise<number> {
-  const engineToken = services.grants.verify(id, token);
+  const engineToken = services.grants.isLost(id, token)
+    ? await currentToken(services, id)
+    : services.grants.verify(id, token);
   if (engineToken !== undefined) return engineToken;
   await locate(call, services, id);
   throw staleToken(id);

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client, ClientConfig, PoolClient, QueryConfig } from "pg";
 import type { Driver, Statement } from "../driver.ts";
-import { StoreError } from "../errors.ts";
+import { isStoreError, StoreError } from "../errors.ts";
 import {
   createMeta,
   firstRows,
@@ -198,6 +198,12 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
       urgent: lane.query,
       hint,
       onCommitted: bell.listen,
+      // A copy of the database has another identifier, or is on another timeline. Some services do not tell.
+      origin: () =>
+        query<{ origin: string }>(originSql).then(
+          ([row]) => row?.origin,
+          (error: unknown) => (isStoreError(error, "unavailable") ? Promise.reject(error) : undefined),
+        ),
       transaction,
       commit,
       hasRoom: () => true, // Its disk is not ours to look at.
@@ -323,6 +329,9 @@ function refuseUnsafe(settings: readonly { name: string }[]): void {
     },
   );
 }
+
+const originSql = `select system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) as origin
+  from pg_control_system()`;
 
 const schemaBytes = `select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes
   from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = ? and c.relkind = 'r'`;
