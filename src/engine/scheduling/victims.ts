@@ -98,7 +98,7 @@ export function isMature(run: Run, pool: Pool, nowMs: number): boolean {
 
 /** Whether one, or something it displaced, has displaced the other since the last new event of the pool where it did (V6). */
 export function hasDisplaced(state: EngineState, by: RequestId, of: RequestId): boolean {
-  if (state.guarded.size === 0) return false;
+  if (!hasDisplacedAnybody(state, by)) return false; // As most.
   const seen = new Set<RequestId>([by]);
   for (const each of seen) {
     for (const pool of state.guarded) {
@@ -108,6 +108,11 @@ export function hasDisplaced(state: EngineState, by: RequestId, of: RequestId): 
       }
     }
   }
+  return false;
+}
+
+function hasDisplacedAnybody({ guarded }: EngineState, by: RequestId): boolean {
+  for (const { displaced } of guarded) if (displaced.has(by)) return true;
   return false;
 }
 
