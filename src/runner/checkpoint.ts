@@ -4,7 +4,7 @@
 //   socket  one line {"report": "done" | "finished" | "progress" | "defer", "seconds"?} to BERTH_SOCKET, one line back
 //   files   a file of such a name (`defer` holds the seconds) in BERTH_CHECKPOINT_DIR, removed once read
 
-import { chmodSync, type FSWatcher, mkdirSync, unlinkSync, watch } from "node:fs";
+import { chmodSync, chownSync, type FSWatcher, mkdirSync, unlinkSync, watch } from "node:fs";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { dirname, join } from "node:path";
@@ -53,11 +53,11 @@ const POLL_MS = 500;
 const SOCKET_PATH_BYTES_MAX = process.platform === "linux" ? 107 : 103;
 const reportNames = ["done", "finished", "progress", "defer"] as const;
 
-export async function openCheckpointChannel(paths: {
-  preemptFile: string;
-  checkpointDir: string;
-  socketPath: string;
-}): Promise<CheckpointChannel> {
+/** `owner` is who the job runs as, if that is somebody else: the files are then for that user, too. */
+export async function openCheckpointChannel(
+  paths: { preemptFile: string; checkpointDir: string; socketPath: string },
+  owner?: { readonly uid: number; readonly gid: number },
+): Promise<CheckpointChannel> {
   const { preemptFile, checkpointDir, socketPath } = paths;
   let setHandler: (handler: CheckpointHandler) => void;
   const handlerIsSet = new Promise<CheckpointHandler>((resolve) => {
@@ -76,6 +76,9 @@ export async function openCheckpointChannel(paths: {
   // Left over from an earlier attempt in the same directory, they would answer a question not yet asked.
   for (const path of [preemptFile, ...reportNames.map((name) => join(checkpointDir, name))]) removeFile(path);
   const server = await listen(socketPath, deliver);
+  if (owner !== undefined)
+    for (const path of [checkpointDir, socketPath]) chownSync(path, owner.uid, owner.gid);
+  const noticeMode = owner === undefined ? 0o600 : 0o644;
   const files = watchFiles(checkpointDir, deliver);
 
   return {
@@ -83,7 +86,7 @@ export async function openCheckpointChannel(paths: {
     deliver,
     request: async ({ deadlineAtMs, reason }) => {
       const notice = { deadline: new Date(deadlineAtMs).toISOString(), reason };
-      await writeAtomically(preemptFile, `${JSON.stringify(notice)}\n`);
+      await writeAtomically(preemptFile, `${JSON.stringify(notice)}\n`, noticeMode);
     },
     close: () => {
       files.close();
@@ -111,6 +114,18 @@ export function sendCheckpointReport(
     });
     socket.once("close", () => reject(new Error("The wrapper of this job closed the connection.")));
     socket.write(`${JSON.stringify({ report: kind, ...rest })}\n`);
+  });
+}
+
+/** A program may leave a report and end before anybody has looked: what is left is taken away, and returned. */
+export function takeReports(checkpointDir: string): CheckpointReport[] {
+  return (["done", "finished"] as const).flatMap((kind) => {
+    try {
+      unlinkSync(join(checkpointDir, kind));
+      return [{ kind }];
+    } catch {
+      return [];
+    }
   });
 }
 
@@ -204,10 +219,10 @@ async function collectReports(directory: string, deliver: Deliver): Promise<void
 }
 
 /** A reader sees the whole notice or none. */
-async function writeAtomically(path: string, text: string): Promise<void> {
+async function writeAtomically(path: string, text: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const draft = `${path}.${process.pid}.new`;
-  await writeFile(draft, text, { mode: 0o600 });
+  await writeFile(draft, text, { mode });
   await rename(draft, path);
 }
 

@@ -75,7 +75,7 @@ function firstThatWorks(prefixes: string[][]): string[] {
 }
 
 /** By its full path: the job's own PATH must not decide which tool confines it. */
-function findTool(name: string): string | undefined {
+export function findTool(name: string): string | undefined {
   const directories = [...(process.env.PATH ?? "").split(":"), "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
   return directories
     .filter((directory) => directory.startsWith("/"))

@@ -4,7 +4,7 @@
 //   1. `gone` resolves only when the enclosure is empty; until then the units stay with the job.
 //   2. A deadline once set only moves closer: nobody's grace is lengthened by a second call.
 
-import type { Enclosure } from "./enclosure.ts";
+import { type Enclosure, type EnclosurePlan, openEnclosure } from "./enclosure.ts";
 
 export type TreeEnd = { kind: "gone" } | { kind: "stuck"; pids: number[] };
 
@@ -86,6 +86,15 @@ export function prepareEnding(enclosure: Enclosure, stuckAfterMs: number, clock 
       return Promise.race([gone.then((): TreeEnd => ({ kind: "gone" })), stuck]);
     },
   };
+}
+
+/** How long SIGKILL may take before a job counts as stuck. */
+export const STUCK_AFTER_MS = 10_000;
+
+/** Ends a job whose wrapper is gone. The job's guardian may be doing the same. */
+export function endTree(plan: EnclosurePlan): { end: Promise<TreeEnd>; gone: Promise<void> } {
+  const ending = prepareEnding(openEnclosure(plan), STUCK_AFTER_MS);
+  return { end: ending.stop(0), gone: ending.gone };
 }
 
 function askToEnd(enclosure: Enclosure): void {

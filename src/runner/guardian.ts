@@ -10,11 +10,10 @@
 
 import { readFileSync, rmSync } from "node:fs";
 import { openEnclosure } from "./enclosure.ts";
-import { prepareEnding } from "./ending.ts";
+import { prepareEnding, STUCK_AFTER_MS } from "./ending.ts";
 import type { Charge, HookCall } from "./guard.ts";
 
 const GUARD_MS_MAX = 24 * 3_600_000;
-const STUCK_AFTER_MS = 10_000;
 const CALL_MS_MAX = 10_000;
 const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 10_000;

@@ -7,16 +7,19 @@ export {
   type CheckpointReport,
   type CheckpointRequest,
   sendCheckpointReport,
+  takeReports,
 } from "./checkpoint.ts";
 export { checkCommand } from "./command.ts";
 export { type Containment, detectContainment } from "./containment.ts";
-export type { ContainmentLevel } from "./enclosure.ts";
-export type { TreeEnd } from "./ending.ts";
+export type { ContainmentLevel, EnclosurePlan } from "./enclosure.ts";
+export { endTree, type TreeEnd } from "./ending.ts";
 export { hideVariable } from "./environ.ts";
 export { isJobRefusal, type JobRefusal } from "./errors.ts";
 export type { HookCall, ReleaseHook } from "./guard.ts";
-export { type Job, type JobOptions, startJob } from "./job.ts";
+export { type Job, type JobOptions, type JobUser, startJob } from "./job.ts";
 export type { Exit, StdioChoice } from "./launch.ts";
-export { identify, isRunning, type ProcessIdentity } from "./processes.ts";
-export { checkGuardian } from "./programs.ts";
+export { onLines } from "./lines.ts";
+export { type Circumstances, type CommandEnd, type Outcome, outcomeOf } from "./outcome.ts";
+export { bootId, identify, isRunning, type ProcessIdentity } from "./processes.ts";
+export { checkGuardian, programArguments, programEnvironment } from "./programs.ts";
 export { exitCodeOf, forwardSignals, hasTerminal } from "./terminal.ts";

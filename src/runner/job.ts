@@ -5,7 +5,7 @@
 //   2. `gone` resolves only when nothing of the job runs any more; only then may its units be given back.
 
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import {
@@ -16,8 +16,10 @@ import {
   openCheckpointChannel,
 } from "./checkpoint.ts";
 import { checkCommand } from "./command.ts";
-import { type ContainmentLevel, MARK_VARIABLE, openEnclosure } from "./enclosure.ts";
-import { prepareEnding, type TreeEnd } from "./ending.ts";
+import { findTool } from "./containment.ts";
+import { type ContainmentLevel, type EnclosurePlan, MARK_VARIABLE, openEnclosure } from "./enclosure.ts";
+import { prepareEnding, STUCK_AFTER_MS, type TreeEnd } from "./ending.ts";
+import { refusal } from "./errors.ts";
 import { type Charge, type Guard, postGuard, type ReleaseHook } from "./guard.ts";
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
 import type { ProcessIdentity } from "./processes.ts";
@@ -49,6 +51,16 @@ export interface JobOptions {
   releaseHook?: ReleaseHook;
   /** The strongest available by default. */
   containment?: ContainmentLevel;
+  /** Called before the command starts, and again when more is known, for whoever ends the job if we and the guardian die. */
+  onPlan?: (plan: EnclosurePlan) => void;
+  /** As whom the command runs, without a way to more rights. Only root can say so; without it: as ourselves. */
+  user?: JobUser;
+}
+
+export interface JobUser {
+  readonly name: string;
+  readonly uid: number;
+  readonly gid: number;
 }
 
 export interface Job {
@@ -82,7 +94,6 @@ export interface Job {
   close(): void;
 }
 
-const STUCK_AFTER_MS = 10_000;
 const treeSignals: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
 
 /** Resolves when the command runs; rejects with a `JobRefusal` if it cannot. */
@@ -93,6 +104,8 @@ export async function startJob(options: JobOptions): Promise<Job> {
 
   const id = randomBytes(8).toString("hex");
   const temporaryDirectory = mkdtempSync(join(process.env.XDG_RUNTIME_DIR || tmpdir(), "berth-"));
+  // Its own files are in there, and nobody else's: others may pass through, not look.
+  if (options.user !== undefined) chmodSync(temporaryDirectory, 0o711);
   const paths = {
     checkpointDir: resolve(options.checkpointDir ?? join(temporaryDirectory, "checkpoint")),
     preemptFile: resolve(options.preemptFile ?? join(temporaryDirectory, "preempt")),
@@ -110,11 +123,11 @@ export async function startJob(options: JobOptions): Promise<Job> {
   };
 
   try {
-    channel = await openCheckpointChannel(paths);
+    channel = await openCheckpointChannel(paths, options.user);
     const launched = await launch({
       id,
       level: options.containment,
-      command: options.command,
+      command: asUser(options.command, options.user),
       env: jobEnvironment(options.env, { id, ...paths }),
       cwd,
       stdio: options.stdio ?? ["inherit", "inherit", "inherit"],
@@ -122,6 +135,7 @@ export async function startJob(options: JobOptions): Promise<Job> {
       onPlan: (plan) => {
         charge.plan = plan;
         guard.entrust(charge);
+        options.onPlan?.(plan);
       },
     });
     const watchdog = prepareWatchdog(temporaryDirectory, launched.plan);
@@ -175,7 +189,7 @@ function superviseJob({
       if (options.checkpointSignal !== undefined) launched.signal(options.checkpointSignal);
       if (options.checkpointCommand !== undefined)
         void launched
-          .run(options.checkpointCommand)
+          .run(asUser(options.checkpointCommand, options.user))
           .then(reportOf, (error: Error): CheckpointReport => ({ kind: "failed", message: error.message }))
           .then(channel.deliver);
     },
@@ -186,6 +200,18 @@ function superviseJob({
     },
     close,
   };
+}
+
+/** `setpriv` changes the user for good, with the groups that the user has, and then becomes the command. */
+function asUser(command: readonly string[], user: JobUser | undefined): readonly string[] {
+  if (user === undefined) return command;
+  const setpriv = findTool("setpriv");
+  if (setpriv === undefined) {
+    throw refusal("start_failed", "There is no setpriv on this machine.", "Install util-linux.");
+  }
+  const { uid, gid } = user;
+  const change = [`--reuid=${uid}`, `--regid=${gid}`, "--init-groups", "--no-new-privs", "--inh-caps=-all"];
+  return [setpriv, ...change, "--", ...command];
 }
 
 /** What the end of the checkpoint command says about the checkpoint. */

@@ -158,7 +158,8 @@ function listWithPs(): ProcessRow[] {
 
 let knownBootId: string | undefined;
 
-function bootId(): string {
+/** Names the time since the machine was started. */
+export function bootId(): string {
   knownBootId ??= onLinux
     ? readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()
     : spawnSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], { encoding: "utf8" }).stdout.trim();

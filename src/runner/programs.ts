@@ -11,10 +11,14 @@ export function checkGuardian(): void {
   programArguments("guardian");
 }
 
+/** Our programs, and the folders that they are in. */
+const PROGRAMS = { guardian: "runner", init: "runner", shim: "agent" } as const;
+
 /** The arguments that make Node run one of our programs. */
-export function programArguments(name: "guardian" | "init"): string[] {
-  // Beside this file, or beside the modules that tsc emitted when this code has been bundled elsewhere.
-  const places = [`./${name}.js`, `./${name}.ts`, `../runner/${name}.js`];
+export function programArguments(name: keyof typeof PROGRAMS): string[] {
+  // In its folder beside ours; that is also where tsc has emitted it if this code has been bundled elsewhere.
+  const folder = PROGRAMS[name];
+  const places = [`./${name}.js`, `../${folder}/${name}.ts`, `../${folder}/${name}.js`];
   const paths = places.map((place) => fileURLToPath(new URL(place, import.meta.url)));
   const path = paths.find((candidate) => existsSync(candidate));
   if (path === undefined) {

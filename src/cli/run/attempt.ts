@@ -5,19 +5,21 @@
 //   2. If we die, the guardian ends the job and reports in our place.
 //   3. An old token is final: the job is killed, and nothing is reported about it.
 
-import { rmSync } from "node:fs";
-import { join } from "node:path";
 import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import type { WireRelease, WireRenewal, WireRequest } from "../../protocol/index.ts";
 import {
   type CheckpointAnswer,
   type CheckpointReport,
+  type Circumstances,
+  type CommandEnd,
   type Exit,
   exitCodeOf,
   forwardSignals,
   type Job,
+  outcomeOf,
   type ReleaseHook,
   startJob,
+  takeReports,
 } from "../../runner/index.ts";
 import {
   BerthError,
@@ -30,10 +32,8 @@ import {
   type Lease,
   reasonToStop,
 } from "../../sdk/index.ts";
-import { type Circumstances, outcomeOf } from "./outcome.ts";
 import type { RunPlan } from "./plan.ts";
 import { printable, secondsText, type Talk, titleOf } from "./talk.ts";
-import type { CommandEnd } from "./verdict.ts";
 
 export interface AttemptInput {
   readonly client: Client;
@@ -278,8 +278,7 @@ function superviseJob(
       if (isFrozen) void freezing.then(stopLost);
     },
     async lastReports() {
-      for (const kind of ["done", "finished"] as const)
-        if (takeReport(checkpointDir, kind)) await track({ kind });
+      for (const said of takeReports(checkpointDir)) await track(said);
       await new Promise((resolve) => setImmediate(resolve)); // For what the channel has just read itself.
       await Promise.all(reports);
       isOver = true;
@@ -297,16 +296,6 @@ function describeAnswer(said: CheckpointReport, { stop }: WireRequest, beforeMs:
 
 function toldOf(instruction: Instruction | undefined): Circumstances["told"] {
   return instruction === undefined || instruction.do === "carry_on" ? undefined : instruction.do;
-}
-
-/** A program may leave a report and end before anybody has looked. */
-function takeReport(checkpointDir: string, kind: "done" | "finished"): boolean {
-  try {
-    rmSync(join(checkpointDir, kind));
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 async function reportEnd(

@@ -2,15 +2,10 @@
 
 import { renameSync, writeFileSync } from "node:fs";
 import type { WireRequest } from "../../protocol/index.ts";
+import type { CommandEnd } from "../../runner/index.ts";
 import type { BerthError } from "../../sdk/index.ts";
 import { CliError } from "../context.ts";
 import { hintAsCommand, hintOfRejection } from "../hints.ts";
-
-export interface CommandEnd {
-  /** What a shell would show. */
-  readonly exitCode: number;
-  readonly signal: NodeJS.Signals | null;
-}
 
 export interface Verdict {
   readonly exitCode: number;

@@ -1,7 +1,12 @@
 // What the end of a command means for its grant (11.4): the holder judges, and the engine takes its word.
 
-import type { WireRelease } from "../../protocol/index.ts";
-import type { CommandEnd } from "./verdict.ts";
+export type Outcome = "succeeded" | "failed" | "stopped";
+
+/** How a command ended, as a shell would show it. */
+export interface CommandEnd {
+  readonly exitCode: number;
+  readonly signal: NodeJS.Signals | null;
+}
 
 /** What the command knew of the end of its grant, and what it said about itself. */
 export interface Circumstances {
@@ -20,7 +25,7 @@ export interface Circumstances {
 export function outcomeOf(
   { exitCode, signal }: CommandEnd,
   { told, hasSaved, hasFinished }: Circumstances,
-): WireRelease["outcome"] {
+): Outcome {
   const isClean = exitCode === 0 && signal === null;
   if (told === undefined) return isClean ? "succeeded" : "failed";
   if (hasFinished) return "succeeded";

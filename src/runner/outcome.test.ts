@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { type Circumstances, outcomeOf } from "./outcome.ts";
-import type { CommandEnd } from "./verdict.ts";
+import { type Circumstances, type CommandEnd, outcomeOf } from "./outcome.ts";
 
 const exited = (exitCode: number): CommandEnd => ({ exitCode, signal: null });
 const killed = (signal: NodeJS.Signals): CommandEnd => ({ exitCode: 138, signal });
