@@ -18,9 +18,9 @@ const allowedFolders: Record<string, readonly string[]> = {
   foresight: ["engine", "store", "leader"],
   server: ["engine", "protocol", "translation", "store", "leader", "replica", "foresight"],
   sdk: ["protocol"],
-  cli: ["protocol", "sdk", "runner", "simulator"],
+  cli: ["protocol", "sdk", "runner", "agent", "simulator"],
   runner: [],
-  agent: ["sdk", "runner"],
+  agent: ["protocol", "sdk", "runner"],
   dashboard: ["sdk"],
   simulator: ["engine", "protocol", "translation"],
 };

@@ -69,6 +69,12 @@ const COMMANDS: readonly CommandEntry[] = [
     () => import("./scenario.ts"),
   ),
   entry(SERVER, "serve", "run a server for a team", () => import("./serve.ts")),
+  entry(
+    SERVER,
+    "agent",
+    "make this machine a node, and run what is placed on it",
+    () => import("./agent.ts"),
+  ),
   entry(SERVER, "backup", "copy the embedded store while a server runs", () => import("./backup.ts")),
   entry(SERVER, "restore", "put such a copy back", () => import("./restore.ts")),
   entry(SERVER, "migrate", "move the store into PostgreSQL, or back", () => import("./migrate.ts")),

@@ -14,6 +14,7 @@ import {
   isRunning,
   isSame,
   listProcesses,
+  MARK_VARIABLE,
   type ProcessIdentity,
   type ProcessRow,
   readProcess,
@@ -48,9 +49,6 @@ export interface Enclosure {
   /** Tidies up behind an empty enclosure. */
   dispose(): void;
 }
-
-/** Names the job of a process, and before it the jobs in which that job itself was started. */
-export const MARK_VARIABLE = "BERTH_JOB";
 
 const FREEZE_ROUNDS_MAX = 200;
 const FREEZE_ROUND_MS = 10;

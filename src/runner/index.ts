@@ -20,6 +20,6 @@ export { type Job, type JobOptions, type JobUser, startJob } from "./job.ts";
 export type { Exit, StdioChoice } from "./launch.ts";
 export { onLines } from "./lines.ts";
 export { type Circumstances, type CommandEnd, type Outcome, outcomeOf } from "./outcome.ts";
-export { bootId, identify, isRunning, type ProcessIdentity } from "./processes.ts";
+export { bootId, identify, isOfJob, isRunning, type ProcessIdentity } from "./processes.ts";
 export { checkGuardian, programArguments, programEnvironment } from "./programs.ts";
 export { exitCodeOf, forwardSignals, hasTerminal } from "./terminal.ts";

@@ -17,12 +17,12 @@ import {
 } from "./checkpoint.ts";
 import { checkCommand } from "./command.ts";
 import { findTool } from "./containment.ts";
-import { type ContainmentLevel, type EnclosurePlan, MARK_VARIABLE, openEnclosure } from "./enclosure.ts";
+import { type ContainmentLevel, type EnclosurePlan, openEnclosure } from "./enclosure.ts";
 import { prepareEnding, STUCK_AFTER_MS, type TreeEnd } from "./ending.ts";
 import { refusal } from "./errors.ts";
 import { type Charge, type Guard, postGuard, type ReleaseHook } from "./guard.ts";
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
-import type { ProcessIdentity } from "./processes.ts";
+import { MARK_VARIABLE, type ProcessIdentity } from "./processes.ts";
 import { exitCodeOf, hasTerminal } from "./terminal.ts";
 import { prepareWatchdog, type Watchdog } from "./watchdog.ts";
 

@@ -6,10 +6,10 @@ import type { Readable, Writable } from "node:stream";
 import { cgroupMembers, createCgroup, insideCgroup, removeCgroup } from "./cgroups.ts";
 import { startRefusal } from "./command.ts";
 import { namespacePrefix, namespaceRefusal, parentDeathPrefix } from "./containment.ts";
-import { type ContainmentLevel, containmentLevels, type EnclosurePlan, MARK_VARIABLE } from "./enclosure.ts";
+import { type ContainmentLevel, containmentLevels, type EnclosurePlan } from "./enclosure.ts";
 import { isJobRefusal, type JobRefusal, refusal } from "./errors.ts";
 import { onLines } from "./lines.ts";
-import { identify, listProcesses, type ProcessIdentity, sendSignal } from "./processes.ts";
+import { identify, listProcesses, MARK_VARIABLE, type ProcessIdentity, sendSignal } from "./processes.ts";
 import { programArguments, programEnvironment } from "./programs.ts";
 
 export interface Exit {

@@ -97,6 +97,14 @@ export function environmentValue(pid: number, name: string): string | undefined 
   }
 }
 
+/** Whether the process belongs to a job that the runner has started. */
+export function isOfJob(pid: number): boolean {
+  return environmentValue(pid, MARK_VARIABLE) !== undefined;
+}
+
+/** Names the job of a process, and before it the jobs in which that job itself was started. */
+export const MARK_VARIABLE = "BERTH_JOB";
+
 /** Sends a signal; a process that has just ended is not an error. */
 export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {

@@ -1,0 +1,62 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { claim, type Order, openJournal, readClaim, readEnd, writeEnd } from "./journal.ts";
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "berth-journal-"));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const order = (token: string): Order => ({
+  requestId: "r1",
+  token,
+  bootId: "boot",
+  onLost: "suspend",
+  leaseUntil: 100,
+  job: { command: ["true"], env: { SECRET: "value" }, cwd: "/", checkpointDir: "/c", graceMs: 1 },
+});
+
+test("J5: what was ordered is found again, readable by its owner only", () => {
+  const { directory: path } = openJournal(directory).write(order("a/../b"));
+  expect(openJournal(directory).open()).toEqual([{ directory: path, order: order("a/../b") }]);
+  expect(statSync(join(path, "order.json")).mode & 0o777).toBe(0o600);
+});
+
+test("an order that was never whole was never an order", () => {
+  openJournal(directory);
+  mkdirSync(join(directory, "jobs", "half"));
+  expect(openJournal(directory).open()).toEqual([]);
+  expect(readdirSync(join(directory, "jobs"))).toEqual([]);
+});
+
+test("J5: of two shims one gets the claim", () => {
+  const { directory: path } = openJournal(directory).write(order("a"));
+  const first = { bootId: "boot", pid: 1, startTime: "1" };
+  expect(claim(path, first)).toBe(true);
+  expect(claim(path, { ...first, pid: 2 })).toBe(false);
+  expect(claim(path, first)).toBe(false);
+  expect(readClaim(path)).toEqual(first);
+});
+
+test("after the end is acknowledged the token stays known, and its environment does not stay", () => {
+  const journal = openJournal(directory);
+  const entry = journal.write(order("a"));
+  writeEnd(entry.directory, { end: { outcome: "succeeded" }, reports: [] });
+  journal.archive(entry);
+  expect(journal.open()).toEqual([]);
+  const found = journal.find("a");
+  expect(found?.isArchived).toBe(true);
+  expect(readEnd(found?.entry.directory as string)?.end.outcome).toBe("succeeded");
+  expect(readFileSync(join(found?.entry.directory as string, "order.json"), "utf8")).not.toContain("SECRET");
+});
+
+test("old logs are thrown away, young ones are not", () => {
+  const journal = openJournal(directory);
+  for (const token of ["old", "young"]) journal.archive(journal.write(order(token)));
+  utimesSync(journal.find("old")?.entry.directory as string, 0, 0);
+  journal.prune(Date.now());
+  expect([journal.find("old"), journal.find("young")?.isArchived]).toEqual([undefined, true]);
+});

@@ -1,0 +1,248 @@
+// One attempt on this node, as its agent sees it: the shim is started, found again, listened to, and buried.
+
+import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
+import { join } from "node:path";
+import type { WireRunningPart } from "../protocol/index.ts";
+import {
+  type CheckpointAnswer,
+  endTree,
+  identify,
+  isRunning,
+  onLines,
+  programArguments,
+  programEnvironment,
+} from "../runner/index.ts";
+import {
+  claim,
+  type Entry,
+  type PartEnd,
+  readClaim,
+  readEnd,
+  readPlan,
+  type StoredEnd,
+  writeEnd,
+} from "./journal.ts";
+import { readTail } from "./log.ts";
+import type { FromShim, NumberedReport, ShimState, ToShim } from "./messages.ts";
+import { judge } from "./reconcile.ts";
+import { startFailed } from "./supervision.ts";
+
+export interface Part {
+  readonly entry: Entry;
+  /** For the next sync. */
+  listing(): WireRunningPart;
+  isEnded(): boolean;
+  /** Heard by the shim now, or as soon as it listens. */
+  say(message: ToShim): void;
+  /** Which signals the shim has delivered. */
+  hasDelivered(signal: number): boolean;
+  /** The agent goes; the job does not. */
+  close(): void;
+}
+
+export interface PartEvents {
+  /** Something of the listing is different. */
+  onChange(): void;
+  onLogGrown(): void;
+  /** Rejects if the server could not be asked: then it is asked again. */
+  passOn(report: NumberedReport): Promise<CheckpointAnswer>;
+}
+
+const LOOK_EVERY_MS = 100;
+const SHIM_STARTS_MAX = 3;
+const TAIL_BYTES = 64 * 1024;
+const TAIL_PIECE_BYTES = 48 * 1024;
+
+export function watchPart(entry: Entry, bootId: string, events: PartEvents): Part {
+  const { directory, order } = entry;
+  let state: ShimState = { phase: "starting", signals: [], isStuck: false };
+  let end: PartEnd | undefined;
+  let shim: Socket | undefined;
+  let isClosed = false;
+  let starts = 0;
+  let isStarting = false;
+  /** What a shim that listens later must hear: the newest of each kind. */
+  const unsaid = new Map<string, ToShim>();
+
+  async function follow(): Promise<void> {
+    while (!isClosed && end === undefined) {
+      const claimed = readClaim(directory);
+      const shimState = claimed === undefined ? "none" : isRunning(claimed) ? "alive" : "dead";
+      const found = {
+        hasEnd: readEnd(directory) !== undefined,
+        bootId: order.bootId,
+        shim: shimState,
+      } as const;
+      switch (judge(found, bootId)) {
+        case "ended":
+          await settle(readEnd(directory) as StoredEnd);
+          break;
+        case "lost":
+          keep(ending("lost", "The machine was restarted."));
+          break;
+        case "start":
+          start();
+          break;
+        case "adopt":
+          await session();
+          break;
+        case "bury":
+          await bury();
+          break;
+      }
+      if (end === undefined) await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    }
+  }
+
+  /** Reports come before the end that they are about. */
+  async function settle(stored: StoredEnd): Promise<void> {
+    for (const report of stored.reports) {
+      while (
+        !isClosed &&
+        !(await events.passOn(report).then(
+          () => true,
+          () => false,
+        ))
+      )
+        await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS * 10));
+    }
+    if (isClosed) return;
+    end = { ...stored.end, ...tailOf(directory) };
+    events.onChange();
+  }
+
+  function keep(stored: StoredEnd): void {
+    writeEnd(directory, stored);
+  }
+
+  /** Started twice it would still run once: the claim is made once. */
+  function start(): void {
+    if (isStarting) return;
+    if (++starts > SHIM_STARTS_MAX) {
+      const own = identify(process.pid);
+      if (own !== undefined && claim(directory, own))
+        keep(startFailed("The shim of the job could not be started."));
+      return;
+    }
+    isStarting = true;
+    const errors = openSync(join(directory, "shim.err"), "a", 0o600);
+    const child = spawn(process.execPath, [...programArguments("shim"), directory], {
+      cwd: "/",
+      detached: true,
+      env: programEnvironment(),
+      stdio: ["ignore", "ignore", errors],
+    });
+    closeSync(errors);
+    const over = () => {
+      isStarting = false;
+    };
+    child.once("error", over);
+    child.once("exit", over);
+    child.unref();
+  }
+
+  /** Resolves when the connection is over. */
+  function session(): Promise<void> {
+    return new Promise((resolve) => {
+      const socket = createConnection(join(directory, "socket"));
+      socket.on("error", () => undefined); // "close" follows.
+      socket.on("connect", () => {
+        shim = socket;
+        if (isClosed) socket.destroy();
+        for (const message of unsaid.values()) write(message);
+        unsaid.clear();
+      });
+      onLines(socket, (line) => hear(JSON.parse(line) as FromShim));
+      socket.once("close", () => {
+        shim = undefined;
+        resolve();
+      });
+    });
+  }
+
+  function hear(message: FromShim): void {
+    if (message.kind === "log") return events.onLogGrown();
+    if (message.kind === "report") {
+      const { id, report } = message;
+      void events.passOn({ id, report }).then(
+        (answer) => write({ kind: "answer", id, answer }),
+        () => undefined, // The shim keeps it, and it comes with the end or with the next connection.
+      );
+      return;
+    }
+    const isNews = JSON.stringify(message.state) !== JSON.stringify(state);
+    state = message.state;
+    if (isNews) events.onChange();
+  }
+
+  /** Its shim died, or whoever claimed it did: it ends with its shim, and is reported when nothing of it is left. */
+  async function bury(): Promise<void> {
+    const stored = readEnd(directory); // Written in the last moment.
+    if (stored !== undefined) return;
+    const plan = readPlan(directory);
+    if (plan !== undefined) {
+      const { end: ended, gone } = endTree(plan);
+      if ((await ended).kind === "stuck") {
+        state = { ...state, isStuck: true };
+        events.onChange();
+      }
+      await gone;
+    }
+    keep(ending("failed", "Its shim died.", "interrupted"));
+  }
+
+  function write(message: ToShim): void {
+    shim?.write(`${JSON.stringify(message)}\n`);
+  }
+
+  void follow();
+  return {
+    entry,
+    listing() {
+      const { requestId: request_id, token } = order;
+      const { phase, progress, signals, isStuck } = state;
+      if (end !== undefined) return { request_id, token, phase: "ended", end: readable(end) };
+      return {
+        ...{ request_id, token, phase },
+        ...(progress !== undefined && { progress: printable(progress) }),
+        ...(signals.length > 0 && { signals: signals.slice(-64) }),
+        ...(isStuck && { stuck: true }),
+      };
+    },
+    isEnded: () => end !== undefined,
+    say(message) {
+      if (shim === undefined)
+        unsaid.set(message.kind === "signal" ? `signal ${message.id}` : message.kind, message);
+      else write(message);
+    },
+    hasDelivered: (signal) => state.signals.includes(signal),
+    close() {
+      isClosed = true;
+      shim?.destroy();
+    },
+  };
+}
+
+function ending(outcome: "lost" | "failed", message: string, cause?: "interrupted"): StoredEnd {
+  const ended_at = new Date().toISOString();
+  return { end: { outcome, message, ended_at, ...(cause !== undefined && { cause }) }, reports: [] };
+}
+
+function tailOf(directory: string): { log_tail?: string[] } {
+  const tail = readTail(directory, TAIL_BYTES);
+  if (tail.length === 0) return {};
+  const cut = Math.max(0, tail.length - TAIL_PIECE_BYTES);
+  const pieces = [tail.subarray(0, cut), tail.subarray(cut)].filter((piece) => piece.length > 0);
+  return { log_tail: pieces.map((piece) => piece.toString("base64")) };
+}
+
+function readable(end: PartEnd): PartEnd {
+  return end.message === undefined ? end : { ...end, message: printable(end.message) };
+}
+
+/** The server takes no control characters. */
+export function printable(text: string): string {
+  return text.replaceAll(/\p{C}/gu, "·");
+}
