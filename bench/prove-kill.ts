@@ -35,7 +35,7 @@ const LIFE_MS_MAX = 300;
 const CANARY_KILLS = 8;
 const CANARY_ROUNDS = 10;
 /** After the last start of a server its clients must have all their answers within this time. */
-const FINISH_MS_MAX = 120_000;
+const FINISH_MS_MAX = 60_000;
 /** A server with a fault that only shows under load lives this long. */
 const CANARY_LIFE_MS = 8_000;
 /** Answers that are asked for again at the end. */
@@ -117,8 +117,11 @@ try {
   for (const canary of ["answers early", "forgets keys"] as const) {
     let found = 0;
     for (let round = 0; found === 0 && round < CANARY_ROUNDS; round++) {
-      const { lost, duplicated } = await endure(CANARY_KILLS, ...embedded(`${canary} ${round}`, [canary]));
-      found = lost.length + duplicated.length;
+      // What it has lost may keep its clients waiting for ever, which is found out as well.
+      found = await endure(CANARY_KILLS, ...embedded(`${canary} ${round}`, [canary])).then(
+        ({ lost, duplicated }) => lost.length + duplicated.length,
+        () => 1,
+      );
     }
     console.log(
       `canary: a server that ${canary} is ${found > 0 ? `found out ${found} times` : "NOT FOUND OUT"}`,
