@@ -12,7 +12,7 @@ import { formatOf, type OutputOptions, plainIfNeeded, toJson } from "./output/pr
 import { ageOf, printable, styleOf } from "./output/text.ts";
 import { shownPath } from "./paths.ts";
 import { gather } from "./session.ts";
-import { pauseText } from "./shapes.ts";
+import { pauseText, scaledText, shieldedText } from "./shapes.ts";
 
 export interface Finding {
   readonly what: string;
@@ -137,7 +137,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
         text: `${name} (${role}), ${until}${component === undefined ? "" : `; asks as ${component}`}`,
       });
       findings.push(...aboutTime(time, headers.get("date")));
-      findings.push(...(await aboutPauses(client)));
+      findings.push(...(await aboutAlerts(client)));
       await client.server.ready().then(
         () => findings.push({ what: "ready", state: "good", text: "calls are served" }),
         () => findings.push({ what: "ready", state: "bad", text: "the server takes no changes now" }),
@@ -158,18 +158,23 @@ export function aboutTime(clusterTime: string | undefined, serverTime: string | 
   return [{ what: "time", state: "bad", text }];
 }
 
-/** Pools in which nobody is given up, because many fell silent at once (L3). */
-async function aboutPauses(client: Client): Promise<Finding[]> {
+/** What alerts were raised about: pools in which nobody is given up (L3), scaled guarantees (9.1), shields (V6). */
+async function aboutAlerts(client: Client): Promise<Finding[]> {
   const pools = await gather(client.pools.all());
-  return pools.flatMap(({ name, expiry_paused: pause }): Finding[] =>
-    pause === undefined
-      ? []
-      : [
-          {
-            what: "expiry",
-            state: "bad",
-            text: `pool ${name}: ${pauseText(pause)} (berth pool resume-expiry ${name})`,
-          },
-        ],
+  return pools.flatMap(
+    ({ name, expiry_paused: pause, guarantees_scaled: scaled, shielded_runs: shielded }) => {
+      const findings: Finding[] = [];
+      if (pause !== undefined) {
+        const text = `pool ${name}: ${pauseText(pause)} (berth pool resume-expiry ${name})`;
+        findings.push({ what: "expiry", state: "bad", text });
+      }
+      if (scaled !== undefined) {
+        findings.push({ what: "guarantees", state: "bad", text: `pool ${name}: ${scaledText(scaled)}` });
+      }
+      if (shielded !== undefined) {
+        findings.push({ what: "shields", state: "note", text: `pool ${name}: ${shieldedText(shielded)}` });
+      }
+      return findings;
+    },
   );
 }

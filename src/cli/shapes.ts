@@ -269,6 +269,10 @@ export const POOL: Shape<WirePoolAnswer> = {
     ["running", String(pool.running)],
     ["queued", String(pool.queued)],
     ...(pool.expiry_paused === undefined ? [] : [["expiry", pauseText(pool.expiry_paused)] as const]),
+    ...(pool.guarantees_scaled === undefined
+      ? []
+      : [["guarantees", scaledText(pool.guarantees_scaled)] as const]),
+    ...(pool.shielded_runs === undefined ? [] : [["shielded", shieldedText(pool.shielded_runs)] as const]),
     ...(pool.node_backed ? [["capacity", "that of its nodes"] as const] : []),
     ...(Object.keys(pool.labels).length > 0 ? [["labels", labelsText(pool.labels)] as const] : []),
     ["settings", ""],
@@ -278,6 +282,17 @@ export const POOL: Shape<WirePoolAnswer> = {
     ),
   ],
 };
+
+/** Such as `scaled down: members of research are guaranteed more than there is` (9.1). */
+export function scaledText(groups: readonly string[]): string {
+  const names = groups.map((name) => name || "the pool").join(", ");
+  return `scaled down: members of ${names} are guaranteed more than there is`;
+}
+
+/** Such as `3 runs were preempted too often lately to be preempted again` (V6). */
+export function shieldedText(count: number): string {
+  return `${count === 1 ? "1 run was" : `${count} runs were`} preempted too often lately to be preempted again`;
+}
 
 /** Such as `paused: 6 of 10 clients fell silent at once, for 12m at the most`. */
 export function pauseText({ silent, clients, until }: NonNullable<WirePoolAnswer["expiry_paused"]>): string {

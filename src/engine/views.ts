@@ -3,6 +3,7 @@
 export {
   type ElementView,
   type ShareView,
+  scaledGroupsOf,
   shareViewOf,
   teamSharesOf,
 } from "./disciplines/fair_share/view.ts";
@@ -24,6 +25,7 @@ import {
   type RequestSpec,
 } from "./records.ts";
 import { amountOf, compareIds, type Resources, toResources } from "./resources.ts";
+import { isShielded } from "./scheduling/victims.ts";
 import {
   type EngineState,
   type Node,
@@ -33,6 +35,13 @@ import {
   requirePool,
   reserveNeedOf,
 } from "./state.ts";
+
+/** How many runs of a pool are shielded, because their requests were preempted too often lately (V6). */
+export function shieldedRunsOf(state: EngineState, name: PoolName, nowMs: number): number {
+  let count = 0;
+  for (const kind of requirePool(state, name).runKinds) if (isShielded(kind, nowMs)) count += kind.runs.size;
+  return count;
+}
 
 export function requestOf(
   state: EngineState,

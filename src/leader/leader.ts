@@ -136,7 +136,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     return isWhole;
   }
 
-  own.restartLeases();
+  own.restart();
   log.info({ epoch: head.epoch, seq: head.seq, ...recovery }, "leading");
   loop.planTimer();
 

@@ -9,6 +9,7 @@ import {
   requestIds,
   requestOf,
 } from "../engine/index.ts";
+import { createAlerts } from "./alerts.ts";
 import { type Batch, type Decider, decideOwn, LEADER } from "./batch.ts";
 import type { Call } from "./interface.ts";
 import type { Leases } from "./leases.ts";
@@ -20,12 +21,12 @@ import type { Surroundings } from "./surroundings.ts";
 export interface OwnCommands {
   /** First in a batch: what time has brought. */
   decideTime(batch: Batch): void;
-  /** Last in a batch: a holder that has just called is not lost. */
+  /** Last in a batch: a holder that has just called is not lost; then alerts about all that was decided. */
   decideLosses(batch: Batch): void;
   /** The batch is committed: leases are what its events have made of them. */
   keepLeases(batch: Batch, calls: readonly Call[]): void;
-  /** Memory was loaded from the store: all leases start afresh. */
-  restartLeases(): void;
+  /** Memory was loaded from the store: all leases start afresh, and what is so already is no alert. */
+  restart(): void;
   /** When there may be something to decide. */
   nextDueMs(): number;
 }
@@ -44,7 +45,7 @@ const CHANGES_NODES: ReadonlySet<Event["kind"]> = new Set([
 ]);
 
 export function createOwnCommands(
-  { nowMs, log, settings }: Surroundings,
+  surroundings: Surroundings,
   parts: {
     readonly ledger: Ledger;
     readonly leases: Leases;
@@ -52,7 +53,9 @@ export function createOwnCommands(
     readonly decider: Decider;
   },
 ): OwnCommands {
+  const { nowMs, log, settings } = surroundings;
   const { ledger, leases, nodes, decider } = parts;
+  const alerts = createAlerts(surroundings, ledger);
   let lastTurnMs = nowMs();
   let tickNotBeforeMs = 0;
   let forgetNotBeforeMs = 0;
@@ -103,7 +106,7 @@ export function createOwnCommands(
       decideForgetting(batch);
     },
     decideLosses(batch) {
-      const { lost, alerts } = leases.expired();
+      const { lost, alerts: pauses } = leases.expired();
       const silence = nodes.expired(ledger.memory.state);
       for (const command of silence.commands) decideOwn(batch, decider, command);
       for (const { requestId, token, untaken } of lost) {
@@ -111,11 +114,12 @@ export function createOwnCommands(
         // It has ended by itself, or the engine failed on it: either way not again before another lease.
         if (events === undefined || events.length === 0) leases.renew(requestId, token);
       }
-      for (const { group, silent, clients, untilMs } of [...alerts, ...silence.alerts]) {
+      for (const { group, silent, clients, untilMs } of [...pauses, ...silence.alerts]) {
         log.error({ group, silent, clients, untilMs }, "many clients fell silent at once: expiry is paused");
         const body = { silent, clients, untilMs };
         batch.audit.push({ actor: LEADER, action: "pause_expiry", target: group, outcome: "alert", body });
       }
+      alerts.raise(batch);
     },
     keepLeases(batch, calls) {
       const { state } = ledger.memory;
@@ -129,7 +133,8 @@ export function createOwnCommands(
         leases.renew(command.requestId, command.token);
       }
     },
-    restartLeases() {
+    restart() {
+      alerts.restart();
       const { state } = ledger.memory;
       for (const id of requestIds(state)) leases.restore(id, leaseOf(state, id));
       leases.amnesty();

@@ -78,7 +78,7 @@ export function createTroubleKeeper(
     }
     log.info({ seq: ledger.head.seq }, "the store works again");
     condition = { kind: "leading" };
-    own.restartLeases();
+    own.restart();
     reads.serve();
     onResume();
   }

@@ -519,6 +519,10 @@ export const poolAnswer = z
     ...lifetime,
     /** Only while nothing expires here, because many clients fell silent at once (L3). */
     expiry_paused: z.object({ silent: z.int(), clients: z.int(), until: timestamp }).optional(),
+    /** Groups, and "" for the pool as a whole, whose members are guaranteed more than there is, so that all were scaled down (9.1). */
+    guarantees_scaled: z.array(z.string()).optional(),
+    /** Runs that were preempted too often lately to be preempted again (V6); absent: none. */
+    shielded_runs: z.int().optional(),
     /** Only right after a change: what was accepted but looks like a slip (R5). */
     warnings: z.array(z.string()).optional(),
   })

@@ -12,6 +12,8 @@ import {
   policiesOf,
   poolsOf,
   queueLengthOf,
+  scaledGroupsOf,
+  shieldedRunsOf,
   usageOf,
 } from "../engine/index.ts";
 import type { LeaderRefusal, View } from "../leader/index.ts";
@@ -61,8 +63,22 @@ export function showPool(view: View, name: string): Shown | undefined {
     usage: usageOf(view.state, record.name),
     queued: queueLengthOf(pool),
     running: pool.runCount,
+    ...presentAlerts(view, record.name),
   };
   return { body, etag: etagOf(presentPool(record)) };
+}
+
+/** What alerts were raised about, as long as it lasts (9.1, V6). */
+function presentAlerts(
+  { state, nowMs }: View,
+  pool: PoolName,
+): Pick<WirePoolAnswer, "guarantees_scaled" | "shielded_runs"> {
+  const scaled = scaledGroupsOf(state, pool);
+  const shielded = shieldedRunsOf(state, pool, nowMs);
+  return {
+    ...(scaled.length > 0 && { guarantees_scaled: [...scaled] }),
+    ...(shielded > 0 && { shielded_runs: shielded }),
+  };
 }
 
 export function showPolicy(view: View, pool: string, component: string): Shown | undefined {

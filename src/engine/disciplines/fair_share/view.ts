@@ -73,6 +73,15 @@ export function shareViewOf(state: EngineState, name: PoolName): ShareView {
   };
 }
 
+/**
+ * Groups of a pool, and "" for the pool as a whole, whose members are guaranteed more than there is, so that all
+ * guarantees were scaled down: an alert (9.1).
+ */
+export function scaledGroupsOf(state: EngineState, name: PoolName): readonly string[] {
+  const pool = requirePool(state, name);
+  return pool.record.discipline === "fair_share" ? shareTreeOf(state, pool).overcommitted : [];
+}
+
 /** The groups and policies of a pool alone: few, however much waits. */
 export function teamSharesOf(state: EngineState, name: PoolName): ElementView[] {
   const pool = requirePool(state, name);
