@@ -2,7 +2,7 @@
 // part gives up, and the water flows anew.
 
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
-import { isSatisfiedAt, type Place, placeAt } from "./levels.ts";
+import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt } from "./levels.ts";
 import { countGangs, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 
@@ -23,26 +23,101 @@ export function tryGangsAgain(tree: ShareTree): void {
   tree.settled = [];
 }
 
+/**
+ * One gang after another, in the order of the rule. Most of them change nothing outside the element right above them:
+ * their siblings take what they leave, and nobody else stands otherwise. Then only that element is drawn anew, and those
+ * above it when somebody gives up whose siblings cannot take it all, or when nobody is left.
+ */
 export function settleGangs(tree: ShareTree): void {
   for (;;) {
-    const partial = smallestPart(tree.root, placeOfRoot(tree), undefined);
-    if (partial === undefined) return;
-    giveUp(partial.gang, tree);
+    const corners: Corner[] = [];
+    collectCorners(tree.root, placeOfRoot(tree), null, corners);
+    const stale = new Set<ShareElement>();
+    let isQuiet = true;
+    while (isQuiet) {
+      const corner = firstToGiveUp(corners);
+      if (corner === undefined) break;
+      isQuiet = giveUpIn(corner, tree);
+      stale.add(corner.element);
+    }
+    if (stale.size === 0) return;
+    drawAbove(stale, tree);
   }
 }
 
-function giveUp(gang: ShareElement, tree: ShareTree): void {
+/** An element with gangs right below it, or a line, at the level that those above it leave it. */
+interface Corner {
+  readonly element: ShareElement;
+  readonly level: Level | null;
+  smallest: PartialGang | undefined;
+}
+
+/** Null for the root, which no level decides. */
+interface Level {
+  readonly level: number;
+  readonly isBelow: boolean;
+}
+
+function collectCorners(element: ShareElement, place: Place, level: Level | null, found: Corner[]): void {
+  const smallest = smallestPart(element, place);
+  if (smallest !== undefined) found.push({ element, level, smallest });
+  if (element.isFifo) return;
+  for (const member of element.members) {
+    if (member.gangCount === 0 || member.path !== null) continue;
+    const own = { level: member.weight * place.position, isBelow: place.isBelow };
+    if (isSatisfiedAt(member.curve, own.level)) continue;
+    collectCorners(member, placeAt(member.curve, own.level, own.isBelow), own, found);
+  }
+}
+
+function firstToGiveUp(corners: readonly Corner[]): Corner | undefined {
+  let first: Corner | undefined;
+  for (const corner of corners) {
+    const { smallest } = corner;
+    if (smallest === undefined) continue;
+    if (first?.smallest === undefined || givesUpBefore(smallest.gang, smallest.part, first.smallest))
+      first = corner;
+  }
+  return first;
+}
+
+/** The smallest gang of a corner gives up. Answers whether nobody outside the corner stands otherwise for that. */
+function giveUpIn(corner: Corner, tree: ShareTree): boolean {
+  const { element, level, smallest } = corner;
+  const { gang } = smallest as PartialGang;
+  // The water inside rises: whoever has gangs farther below would stand otherwise.
+  const hasOthersBelow = element.members.some(({ path, gangCount }) => path === null && gangCount > 0);
+  const isQuietBefore = level !== null && !level.isBelow && !element.isFifo && !hasOthersBelow;
+  const before = isQuietBefore ? growthAt(element.curve, level.level) : undefined;
   gang.hasGivenUp = true;
   countGangs(gang, -1);
   tree.givenUp.push(gang);
-  let line: ShareElement | null = null;
-  for (let above: ShareElement | null = gang; above !== null; above = above.parent)
-    if (above.isFifo) line = above;
-  for (let above: ShareElement | null = line ?? gang; above !== null; above = above.parent) {
-    above.settledCurve = draw(above, tree, above.settledCurve);
-    above.curve = above.settledCurve;
-    tree.settled.push(above);
+  if (!element.isFifo) settle(gang, tree);
+  settle(element, tree);
+  if (before === undefined || level === null || !isSameGrowth(before, growthAt(element.curve, level.level)))
+    return false;
+  corner.smallest = smallestPart(element, placeAt(element.curve, level.level, false));
+  return true;
+}
+
+function settle(element: ShareElement, tree: ShareTree): void {
+  element.settledCurve = draw(element, tree, element.settledCurve);
+  element.curve = element.settledCurve;
+  tree.settled.push(element);
+}
+
+/** Everything above some elements that were drawn, from below. */
+function drawAbove(elements: ReadonlySet<ShareElement>, tree: ShareTree): void {
+  const byDepth: Set<ShareElement>[] = [];
+  for (const element of elements) {
+    let depth = 0;
+    for (let above = element.parent; above !== null; above = above.parent) depth++;
+    for (let above = element.parent; above !== null; above = above.parent) {
+      byDepth[--depth] ??= new Set();
+      byDepth[depth]?.add(above);
+    }
   }
+  for (const level of byDepth.toReversed()) for (const element of level ?? []) settle(element, tree);
 }
 
 interface PartialGang {
@@ -50,28 +125,32 @@ interface PartialGang {
   readonly part: number;
 }
 
-function smallestPart(
-  element: ShareElement,
-  { position, isBelow }: Place,
-  found: PartialGang | undefined,
-): PartialGang | undefined {
-  const { isFifo, path, line, members } = element;
-  if (isFifo || path !== null) {
-    const index = isFifo ? Math.floor(position) : 0;
-    const gang = isFifo ? line[index] : element;
-    if (gang === undefined || !gang.isGang) return found;
-    const part = position - index;
-    if (part <= SHARE_EPSILON || part >= 1 - SHARE_EPSILON) return found;
-    return found === undefined || givesUpBefore(gang, part, found) ? { gang, part } : found;
+/** Of the gangs right below an element, or in its line. */
+function smallestPart({ isFifo, path, line, members }: ShareElement, place: Place): PartialGang | undefined {
+  const { position, isBelow } = place;
+  if (isFifo) {
+    const index = Math.floor(position);
+    return partialOf(line[index], position - index, undefined);
   }
-  let smallest = found;
+  if (path !== null) return undefined;
+  let smallest: PartialGang | undefined;
   for (const member of members) {
-    if (member.gangCount === 0) continue;
+    if (member.gangCount === 0 || member.path === null) continue;
     const level = member.weight * position;
     if (isSatisfiedAt(member.curve, level)) continue;
-    smallest = smallestPart(member, placeAt(member.curve, level, isBelow), smallest);
+    smallest = partialOf(member, placeAt(member.curve, level, isBelow).position, smallest);
   }
   return smallest;
+}
+
+function partialOf(
+  gang: ShareElement | undefined,
+  part: number,
+  smallest: PartialGang | undefined,
+): PartialGang | undefined {
+  if (gang === undefined || !gang.isGang) return smallest;
+  if (part <= SHARE_EPSILON || part >= 1 - SHARE_EPSILON) return smallest;
+  return smallest === undefined || givesUpBefore(gang, part, smallest) ? { gang, part } : smallest;
 }
 
 /** The smaller part, or of equal ones the gang that was submitted later. */

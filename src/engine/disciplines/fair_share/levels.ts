@@ -1,7 +1,7 @@
 // Where elements stand at a level of the water, and how high it may rise before a group is full (9.1).
 
 import { type Curve, firstPoint, offsetOf, POSITION, VALUE, WAITING } from "./curves.ts";
-import { LIMIT_EPSILON, PLACE_ROUNDING, SAME_LEVEL } from "./tolerances.ts";
+import { LEVEL_EPSILON, LIMIT_EPSILON, PLACE_ROUNDING, SAME_LEVEL } from "./tolerances.ts";
 
 export interface Place {
   readonly position: number;
@@ -37,6 +37,39 @@ export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
   const to = numbers[offset + stride + POSITION]!;
   // The level rises and the position does not: the path waits before a jump.
   return { position: from + part * (to - from), isBelow: from === to };
+}
+
+/** What an element holds at a level, and on which keys that grows right above it. */
+export interface Growth {
+  readonly value: readonly number[];
+  readonly isGrowing: readonly boolean[];
+}
+
+/** Undefined where the curve jumps or ends: there it cannot be told so simply. */
+export function growthAt(curve: Curve, level: number): Growth | undefined {
+  const { numbers, stride } = curve.paper;
+  const { point, part } = locate(curve, level, false);
+  const offset = offsetOf(curve, point);
+  if (point + 1 >= curve.pointCount) return undefined;
+  const jumps = (at: number) => numbers[at + stride]! - numbers[at]! <= SAME_LEVEL;
+  if (part === 0 && (jumps(offset) || (point > 0 && jumps(offset - stride)))) return undefined;
+  const value: number[] = [];
+  const isGrowing: boolean[] = [];
+  for (let at = offset + VALUE; at < offset + stride; at++) {
+    const difference = numbers[at + stride]! - numbers[at]!;
+    value.push(numbers[at]! + part * difference);
+    isGrowing.push(difference > LIMIT_EPSILON);
+  }
+  return { value, isGrowing };
+}
+
+/** Whether others cannot tell two curves apart at a level: neither what is held nor what would be asked for next. */
+export function isSameGrowth(a: Growth, b: Growth | undefined): boolean {
+  return (
+    b !== undefined &&
+    a.value.every((share, key) => Math.abs(share - b.value[key]!) <= LEVEL_EPSILON) &&
+    a.isGrowing.every((isGrowing, key) => isGrowing === b.isGrowing[key])
+  );
 }
 
 interface Location {
