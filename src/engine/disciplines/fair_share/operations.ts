@@ -11,7 +11,7 @@ import { comesBack } from "../../stopping.ts";
 import { dropNeed, hideNeeds, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, newShareElement, removeMember, setClaim } from "./share-tree.ts";
+import { addMember, removeMember, ShareNode, setClaim } from "./share-tree.ts";
 import type { Branch, Leaf, LineEntry, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
@@ -260,29 +260,37 @@ function joinPeers(tree: PoolTree, operation: Operation, described: Described): 
   hopeFor(tree, peers);
 }
 
-function leafFor(tree: PoolTree, { parent, order }: Operation, described: Described): Leaf {
-  const { leafKey: key, demand, isGang, pathUsage } = described;
-  const known = parent.leaves.get(key);
+function leafFor(tree: PoolTree, { parent }: Operation, described: Described): Leaf {
+  const known = parent.leaves.get(described.leafKey);
   if (known !== undefined) return known;
-  const demandShare = demand.map((units, i) => fraction(units, tree.total[i]!));
-  const leaf: Leaf = {
-    ...newShareElement({ parent, weight: 1, isFifo: false, reserved: undefined, limit: tree.root.limit }),
-    kind: "operations",
-    key,
-    parent,
-    order,
-    isGang,
-    demand,
-    demandShare,
-    pathUsage: pathUsage.map((units, i) => fraction(units, tree.total[i]!)),
-    shareOfEach: demand.map(() => 0),
-    peers: new Map(),
-    operationCount: 0,
-    claimedOrder: order,
-  };
-  parent.leaves.set(key, leaf);
+  const leaf = new LeafNode(tree, parent, described);
+  parent.leaves.set(leaf.key, leaf);
   addMember(parent, leaf);
   return leaf;
+}
+
+class LeafNode extends ShareNode implements Leaf {
+  declare readonly parent: Branch;
+  readonly kind = "operations";
+  readonly key: string;
+  readonly demand: readonly number[];
+  readonly demandShare: readonly number[];
+  readonly pathUsage: readonly number[];
+  readonly shareOfEach: number[];
+  readonly peers = new Map<string, Peers>();
+  operationCount = 0;
+  claimedOrder = 0;
+
+  constructor({ total, root }: PoolTree, parent: Branch, described: Described) {
+    super({ parent, weight: 1, isFifo: false, reserved: undefined, limit: root.limit });
+    const { leafKey, demand, isGang, pathUsage } = described;
+    this.key = leafKey;
+    this.isGang = isGang;
+    this.demand = demand;
+    this.demandShare = demand.map((units, i) => fraction(units, total[i]!));
+    this.pathUsage = pathUsage.map((units, i) => fraction(units, total[i]!));
+    this.shareOfEach = demand.map(() => 0);
+  }
 }
 
 function leavePeers(tree: PoolTree, operation: Operation): void {

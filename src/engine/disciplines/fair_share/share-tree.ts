@@ -69,28 +69,40 @@ export interface ShareTree {
 /** What an element of shares is made from, besides what its owner knows of it. */
 export type ShareFields = Pick<ShareElement, "parent" | "weight" | "isFifo" | "reserved" | "limit">;
 
-export function newShareElement(fields: ShareFields): ShareElement {
-  const zeros = fields.limit.map(() => 0);
-  return {
-    ...fields,
-    members: [],
-    index: -1,
-    path: null,
-    isGang: false,
-    order: 0,
-    hasGivenUp: false,
-    gangCount: 0,
-    guarantee: zeros,
-    isOvercommitted: false,
-    curve: BLANK,
-    fullCurve: BLANK,
-    settledCurve: BLANK,
-    isStale: false,
-    isRedrawn: false,
-    line: [],
-    place: null,
-    fairShare: zeros.slice(),
-  };
+/** A class, so that all of them are alike to the runtime: they are made with every change. */
+export class ShareNode implements ShareElement {
+  readonly parent: ShareElement | null;
+  weight: number;
+  readonly isFifo: boolean;
+  readonly reserved: readonly (number | undefined)[] | undefined;
+  readonly limit: readonly number[];
+  readonly members: ShareElement[] = [];
+  index = -1;
+  path: Path | null = null;
+  isGang = false;
+  order = 0;
+  hasGivenUp = false;
+  gangCount = 0;
+  guarantee: readonly number[];
+  isOvercommitted = false;
+  curve = BLANK;
+  fullCurve = BLANK;
+  settledCurve = BLANK;
+  isStale = false;
+  isRedrawn = false;
+  line: readonly ShareElement[] = [];
+  place: Place | null = null;
+  readonly fairShare: number[];
+
+  constructor({ parent, weight, isFifo, reserved, limit }: ShareFields) {
+    this.parent = parent;
+    this.weight = weight;
+    this.isFifo = isFifo;
+    this.reserved = reserved;
+    this.limit = limit;
+    this.guarantee = limit.map(() => 0);
+    this.fairShare = limit.map(() => 0);
+  }
 }
 
 export function newShareTree(root: ShareElement): ShareTree {

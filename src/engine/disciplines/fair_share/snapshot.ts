@@ -5,9 +5,9 @@ import {
   addMember,
   type Claim,
   fixGuarantees,
-  newShareElement,
   newShareTree,
   type ShareElement,
+  ShareNode,
   type ShareTree,
   setClaim,
 } from "./share-tree.ts";
@@ -81,7 +81,7 @@ export interface BuiltTree {
 export function buildShareTree({ total, mainKey, root }: ShareInput): BuiltTree {
   const elements = new Map<SnapshotElement, ShareElement>();
   const add = (element: SnapshotElement, parent: ShareElement | null): ShareElement => {
-    const made = newShareElement({
+    const made = new ShareNode({
       parent,
       weight: element.weight ?? 1,
       isFifo: element.kind === "group" && element.mode === "fifo",

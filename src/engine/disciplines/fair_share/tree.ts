@@ -28,9 +28,10 @@ import {
   addMember,
   fixGuarantees,
   makeStale,
-  newShareElement,
   newShareTree,
   type ShareElement,
+  type ShareFields,
+  ShareNode,
   type ShareTree,
 } from "./share-tree.ts";
 import { updateShares } from "./shares.ts";
@@ -322,6 +323,7 @@ class TreeBuilder {
   readonly branches = new Map<string, Branch>();
   readonly policies = new Map<Policy, Branch>();
   readonly #groups = new Map<Group | null, Branch>();
+  readonly #settings = new Map<Group | null, ShareSettings>();
 
   constructor(pool: Pool, keyNames: readonly string[], total: readonly number[]) {
     this.#pool = pool;
@@ -350,38 +352,30 @@ class TreeBuilder {
     return made;
   }
 
-  #add(fields: Pick<Branch, "kind" | "key" | "name" | "parent" | "group" | "policy">): Branch {
+  #add(fields: BranchFields): Branch {
     const { kind, parent, group, policy } = fields;
     const record = kind === "root" ? undefined : (policy ?? group)?.record;
     const isFifo = kind === "group" && group?.record.mode === "fifo";
-    const zeros = this.#keyNames.map(() => 0);
-    const branch: Branch = {
-      ...newShareElement({
-        parent,
-        weight: record?.weight ?? 1,
-        isFifo,
-        reserved:
-          isFifo && !group?.record.reserved ? this.#reservedInLine(group) : this.#given(record?.reserved),
-        limit: this.#limitOf(record?.limit ?? {}),
-      }),
-      ...fields,
-      members: [],
-      settings: settingsBelow(this.#pool, group),
-      isInLine: isFifo || (parent?.isInLine ?? false),
-      demand: [...zeros],
-      usage: [...zeros],
-      demandShare: [...zeros],
-      usageShare: [...zeros],
-      waitingCount: 0,
-      satisfaction: Number.NaN,
-      leaves: new Map(),
-      age: Number.NaN,
-      right: 0,
-      wakeAtMs: Number.POSITIVE_INFINITY,
-    };
+    const reserved =
+      isFifo && !group?.record.reserved ? this.#reservedInLine(group) : this.#given(record?.reserved);
+    const limit = this.#limitOf(record?.limit ?? {});
+    const branch = new BranchNode(fields, {
+      settings: this.#settingsBelow(group),
+      shares: { parent, weight: record?.weight ?? 1, isFifo, reserved, limit },
+    });
     if (parent !== null) addMember(parent, branch);
     this.branches.set(branch.key, branch);
     return branch;
+  }
+
+  /** The same for all of a group: most policies share theirs. */
+  #settingsBelow(group: Group | null): ShareSettings {
+    let settings = this.#settings.get(group);
+    if (settings === undefined) {
+      settings = settingsBelow(this.#pool, group);
+      this.#settings.set(group, settings);
+    }
+    return settings;
   }
 
   #reservedInLine(group: Group | null): (number | undefined)[] | undefined {
@@ -401,6 +395,48 @@ class TreeBuilder {
     return this.#keyNames.map((key, i) =>
       Object.hasOwn(limit, key) ? Math.min(1, fraction(limit[key] as number, this.#total[i]!)) : 1,
     );
+  }
+}
+
+type BranchFields = Pick<Branch, "kind" | "key" | "name" | "parent" | "group" | "policy">;
+
+class BranchNode extends ShareNode implements Branch {
+  declare readonly parent: Branch | null;
+  declare readonly members: TreeNode[];
+  readonly kind: Branch["kind"];
+  readonly key: string;
+  readonly name: string;
+  readonly group: Group | null;
+  readonly policy: Policy | null;
+  readonly settings: ShareSettings;
+  readonly isInLine: boolean;
+  readonly demand: number[];
+  readonly usage: number[];
+  readonly demandShare: number[];
+  readonly usageShare: number[];
+  waitingCount = 0;
+  satisfaction = Number.NaN;
+  readonly leaves = new Map<string, Leaf>();
+  age = Number.NaN;
+  right: Right = 0;
+  wakeAtMs = Number.POSITIVE_INFINITY;
+
+  constructor(
+    { kind, key, name, parent, group, policy }: BranchFields,
+    { settings, shares }: { readonly settings: ShareSettings; readonly shares: ShareFields },
+  ) {
+    super(shares);
+    this.kind = kind;
+    this.key = key;
+    this.name = name;
+    this.group = group;
+    this.policy = policy;
+    this.settings = settings;
+    this.isInLine = shares.isFifo || (parent?.isInLine ?? false);
+    this.demand = shares.limit.map(() => 0);
+    this.usage = shares.limit.map(() => 0);
+    this.demandShare = shares.limit.map(() => 0);
+    this.usageShare = shares.limit.map(() => 0);
   }
 }
 
