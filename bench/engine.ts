@@ -1,7 +1,8 @@
 // How many submit → grant → release cycles the engine decides in a second, and how that depends on the depth of
 // the queue; and how long one preemption decision takes among many running allocations.
 // `npm run bench:engine -- [--discipline priority|class|fair_share] [--depths 1000,100000,1000000]`
-// `npm run bench:engine -- --against COMMIT` compares this engine with that of a commit, in all three disciplines.
+// `npm run bench:engine -- --against COMMIT` compares this engine with that of a commit, in all three disciplines, or
+// in the one that `--discipline` names.
 
 import { parseArgs } from "node:util";
 import { cpuMs } from "./cluster-world.ts";
@@ -16,12 +17,12 @@ const CYCLES = 160_000;
 
 const { values } = parseArgs({
   options: {
-    discipline: { type: "string", default: "priority" },
+    discipline: { type: "string" },
     depths: { type: "string", default: "1000,100000,1000000" },
     against: { type: "string" },
   },
 });
-const discipline = values.discipline as DisciplineName;
+const discipline = (values.discipline ?? "priority") as DisciplineName;
 if (!["priority", "class", "fair_share"].includes(discipline)) {
   console.error(`--discipline is priority, class or fair_share, not ${discipline}`);
   process.exit(2);
@@ -32,7 +33,10 @@ if (values.against !== undefined) await compareWith(values.against);
 else if (discipline === "priority") {
   for (const walltimes of ["equal", "random"] as const) measureDepths(walltimes);
   measurePreemption();
-} else compareDisciplines(discipline);
+} else {
+  compareDisciplines(discipline);
+  if (discipline === "fair_share") measureGangs();
+}
 
 /** This engine beside that of another commit; then what can only be measured here. */
 async function compareWith(commit: string): Promise<void> {
@@ -41,7 +45,9 @@ async function compareWith(commit: string): Promise<void> {
   const rich = { ...plain, isRich: true, runsPerPool: 40, waiting: 100_000 };
   const deepest = Math.max(...depths);
   console.log(`cycles per second of processor time, this engine beside ${commit}`);
+  const isAsked = (each: DisciplineName) => values.discipline === undefined || each === discipline;
   const show = (name: string, options: Parameters<typeof compare>[1], limit?: number) => {
+    if (!isAsked(options.discipline)) return Number.NaN;
     const { ours, theirs: other, ratio, quartiles } = compare(theirs, options);
     const [low, high] = quartiles.map((each) => each.toFixed(2));
     const aim = limit === undefined ? "" : `   limit ${limit}`;
@@ -62,8 +68,9 @@ async function compareWith(commit: string): Promise<void> {
   show("class, holds, reserves, nodes, preemption", { ...rich, discipline: "class", cycles: 1_000 });
   const few = { ...plain, runsPerPool: 100, waiting: 10_000, cycles: 500 };
   show("fair_share, 10000 waiting, 10000 running", { ...few, discipline: "fair_share" }, 8);
-  console.log(`class beside priority: ${(byClass / priority).toFixed(2)}   limit 0.8`);
-  measureGangs();
+  if (values.discipline === undefined)
+    console.log(`class beside priority: ${(byClass / priority).toFixed(2)}   limit 0.8`);
+  if (isAsked("fair_share")) measureGangs();
 }
 
 /** One change among many operations of one fair-share pool, a tenth of them gangs. */
