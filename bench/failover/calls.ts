@@ -29,14 +29,14 @@ export interface Witness {
   readonly epoch: number;
   readonly seq: number;
   readonly stale: readonly string[];
-  /** The history that leaders speak of from now on may be shorter: a part of it was lost. */
+  /** A part of the history was lost: what later leaders speak of may be shorter. */
   forgetSeq(): void;
   /** To be called when a call is sent; what it returns, when its answer has arrived. */
   watch(what: string): (answer: Answer) => void;
 }
 
 export function createWitness(): Witness {
-  const known = { epoch: 0, seq: 0, history: 1 };
+  const known = { epoch: 0, seq: 0, lostEpoch: 0 };
   const stale: string[] = [];
   return {
     get epoch() {
@@ -48,19 +48,19 @@ export function createWitness(): Witness {
     stale,
     forgetSeq() {
       known.seq = 0;
-      known.history++;
+      known.lostEpoch = known.epoch;
     },
     watch(what) {
-      const { epoch, seq, history } = known;
+      const { epoch, seq, lostEpoch } = known;
       return (answer) => {
         if (answer.role !== "leader" || answer.status >= 500) return;
-        const isBehind = history === known.history && answer.seq < seq;
+        const isBehind = lostEpoch === known.lostEpoch && answer.seq < seq;
         if (answer.epoch < epoch || isBehind) {
           const said = `epoch ${answer.epoch}, event ${answer.seq}`;
           stale.push(`${what}: answered at ${said} after epoch ${epoch}, event ${seq} had been heard`);
         }
         known.epoch = Math.max(known.epoch, answer.epoch);
-        known.seq = Math.max(known.seq, answer.seq);
+        if (answer.epoch > known.lostEpoch) known.seq = Math.max(known.seq, answer.seq);
       };
     },
   };

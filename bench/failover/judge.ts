@@ -91,7 +91,7 @@ export function judge(books: Books, history: History, readers: readonly Reader[]
   };
 }
 
-export function lost({ requests }: Books, { submissions, releases }: History): string[] {
+function lost({ requests }: Books, { submissions, releases }: History): string[] {
   const byKey = new Map(requests.map((request) => [request.key, request]));
   const byId = new Map(requests.map((request) => [request.id, request]));
   const lostSubmissions = submissions.flatMap(({ key, told }) => {
@@ -169,14 +169,14 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** What a reader should see of the journal; the rest is housekeeping. */
-function toldBy(journal: readonly JournalEntry[]): Message[] {
+export function toldBy(journal: readonly JournalEntry[]): Message[] {
   return journal.flatMap(({ seq, event }) => {
     const name = event.kind === "attemptEnded" ? `request.${String(event.status)}` : NAMES[event.kind];
     return name === undefined ? [] : [{ seq, event: name }];
   });
 }
 
-function misread({ name, messages, resets, lastSeq }: Reader, told: readonly Message[]): string[] {
+export function misread({ name, messages, resets, lastSeq }: Reader, told: readonly Message[]): string[] {
   const wanted = new Map(told.map(({ seq, event }) => [`${event} at ${seq}`, 0]));
   const names = new Set(told.map(({ event }) => event));
   const wrong: string[] = resets > 0 ? [`${name} had to start afresh ${resets} times`] : [];

@@ -92,7 +92,8 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
   }
 
   function bodyOf(component: string, { key }: Submission): object {
-    return { component, resources: { slot: 1 }, labels: { key } };
+    // Whoever is lost is not started again: nobody would hold it.
+    return { component, resources: { slot: 1 }, requeue: "never", labels: { key } };
   }
 
   function told(submission: Submission, answer: Answer): boolean {

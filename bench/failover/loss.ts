@@ -4,7 +4,16 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Outcome, type Scene, sound, untilWritten } from "./faults.ts";
 import type { History } from "./history.ts";
-import { type Books, type JournalEntry, judge, lost, readBooks, reissues, type Verdict } from "./judge.ts";
+import {
+  type Books,
+  type JournalEntry,
+  judge,
+  misread,
+  readBooks,
+  reissues,
+  toldBy,
+  type Verdict,
+} from "./judge.ts";
 import { type Database, withStandby } from "./outages.ts";
 import type { Reader } from "./streams.ts";
 
@@ -106,28 +115,22 @@ export function withoutLost(history: History, loss: Loss): History {
   };
 }
 
-/** The usual verdict on what was not lost; and what was lost is what the dead primary alone had. */
+/** The usual verdict: nothing is missing but what the dead primary alone had. */
 export function judgeLoss(books: Books, history: History, readers: readonly Reader[], loss: Loss): Verdict {
   const verdict = judge(books, withoutLost(history, loss), []);
-  const missing = lost(books, history).length;
   const expected =
     history.submissions.filter(({ told }) => told !== undefined && loss.submitted.has(told.id)).length +
     history.releases.filter(({ requestId }) => loss.ended.has(requestId)).length;
-  const deceived = readers.filter(
-    ({ messages, resets }) =>
-      resets === 0 && messages.some(({ seq }) => seq > loss.keptSeq && seq <= loss.lastSeq),
-  );
+  // Whoever was not told to start afresh has seen nothing of what is lost.
+  const told = toldBy(books.journal);
+  const deceived = readers.filter(({ resets }) => resets === 0).flatMap((reader) => misread(reader, told));
   return {
     ...verdict,
     problems: {
       ...verdict.problems,
       // Numbers of grants that were lost must not come again, either (L1).
       "tokens reissued": reissues(history.holdings),
-      "lost, but not with the primary":
-        missing === expected
-          ? []
-          : [`${missing} acknowledged changes are missing, ${expected} went with the primary`],
-      "gaps and repetitions in streams": deceived.map(({ name }) => `${name} was not told to start afresh`),
+      "gaps and repetitions in streams": deceived,
       "nothing was lost at all": expected > 0 ? [] : ["the proof proves nothing"],
     },
   };
