@@ -105,7 +105,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
   const foresight = startForesight({ leader, store, log });
-  if (options.warmForesight === true) foresight.warmUp();
   const agents = createAgents(leader);
   const services: Services = {
     agents,
@@ -141,6 +140,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const shownHost = address.family === "IPv6" ? `[${address.address}]` : address.address;
   const url = `${tls === undefined ? "http" : "https"}://${shownHost}:${address.port}`;
   log.info({ url }, "listening");
+  if (options.warmForesight === true) foresight.warmUp(); // Not before: a server that cannot listen ends at once.
 
   const makeAdmin = async (name: string): Promise<MadeToken> => {
     // Names of tokens in use are unique: the new one replaces those of the same name.

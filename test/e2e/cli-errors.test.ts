@@ -79,6 +79,8 @@ const met: Partial<Record<ErrorCode, () => readonly string[]>> = {
 /** Met by those who hold grants: the tests that have them. */
 const metByHolders: Partial<Record<ErrorCode, string>> = {
   no_executor: "cli-jobs.test.ts",
+  plan_outdated: "server-plans.test.ts",
+  foresight_unavailable: "../../src/foresight/foresight.test.ts",
   walltime_over: "run.test.ts",
   holder_lost: "run-outage.test.ts",
   preempted: "run-preemption.test.ts",
@@ -87,6 +89,7 @@ const metByHolders: Partial<Record<ErrorCode, string>> = {
 /** A healthy server says these to other callers only, or not at all. */
 const onlyTold: readonly ErrorCode[] = [
   "engine_error",
+  "foresight_busy",
   "malformed_body",
   "body_too_large",
   "unsupported_media_type",

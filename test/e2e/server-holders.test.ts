@@ -39,6 +39,9 @@ test("a grant that nobody takes up expires, and the next one in line is served",
 });
 
 test("a silent holder is shown with the time at which it is given up, also to those who wait for it", async () => {
+  const waitsForNothing = await submit("lab");
+  await server.admin("GET", at(waitsForNothing.id, "/explanation")); // The first one takes its time.
+  await server.admin("POST", at(waitsForNothing.id, "/cancel"));
   const run = await submit("hasty", { requeue: "never" });
   await renew(run);
   expect((await get(run.id)).holder_silent_since).toBeUndefined();
