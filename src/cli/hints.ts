@@ -66,7 +66,6 @@ export const OTHER_VERBS: Readonly<Record<string, string>> = {
   jobs: "Use `berth ps`.",
   kill: "Use `berth cancel`.",
   list: "Use `berth ps` for requests, `berth pool list` for pools.",
-  logs: "Berth keeps no output; what a command prints goes to the terminal of its `berth run`.",
   ls: "Use `berth ps` for requests, `berth pool list` for pools.",
   queue: "Use `berth pool queue POOL`, or `berth ps --status queued`.",
   rm: "Use `berth cancel`.",

@@ -116,8 +116,9 @@ async function runCommand(words: readonly string[], options: RunOptions, context
     fetch: fetchLightly,
     onRetry: (error) => tellTrouble(session, error),
   });
-  if (await runElsewhere(client, session, options, context)) return;
-  const verdict = await runToVerdict(client, session);
+  const interruptions = listenForSignals();
+  if (await runElsewhere(client, session, { options, interruptions, context })) return;
+  const verdict = await runToVerdict(client, session, interruptions);
   talk.clear();
   if (verdict.command === undefined || verdict.code !== "command_failed") tellVerdict(context, verdict);
   if (plan.reportFile !== undefined) saveReport(context, plan.reportFile, verdict, session.waitedMs);
@@ -128,13 +129,18 @@ async function runCommand(words: readonly string[], options: RunOptions, context
 async function runElsewhere(
   client: Client,
   { plan, talk, componentGuess }: Session,
-  options: RunOptions,
-  context: CliContext,
+  {
+    options,
+    interruptions,
+    context,
+  }: { options: RunOptions; interruptions: Interruptions; context: CliContext },
 ): Promise<boolean> {
   const known = plan.submission.component;
   const component = known || (await componentOf({ client, component: undefined, componentGuess }));
   const isJob = options.detach === true || options.array !== undefined;
-  if (!isJob && !(await hasExecutor(client, component, options.pool))) return false;
+  const { signal } = interruptions;
+  if (!isJob && !(await hasExecutor(client, { component, pools: options.pool, signal }))) return false;
+  interruptions.enter("over"); // From here on signals are the job's.
   const { origin, attended: _, ...submission } = { ...plan.submission, component, ...afterOf(options.after) };
   const run = runOf(plan.command, options);
   const body = { ...jobSubmissionOf(submission, options), ...(origin && { origin }), run };
@@ -153,8 +159,11 @@ interface Session {
   isUnreachable: boolean;
 }
 
-async function runToVerdict(client: Client, session: Session): Promise<Verdict> {
-  const interruptions = listenForSignals();
+async function runToVerdict(
+  client: Client,
+  session: Session,
+  interruptions: Interruptions,
+): Promise<Verdict> {
   try {
     return await attemptUntilOver(client, session, interruptions);
   } catch (error) {

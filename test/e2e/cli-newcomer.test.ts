@@ -20,7 +20,6 @@ const berth = (...args: string[]) => user.berth(args);
 
 describe("next steps are commands to type", () => {
   const cases: Record<string, { args: string[]; env?: Record<string, string>; says: string }> = {
-    "there are no logs": { args: ["logs", "3"], says: "Berth keeps no output" },
     "a habit from other tools": { args: ["kill", "3"], says: "Use `berth cancel`." },
     "a habit from Slurm": { args: ["squeue"], says: "Use `berth ps`." },
     "a slip": { args: ["pol"], says: "Did you mean pool?" },

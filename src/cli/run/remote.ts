@@ -7,20 +7,34 @@ import type { CliContext } from "../context.ts";
 import { exitCodeOf, followJob, waitForEnd } from "../jobs/following.ts";
 import { resourcesOf, type Talk, titleOf } from "./talk.ts";
 
-/** Whether the work of a component is started by Berth: in a pool that was named, or in all that it may use. */
-export async function hasExecutor(
-  client: Client,
-  component: string,
-  pools: readonly string[] | undefined,
-): Promise<boolean> {
-  const { items } = await client.pools.list({ limit: 1000 });
+/**
+ * Whether the work of a component is started by Berth: in a pool that was named, or in all that it may use. Where that cannot
+ * be found out, the submission will meet the same trouble and report it.
+ */
+export async function hasExecutor(client: Client, asked: Asked): Promise<boolean> {
+  try {
+    return await isStartedByBerth(client, asked);
+  } catch (error) {
+    if (asked.signal.aborted || isBerthError(error)) return false;
+    throw error;
+  }
+}
+
+interface Asked {
+  readonly component: string;
+  readonly pools: readonly string[] | undefined;
+  readonly signal: AbortSignal;
+}
+
+async function isStartedByBerth(client: Client, { component, pools, signal }: Asked): Promise<boolean> {
+  const { items } = await client.pools.list({ limit: 1000 }, { signal });
   const named = items.filter(({ name }) => pools === undefined || pools.includes(name));
   const starting = named.filter(({ settings }) => (settings.executor ?? "none") !== "none");
   if (starting.length === 0) return false;
   if (pools !== undefined) return starting.length === named.length;
   const isMember = async (pool: string) => {
     try {
-      await client.policies.get(pool, component);
+      await client.policies.get(pool, component, { signal });
       return true;
     } catch (error) {
       if (isBerthError(error, "not_found", "forbidden")) return false;
