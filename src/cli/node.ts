@@ -85,8 +85,9 @@ export function define(command: Command, context: CliContext): void {
     const capacity = options.capacity === undefined ? undefined : await parseAmounts(options.capacity);
     const made = await client.nodes.enrol(name, { pool, ...given({ capacity }) });
     const shape: Shape<WireEnrolmentAnswer> = { nameOf: ({ node }) => node, columns: [] };
-    const sentence = `On ${name}, before ${made.expires_at}:\n  berth agent --url ${urls[0]} --name ${name} --join ${made.join_token}`;
-    await printDone(sentence, made, shape, options, context);
+    context.tell(`${printable(`To type on ${name}, before ${made.expires_at}:`)}\n`);
+    const line = `berth agent --url ${urls[0]} --name ${name} --join ${made.join_token}`;
+    await printDone(line, made, shape, options, context);
   });
 
   const list = command.command("list").alias("ls").description("all nodes, or those of one pool");

@@ -94,8 +94,8 @@ function sumOf(nodes: NodeSpec[]): Amounts {
 
 function overrides(dice: Dice, often: number): Partial<PoolSettings> {
   return dice.some<Partial<PoolSettings>>({
-    fair_share_starvation_timeout: [often, () => dice.pick([0, 10, 20, 60])],
-    fair_share_aggressive_starvation_timeout: [often, () => dice.pick([20, 60, 90])],
+    fair_share_starvation_timeout: [often, () => dice.pick([0, 10, 20, 45])],
+    fair_share_aggressive_starvation_timeout: [often, () => dice.pick([50, 60, 90])],
     fair_share_starvation_tolerance: [often, () => dice.pick([0.5, 0.7, 0.9, 1])],
     preemption_satisfaction_threshold: [often, () => dice.pick([0.5, 0.85, 1.15])],
     aggressive_preemption_satisfaction_threshold: [often, () => dice.pick([0, 0.1, 0.35, 0.5])],
