@@ -8,7 +8,7 @@ import { counted, durationText, printable } from "./output/text.ts";
 
 const SHOWN_MAX = 10;
 
-type Affected = WirePlan["cancelled"][number];
+export type Affected = WirePlan["cancelled"][number];
 /** What happens to requests, in a plan of one change or of several. */
 type Effects = WirePlanAnswer["now"];
 

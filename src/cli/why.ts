@@ -17,27 +17,28 @@ start. Whatever it says would start the request now has been tried by the server
 Examples:
   berth why 2
   berth why train
+  berth why 2 --all
   berth why 2 -o json
 `;
+
+type WhyOptions = ConnectionOptions & OutputOptions & { readonly all?: boolean };
 
 export function define(command: Command, context: CliContext): void {
   withConnection(command.argument("<request...>", "numbers, names or ids"))
     .option("-o, --output <form>", "table, json, jsonl or yaml")
+    .option("--all", "all changes that would start it, not only the three most useful")
     .addHelpText("after", HELP)
-    .action((texts: string[], options: ConnectionOptions & OutputOptions) => why(texts, options, context));
+    .action((texts: string[], options: WhyOptions) => why(texts, options, context));
 }
 
-async function why(
-  texts: readonly string[],
-  options: ConnectionOptions & OutputOptions,
-  context: CliContext,
-): Promise<void> {
+async function why(texts: readonly string[], options: WhyOptions, context: CliContext): Promise<void> {
   const format = formatOf(options);
   const { client } = connect(options);
   for (const text of texts) {
     const request = await findRequest(client, text);
     if (format === "table" || format === "wide") {
-      for (const told of await tell(client, request)) context.write(textOf(told, context));
+      for (const told of await tell(client, request, options.all === true))
+        context.write(textOf(told, context));
       continue;
     }
     const explanation = await client.requests.explain(request.id);
@@ -47,7 +48,7 @@ async function why(
   }
 }
 
-export async function tell(client: Client, request: WireRequest): Promise<Told[]> {
+export async function tell(client: Client, request: WireRequest, showsAll = false): Promise<Told[]> {
   const explanation = await client.requests.explain(request.id);
   if (explanation.pools.length === 0) {
     const by = explanation.stop?.for_request ?? null;
@@ -57,7 +58,10 @@ export async function tell(client: Client, request: WireRequest): Promise<Told[]
   }
   return Promise.all(
     explanation.pools.map(async (facts) =>
-      tellWaiting({ request, facts, suggestions: explanation.suggestions, ...(await around(client, facts)) }),
+      tellWaiting({
+        ...{ request, facts, suggestions: explanation.suggestions, showsAll },
+        ...(await around(client, facts)),
+      }),
     ),
   );
 }

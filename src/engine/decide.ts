@@ -50,15 +50,8 @@ export function decide(
   return attempt(transaction, command, "keep");
 }
 
-/** What nobody can command, but somebody may wonder about: that one who waits had asked for something else (14). */
-export interface AskInstead {
-  readonly kind: "askInstead";
-  /** With the id of the one who waits. */
-  readonly spec: RequestSpec;
-}
-
 /** What would happen (P10, 14): the same decision up to its end, taken back. */
-export function preview(state: EngineState, command: Command | AskInstead, nowMs: number): Decision {
+export function preview(state: EngineState, command: Command, nowMs: number): Decision {
   return attempt(new Transaction(state, nowMs), command, "take back");
 }
 
@@ -72,21 +65,14 @@ export function fork<T>(state: EngineState, act: () => T): T {
   }
 }
 
-function attempt(
-  transaction: Transaction,
-  command: Command | AskInstead,
-  then: "keep" | "take back",
-): Decision {
+function attempt(transaction: Transaction, command: Command, then: "keep" | "take back"): Decision {
   const { state, nowMs } = transaction;
   if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
   state.undo.begin();
   try {
     state.undo.set(state, "clockMs", nowMs);
-    if (command.kind === "askInstead") askInstead(transaction, command.spec);
-    else {
-      carryOut(transaction, command);
-      enterReady(transaction);
-    }
+    carryOut(transaction, command);
+    enterReady(transaction);
     schedule(transaction); // Time has passed, whatever the command was about.
   } catch (error) {
     state.undo.rollback();
@@ -287,20 +273,6 @@ function checkStays({ poolLine, request }: Run): void {
 /** As people write it. */
 function wireNameOf(field: string): string {
   return field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`).replace(/_ms$/, "_seconds");
-}
-
-/** Takes the place of the one who waits: those behind it must not be served before it. */
-function askInstead(transaction: Transaction, spec: RequestSpec): void {
-  const { state, nowMs } = transaction;
-  checkSpec(state, spec);
-  const { progress } = requestNamed(state, spec.id);
-  transaction.emit({ kind: "requestCancelled", requestId: spec.id, atMs: nowMs });
-  transaction.emit({ kind: "requestDeleted", requestId: spec.id });
-  const { seq } = state;
-  state.undo.set(state, "seq", progress.seq - 1); // The place in the order is the number of the event.
-  transaction.emit({ kind: "requestSubmitted", spec, atMs: progress.submittedAtMs });
-  state.undo.set(state, "seq", seq);
-  rejectUnadmitted(transaction, requestNamed(state, spec.id).line);
 }
 
 /** What is refused before anything is stored (A5, R1). */

@@ -12,7 +12,7 @@ export type {
   PolicyChange,
   RequestChange,
 } from "./commands.ts";
-export { type AskInstead, type Decision, decide, fork, preview } from "./decide.ts";
+export { type Decision, decide, fork, preview } from "./decide.ts";
 export { splitAllocationGroups } from "./disciplines/fair_share/allocation-groups.ts";
 export type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
 export {

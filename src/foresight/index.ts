@@ -9,4 +9,5 @@ export type {
   PlanStep,
   Question,
   Suggestion,
+  Suggestions,
 } from "./questions.ts";

@@ -5,6 +5,8 @@ import type {
   Command,
   Event,
   Explanation,
+  GroupName,
+  NodeName,
   PoolName,
   Refusal,
   RequestId,
@@ -37,7 +39,7 @@ export interface Explained {
   readonly atSeq: number;
   /** Undefined for a request that is not in memory. */
   readonly facts: Explanation | undefined;
-  readonly suggestions: readonly Suggestion[];
+  readonly suggestions: Suggestions;
 }
 
 export type Plan =
@@ -78,23 +80,52 @@ export interface Later {
 
 export type AnswerTo<Asked extends Question> = Asked extends { readonly kind: "explain" } ? Explained : Plan;
 
-/** A single change after which the request is granted (Y8). */
-export type Suggestion =
-  | { readonly change: "fewer_units"; readonly pool: string; readonly resources: Resources }
-  | { readonly change: "fewer_nodes"; readonly pool: string; readonly nodes: number }
-  | { readonly change: "another_pool"; readonly pool: string }
-  | { readonly change: "preemptible"; readonly pool: string }
-  | {
-      readonly change: "higher_limit";
-      readonly pool: string;
-      readonly key: string;
-      readonly limit: number;
-    }
+/** Others that a change concerns. */
+export interface SuggestionEffects {
+  readonly granted: RequestId[];
+  readonly preempted: RequestId[];
+  readonly rejected: RequestId[];
+}
+
+/** A single change after which the request starts, at once or when its victims have stopped (Y8–Y11). */
+export type Suggestion = SuggestedChange & {
+  readonly pool: PoolName;
+  /** Who can make it: the submitter, an operator, or nobody but time. */
+  readonly by: "you" | "operator" | "time";
+  readonly starts: "now" | "after";
+  /** With `after`: when its victims have been asked for the last time; null: nobody stops for it. */
+  readonly startsByMs: number | null;
+  /** A step less would not do. */
+  readonly minimal: boolean;
+  /** In steps of its kind, to compare changes of one kind. */
+  readonly size: number;
+  readonly effects: SuggestionEffects;
+};
+
+export type SuggestedChange =
+  | { readonly change: "fewer_units"; readonly resources: Resources }
+  | { readonly change: "fewer_nodes"; readonly nodes: number }
+  | { readonly change: "walltime"; readonly walltimeMs: number }
+  | { readonly change: "preemptible" }
+  | { readonly change: "higher_class"; readonly preemptionClass: number }
+  | { readonly change: "another_pool" }
+  | { readonly change: "higher_limit"; readonly key: string; readonly limit: number }
   | {
       readonly change: "higher_group_limit";
-      readonly pool: string;
-      readonly group: string;
+      readonly group: GroupName;
       readonly key: string;
       readonly limit: number;
     }
-  | { readonly change: "more_capacity"; readonly pool: string; readonly capacity: Resources };
+  | { readonly change: "more_reserved"; readonly key: string; readonly reserved: number }
+  | { readonly change: "higher_priority"; readonly priority: number }
+  | { readonly change: "more_capacity"; readonly capacity: Resources }
+  | { readonly change: "node_back"; readonly node: NodeName }
+  | { readonly change: "run_ends"; readonly requestId: RequestId }
+  | { readonly change: "ahead_withdrawn"; readonly requestId: RequestId };
+
+export interface Suggestions {
+  /** The most useful first. */
+  readonly all: readonly Suggestion[];
+  /** The budget was spent before everything was tried (Y12). */
+  readonly isTruncated: boolean;
+}

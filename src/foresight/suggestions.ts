@@ -1,171 +1,419 @@
-// What would start a waiting request now (14). Every suggestion is tried on the state before it is made.
+// What would start a waiting request (Y8–Y12): single changes, each tried on the state, each as small as it can be.
+//
+// Invariants
+//   1. Nothing is suggested that was not previewed, and that did not grant the request or promise it its units (Y9, Y10).
+//   2. At most PREVIEWS_PER_KIND_MAX previews are made for one kind of change, and no more than the budget allows (Y12).
 
 import {
-  type AskInstead,
   type Command,
   capacityOf,
   type EngineState,
+  type Event,
   type Explanation,
+  nodesOf,
   type PoolExplanation,
   type PoolName,
   policiesOf,
   poolsOf,
   preview,
-  type RequestId,
+  queuePageOf,
+  type RequestChange,
   type RequestSpec,
   requestOf,
   usageOf,
 } from "../engine/index.ts";
-import type { Suggestion } from "./questions.ts";
+import type { Budget } from "./budget.ts";
+import type { Suggestion, SuggestionEffects, Suggestions } from "./questions.ts";
 
-/** Each costs a decision, so only so many pools are looked at. */
+const PREVIEWS_PER_KIND_MAX = 12;
 const POOLS_MAX = 3;
-
-interface Trial {
-  readonly suggestion: Suggestion;
-  readonly change: Command | AskInstead;
-}
+const WALLTIME_STEP_MS = 60_000;
+/** Nobody makes a pool larger than so many times what it is. */
+const MORE_CAPACITY_MAX = 8;
 
 export function suggestionsFor(
   state: EngineState,
   facts: Explanation,
-  {
-    nowMs,
-    reaches,
-  }: {
+  options: {
     readonly nowMs: number;
+    readonly budget: Budget;
     /** Pools that the caller may know of. */
     readonly reaches: (pool: string) => boolean;
   },
-): Suggestion[] {
+): Suggestions {
   const spec = facts.status === "queued" ? requestOf(state, facts.requestId)?.spec : undefined;
-  if (spec === undefined) return [];
-  const inPools = facts.pools
-    .filter(({ pool }) => reaches(pool))
-    .slice(0, POOLS_MAX)
-    .flatMap((pool) => trialsIn(pool, spec, state));
-  const isTrue = ({ suggestion, change }: Trial) =>
-    isGranted(state, facts.requestId, suggestion.pool, change, nowMs);
-  // One other pool is an idea, ten are a list of pools.
-  const elsewhere = trialsElsewhere(spec, state, reaches).find(isTrue);
-  return [...inPools.filter(isTrue), ...(elsewhere === undefined ? [] : [elsewhere])].map(
-    ({ suggestion }) => suggestion,
-  );
+  if (spec === undefined || facts.delayedUntilMs !== null) return { all: [], isTruncated: false };
+  const search = new Search(state, spec, options);
+  const pools = facts.pools.filter(({ pool }) => options.reaches(pool)).slice(0, POOLS_MAX);
+  for (const pool of pools) search.inPool(pool);
+  search.elsewhere();
+  return { all: search.found.sort(byUse), isTruncated: options.budget.isSpent };
 }
 
-function isGranted(
-  state: EngineState,
-  requestId: RequestId,
-  pool: string,
-  change: Command | AskInstead,
-  nowMs: number,
-): boolean {
-  const decision = preview(state, change, nowMs);
+const BY = ["you", "operator", "time"] as const;
+
+/** Those that the caller can make come first; then those that harm fewer others; then the smaller ones (Y11). */
+function byUse(a: Suggestion, b: Suggestion): number {
   return (
-    decision.outcome === "accepted" &&
-    decision.events.some(
-      (event) => event.kind === "requestAllocated" && event.requestId === requestId && event.pool === pool,
-    )
+    BY.indexOf(a.by) - BY.indexOf(b.by) ||
+    harmOf(a.effects) - harmOf(b.effects) ||
+    (a.starts === b.starts ? 0 : a.starts === "now" ? -1 : 1) ||
+    a.size - b.size
   );
 }
 
-type Amounts = Readonly<Record<string, number>>;
+function harmOf({ preempted, rejected }: SuggestionEffects): number {
+  return preempted.length + rejected.length;
+}
 
-function trialsIn(
-  { pool, blockedBy, nodes }: PoolExplanation,
-  spec: RequestSpec,
-  state: EngineState,
-): Trial[] {
-  const { component } = spec;
-  switch (blockedBy.rule) {
-    case "limit": {
-      const { key, used, asked, allowed } = blockedBy;
-      const policy = policiesOf(state, pool).find((one) => one.component === component);
-      const limit = { ...policy?.limit, [key]: used + asked };
-      return [
-        ...fewerUnits(spec, pool, { [key]: allowed - used }),
-        {
-          suggestion: { change: "higher_limit", pool, key, limit: used + asked },
-          change: { kind: "updatePolicy", policy: { pool, component, limit } },
+/** How a change would be told and made, for a certain amount of it. */
+interface Attempted {
+  readonly command: Command;
+  readonly suggestion: Told;
+}
+
+/** What the search knows of a suggestion before it has been tried. */
+type Told = Suggestion extends infer One
+  ? One extends Suggestion
+    ? Omit<One, "by" | "starts" | "startsByMs" | "minimal" | "size" | "effects">
+    : never
+  : never;
+
+class Search {
+  readonly found: Suggestion[] = [];
+  readonly #state: EngineState;
+  readonly #spec: RequestSpec;
+  readonly #nowMs: number;
+  readonly #budget: Budget;
+  readonly #reaches: (pool: string) => boolean;
+
+  constructor(
+    state: EngineState,
+    spec: RequestSpec,
+    { nowMs, budget, reaches }: { nowMs: number; budget: Budget; reaches: (pool: string) => boolean },
+  ) {
+    this.#state = state;
+    this.#spec = spec;
+    this.#nowMs = nowMs;
+    this.#budget = budget;
+    this.#reaches = reaches;
+  }
+
+  /** What could change in a pool that admits it, or in the request itself. */
+  inPool(facts: PoolExplanation): void {
+    this.#itself(facts);
+    this.#policy(facts);
+    this.#pool(facts);
+    this.#others(facts);
+  }
+
+  // --- the request itself
+
+  #itself({ pool, blockedBy, nodes }: PoolExplanation): void {
+    const { resources, nodes: count, preemptible, preemptionClass, walltimeMs } = this.#spec;
+    const change = (part: RequestChange): Command => ({
+      kind: "updateRequest",
+      requestId: this.#spec.id,
+      change: part,
+    });
+    for (const keys of keySets(blockedBy, this.#spec)) {
+      const most = Math.max(...keys.map((key) => resources[key] ?? 0));
+      this.#smallest("you", most - 1, (fewer) => {
+        const less = Object.fromEntries(keys.map((key) => [key, Math.max(1, (resources[key] ?? 0) - fewer)]));
+        const { step_run: _, ...shown } = { ...resources, ...less };
+        return {
+          command: change({ resources: { ...resources, ...less } }),
+          suggestion: { change: "fewer_units", pool, resources: shown },
+        };
+      });
+    }
+    if (count > 1 && nodes !== null) {
+      this.#smallest("you", count - 1, (fewer) => ({
+        command: change({ nodes: count - fewer }),
+        suggestion: { change: "fewer_nodes", pool, nodes: count - fewer },
+      }));
+    }
+    if (!preemptible) {
+      this.#once("you", {
+        command: change({ preemptible: true }),
+        suggestion: { change: "preemptible", pool },
+      });
+    }
+    this.#smallest("you", 10 - preemptionClass, (more) => ({
+      command: change({ preemptionClass: preemptionClass + more }),
+      suggestion: { change: "higher_class", pool, preemptionClass: preemptionClass + more },
+    }));
+    this.#walltime(pool, walltimeMs, change);
+  }
+
+  /** The longest that still lets it pass: what ends in time may start before the head (G4). */
+  #walltime(pool: PoolName, walltimeMs: number | null, change: (part: RequestChange) => Command): void {
+    const attempted = (steps: number): Attempted => ({
+      command: change({ walltimeMs: steps * WALLTIME_STEP_MS }),
+      suggestion: { change: "walltime", pool, walltimeMs: steps * WALLTIME_STEP_MS },
+    });
+    const stepsMax = walltimeMs === null ? 1 << 14 : Math.ceil(walltimeMs / WALLTIME_STEP_MS) - 1;
+    if (stepsMax < 1) return;
+    const tries = new Tries(this, attempted);
+    if (tries.at(1) === null) return;
+    let good = 1;
+    let bad = stepsMax + 1;
+    while (good * 2 < bad && tries.at(good * 2) !== null) good *= 2;
+    bad = Math.min(bad, good * 2);
+    while (bad - good > 1 && tries.areLeft) {
+      const middle = (good + bad) >> 1;
+      if (tries.at(middle) === null) bad = middle;
+      else good = middle;
+    }
+    const isMinimal = bad - good === 1;
+    this.#add("you", attempted(good), tries.at(good), stepsMax - good, isMinimal);
+  }
+
+  // --- its policy and the groups above it
+
+  #policy({ pool, blockedBy }: PoolExplanation): void {
+    const { component } = this.#spec;
+    const policy = policiesOf(this.#state, pool).find((one) => one.component === component);
+    if (policy === undefined) return;
+    const update = (part: object): Command => ({
+      kind: "updatePolicy",
+      policy: { pool, component, ...part },
+    });
+    if (blockedBy.rule === "limit") {
+      const { key, used, asked } = blockedBy;
+      const present = policy.limit[key] ?? used;
+      this.#smallest("operator", used + asked - present, (more) => ({
+        command: update({ limit: { ...policy.limit, [key]: present + more } }),
+        suggestion: { change: "higher_limit", pool, key, limit: present + more },
+      }));
+    }
+    if (blockedBy.rule === "group_limit" && blockedBy.group !== null) {
+      const { key, used, asked, group } = blockedBy;
+      const limit = this.#state.pools.get(pool)?.groups.get(group)?.record.limit ?? {};
+      const present = limit[key] ?? used;
+      this.#smallest("operator", used + asked - present, (more) => ({
+        command: {
+          kind: "updateGroup",
+          pool,
+          group: { name: group, limit: { ...limit, [key]: present + more } },
         },
-      ];
+        suggestion: { change: "higher_group_limit", pool, group, key, limit: present + more },
+      }));
     }
-    case "group_limit": {
-      const { key, used, asked, allowed, group } = blockedBy;
-      if (group === null) return [];
-      const limit = { ...state.pools.get(pool)?.groups.get(group)?.record.limit, [key]: used + asked };
-      return [
-        ...fewerUnits(spec, pool, { [key]: allowed - used }),
-        {
-          suggestion: { change: "higher_group_limit", pool, group, key, limit: used + asked },
-          change: { kind: "updateGroup", pool, group: { name: group, limit } },
-        },
-      ];
+    for (const [key, asked] of Object.entries(this.#spec.resources)) {
+      if (key === "step_run") continue;
+      const present = policy.reserved[key] ?? 0;
+      this.#smallest("operator", asked * this.#spec.nodes + present, (more) => ({
+        command: update({ reserved: { ...policy.reserved, [key]: present + more } }),
+        suggestion: { change: "more_reserved", pool, key, reserved: present + more },
+      }));
     }
-    case "reserved": {
-      const { key, used, allowed } = blockedBy;
-      return [
-        ...fewerUnits(spec, pool, { [key]: allowed - used }),
-        instead({ ...spec, preemptible: true }, { change: "preemptible", pool }),
-      ];
-    }
-    case "units": {
-      const capacity = state.pools.get(pool)?.record.capacity ?? {};
-      const left: Record<string, number> = {};
-      const more: Record<string, number> = {};
-      for (const { key, asked, free, promised } of blockedBy.short) {
-        left[key] = free - promised;
-        more[key] = (capacity[key] ?? 0) + asked - (free - promised);
+    const highest = Math.max(...policiesOf(this.#state, pool).map(({ priority }) => priority));
+    this.#smallest("operator", highest + 1 - policy.priority, (more) => ({
+      command: update({ priority: policy.priority + more }),
+      suggestion: { change: "higher_priority", pool, priority: policy.priority + more },
+    }));
+  }
+
+  // --- the pool and its nodes
+
+  #pool({ pool, blockedBy }: PoolExplanation): void {
+    const record = this.#state.pools.get(pool)?.record;
+    if (record === undefined) return;
+    if (!record.nodeBacked) {
+      for (const keys of keySets(blockedBy, this.#spec)) {
+        const metered = keys.filter((key) => record.capacity[key] !== undefined);
+        if (metered.length === 0) continue;
+        const most = Math.max(...metered.map((key) => record.capacity[key] ?? 0));
+        this.#smallest("operator", MORE_CAPACITY_MAX * most, (more) => {
+          const capacity = Object.fromEntries(
+            metered.map((key) => [key, (record.capacity[key] ?? 0) + more]),
+          );
+          return {
+            command: { kind: "updatePool", name: pool, capacity },
+            suggestion: { change: "more_capacity", pool, capacity },
+          };
+        });
       }
-      const fitting = nodes?.fitting ?? 0;
-      return [
-        ...(fitting > 0 && fitting < spec.nodes
-          ? [instead({ ...spec, nodes: fitting }, { change: "fewer_nodes", pool, nodes: fitting })]
-          : []),
-        ...fewerUnits(spec, pool, left),
-        {
-          suggestion: { change: "more_capacity", pool, capacity: more },
-          change: { kind: "updatePool", name: pool, capacity: more },
-        },
-      ];
     }
-    default:
-      return [];
+    const away = nodesOf(this.#state, pool).filter(({ state }) => state !== "ready");
+    for (const node of away.slice(0, PREVIEWS_PER_KIND_MAX)) {
+      const { name, state } = node;
+      const isDrained = state === "draining" || state === "drained";
+      this.#once("operator", {
+        command: isDrained ? { kind: "undrainNode", name } : { kind: "putNode", node: { name } },
+        suggestion: { change: "node_back", pool, node: name },
+      });
+    }
+  }
+
+  // --- others
+
+  #others({ pool, holders, position }: PoolExplanation): void {
+    for (const { requestId, isStopping } of holders.slice(0, PREVIEWS_PER_KIND_MAX)) {
+      if (isStopping) continue;
+      this.#once("time", {
+        command: { kind: "tick", ends: [{ requestId, outcome: "succeeded" }] },
+        suggestion: { change: "run_ends", pool, requestId },
+      });
+    }
+    const start = Math.max(0, position - 1 - PREVIEWS_PER_KIND_MAX);
+    const ahead = queuePageOf(this.#state, pool, this.#nowMs, { start, limit: position - 1 - start });
+    for (const requestId of ahead) {
+      if (requestId === this.#spec.id) continue;
+      this.#once("operator", {
+        command: { kind: "cancelRequest", requestId },
+        suggestion: { change: "ahead_withdrawn", pool, requestId },
+      });
+    }
+  }
+
+  /** Pools in which the component has no policy yet, or which the request does not name. One is an idea, ten are a list of pools. */
+  elsewhere(): void {
+    const { component, pools: named, id, resources } = this.#spec;
+    const known = new Set(
+      policiesOf(this.#state).flatMap((policy) => (policy.component === component ? policy.pool : [])),
+    );
+    const before = this.found.length;
+    let tried = 0;
+    for (const { name: pool, closing } of poolsOf(this.#state)) {
+      if (this.found.length > before || tried >= POOLS_MAX) return;
+      const isAsked = named?.includes(pool) ?? true;
+      if (closing || !this.#reaches(pool) || (known.has(pool) && isAsked)) continue;
+      if (!hasRoom(this.#state, pool, resources)) continue;
+      tried++;
+      if (known.has(pool)) {
+        const change = { pools: [...(named ?? []), pool] };
+        const command: Command = { kind: "updateRequest", requestId: id, change };
+        this.#once("you", { command, suggestion: { change: "another_pool", pool } });
+      } else if (isAsked) {
+        const command: Command = { kind: "attachPolicy", policy: { pool, component } };
+        this.#once("operator", { command, suggestion: { change: "another_pool", pool } });
+      }
+    }
+  }
+
+  // --- trying
+
+  #once(by: Suggestion["by"], attempted: Attempted): void {
+    this.#add(by, attempted, this.try(attempted.command, attempted.suggestion.pool), 1, true);
+  }
+
+  /** By doubling, then halving: outcomes are not monotone, so that the smallest found may not be the smallest of all (Y9). */
+  #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted): void {
+    if (max < 1) return;
+    const tries = new Tries(this, attempted);
+    let good = 1;
+    while (tries.at(good) === null) {
+      if (good >= max || !tries.areLeft) return;
+      good = Math.min(good * 2, max);
+    }
+    let bad = good >> 1;
+    while (good - bad > 1 && tries.areLeft) {
+      const middle = (good + bad) >> 1;
+      if (tries.at(middle) === null) bad = middle;
+      else good = middle;
+    }
+    const isMinimal = good === 1 || (good - bad === 1 && tries.at(good - 1) === null);
+    this.#add(by, attempted(good), tries.at(good), good, isMinimal);
+  }
+
+  #add(
+    by: Suggestion["by"],
+    attempted: Attempted,
+    outcome: Outcome | null,
+    size: number,
+    minimal: boolean,
+  ): void {
+    if (outcome === null) return;
+    this.found.push({ ...attempted.suggestion, ...outcome, by, size, minimal } as Suggestion);
+  }
+
+  /** Null: it would not start. */
+  try(command: Command, pool: string): Outcome | null {
+    if (!this.#budget.spend()) return null;
+    const decision = preview(this.#state, command, this.#nowMs);
+    return decision.outcome === "accepted" ? outcomeOf(decision.events, this.#spec, pool) : null;
   }
 }
 
-/** Pools in which the component has no policy yet, with room for the request. */
-function trialsElsewhere(
-  { component, resources, pools }: RequestSpec,
-  state: EngineState,
-  reaches: (pool: string) => boolean,
-): Trial[] {
-  const known = new Set(
-    policiesOf(state).flatMap((policy) => (policy.component === component ? policy.pool : [])),
-  );
-  return poolsOf(state)
-    .filter(({ name, closing }) => !known.has(name) && !closing && reaches(name))
-    .filter(({ name }) => (pools?.includes(name) ?? true) && hasRoom(state, name, resources))
-    .slice(0, POOLS_MAX)
-    .map(({ name: pool }) => ({
-      suggestion: { change: "another_pool", pool },
-      change: { kind: "attachPolicy", policy: { pool, component } },
-    }));
+/** The tries of one kind of change; none is made twice. */
+class Tries {
+  readonly #outcomes = new Map<number, Outcome | null>();
+  readonly #search: Search;
+  readonly #attempted: (amount: number) => Attempted;
+
+  constructor(search: Search, attempted: (amount: number) => Attempted) {
+    this.#search = search;
+    this.#attempted = attempted;
+  }
+
+  get areLeft(): boolean {
+    return this.#outcomes.size < PREVIEWS_PER_KIND_MAX;
+  }
+
+  at(amount: number): Outcome | null {
+    const known = this.#outcomes.get(amount);
+    if (known !== undefined) return known;
+    if (!this.areLeft) return null;
+    const { command, suggestion } = this.#attempted(amount);
+    const outcome = this.#search.try(command, suggestion.pool);
+    this.#outcomes.set(amount, outcome);
+    return outcome;
+  }
 }
 
-function hasRoom(state: EngineState, pool: PoolName, wanted: Amounts): boolean {
+type Outcome = Pick<Suggestion, "starts" | "startsByMs" | "effects">;
+
+/** Started at once, or promised what its victims leave (Y10). */
+function outcomeOf(events: readonly Event[], { id }: RequestSpec, pool: string): Outcome | null {
+  const effects: SuggestionEffects = { granted: [], preempted: [], rejected: [] };
+  let starts: Suggestion["starts"] | undefined;
+  let startsByMs: number | null = null;
+  for (const event of events) {
+    switch (event.kind) {
+      case "requestAllocated":
+        if (event.requestId !== id) effects.granted.push(event.requestId);
+        else if (event.pool === pool) starts = "now";
+        break;
+      case "holdTaken":
+        if (event.requestId === id && event.pool === pool) starts ??= "after";
+        break;
+      case "preemptionDecided":
+        for (const { requestId, stop } of event.victims) {
+          effects.preempted.push(requestId);
+          if (event.waiter === id) startsByMs = Math.max(startsByMs ?? 0, stop.deadlineMs);
+        }
+        if (event.waiter === id && event.pool === pool) starts ??= "after";
+        break;
+      case "requestRejected":
+        effects.rejected.push(event.requestId);
+    }
+  }
+  return starts === undefined ? null : { starts, startsByMs, effects };
+}
+
+function isShort(blockedBy: PoolExplanation["blockedBy"], key: string): boolean {
+  switch (blockedBy.rule) {
+    case "limit":
+    case "group_limit":
+    case "reserved":
+      return blockedBy.key === key;
+    case "units":
+      return blockedBy.short.some((one) => one.key === key);
+    default:
+      return true;
+  }
+}
+
+/** Each short key alone, and all of them together where there are several. */
+function keySets(blockedBy: PoolExplanation["blockedBy"], { resources }: RequestSpec): string[][] {
+  const short = Object.keys(resources).filter((key) => key !== "step_run" && isShort(blockedBy, key));
+  return short.length > 1 ? [...short.map((key) => [key]), short] : short.map((key) => [key]);
+}
+
+function hasRoom(state: EngineState, pool: PoolName, wanted: RequestSpec["resources"]): boolean {
   const [capacity, usage] = [capacityOf(state, pool), usageOf(state, pool)];
   // Other keys are not counted there, or not there at all: the trial tells.
   return Object.entries(capacity).every(([key, amount]) => (usage[key] ?? 0) + (wanted[key] ?? 0) <= amount);
-}
-
-function fewerUnits(spec: RequestSpec, pool: string, left: Amounts): Trial[] {
-  if (Object.values(left).some((amount) => amount <= 0)) return [];
-  const resources = { ...spec.resources, ...left };
-  const { step_run: _, ...shown } = resources;
-  return [instead({ ...spec, resources }, { change: "fewer_units", pool, resources: shown })];
-}
-
-function instead(spec: RequestSpec, suggestion: Suggestion): Trial {
-  return { suggestion, change: { kind: "askInstead", spec } };
 }

@@ -448,22 +448,52 @@ export const poolExplanation = z.object({
   share: shareExplanation.nullable(),
 });
 
-/** A change after which the request starts at once; each was tried on the state. */
+const affected = z.object({
+  /** Null: the caller may know that it is there, but not which one it is. */
+  id: z.string().nullable(),
+  number: z.int().optional(),
+  name: z.string().optional(),
+  component: z.string().optional(),
+});
+
+/** Who can make the change, when the request starts after it, and whom else it concerns; each was tried on the state (Y8–Y11). */
+const suggested = {
+  pool: z.string(),
+  by: z.enum(["you", "operator", "time"]),
+  /** `after`: its victims have to stop first, by `starts_by` at the latest unless they ask for more time. */
+  starts: z.enum(["now", "after"]),
+  starts_by: timestamp.nullable(),
+  /** A step less would not do. */
+  minimal: z.boolean(),
+  effects: z.object({
+    granted: z.array(affected),
+    preempted: z.array(affected),
+    rejected: z.array(affected),
+  }),
+};
+
 export const suggestion = z.discriminatedUnion("change", [
-  z.object({ change: z.literal("fewer_units"), pool: z.string(), resources: amounts }),
-  z.object({ change: z.literal("fewer_nodes"), pool: z.string(), nodes: z.int() }),
-  /** One in which the component has no policy. */
-  z.object({ change: z.literal("another_pool"), pool: z.string() }),
-  z.object({ change: z.literal("preemptible"), pool: z.string() }),
-  z.object({ change: z.literal("higher_limit"), pool: z.string(), key: z.string(), limit: z.number() }),
+  z.object({ change: z.literal("fewer_units"), ...suggested, resources: amounts }),
+  z.object({ change: z.literal("fewer_nodes"), ...suggested, nodes: z.int() }),
+  z.object({ change: z.literal("walltime"), ...suggested, walltime_seconds: z.number() }),
+  z.object({ change: z.literal("preemptible"), ...suggested }),
+  z.object({ change: z.literal("higher_class"), ...suggested, preemption_class: z.int() }),
+  /** One in which the component has no policy, or which the request does not name. */
+  z.object({ change: z.literal("another_pool"), ...suggested }),
+  z.object({ change: z.literal("higher_limit"), ...suggested, key: z.string(), limit: z.number() }),
   z.object({
     change: z.literal("higher_group_limit"),
-    pool: z.string(),
+    ...suggested,
     group: z.string(),
     key: z.string(),
     limit: z.number(),
   }),
-  z.object({ change: z.literal("more_capacity"), pool: z.string(), capacity: amounts }),
+  z.object({ change: z.literal("more_reserved"), ...suggested, key: z.string(), reserved: z.number() }),
+  z.object({ change: z.literal("higher_priority"), ...suggested, priority: z.int() }),
+  z.object({ change: z.literal("more_capacity"), ...suggested, capacity: amounts }),
+  z.object({ change: z.literal("node_back"), ...suggested, node: z.string() }),
+  z.object({ change: z.literal("run_ends"), ...suggested, request: affected }),
+  z.object({ change: z.literal("ahead_withdrawn"), ...suggested, request: affected }),
 ]);
 export type WireSuggestion = z.infer<typeof suggestion>;
 
@@ -481,7 +511,10 @@ export const explanation = z
     /** In the order in which the request prefers them. */
     pools: z.array(poolExplanation),
     not_admitted: z.array(rejectionReason),
+    /** The most useful first. */
     suggestions: z.array(suggestion),
+    /** Not everything could be tried in the time that there is. */
+    truncated: z.boolean(),
   })
   .meta({ id: "Explanation" });
 export type WireExplanation = z.infer<typeof explanation>;
@@ -609,14 +642,6 @@ export const sharesAnswer = z
   })
   .meta({ id: "Shares" });
 export type WireShares = z.infer<typeof sharesAnswer>;
-
-const affected = z.object({
-  /** Null: the caller may know that it is there, but not which one it is. */
-  id: z.string().nullable(),
-  number: z.int().optional(),
-  name: z.string().optional(),
-  component: z.string().optional(),
-});
 
 const effects = {
   granted: z.array(affected.extend({ pool: z.string().nullable() })),

@@ -10,15 +10,16 @@ import {
   type RequestId,
   requestOf,
 } from "../engine/index.ts";
-import { type Explained, ForesightError } from "../foresight/index.ts";
+import { type Explained, ForesightError, type Suggestion } from "../foresight/index.ts";
 import type { View } from "../leader/index.ts";
-import type { WireExplanation, WirePoolExplanation } from "../protocol/index.ts";
+import type { WireExplanation, WirePoolExplanation, WireSuggestion } from "../protocol/index.ts";
 import { toPoolName, toTimestamp } from "../translation/index.ts";
 import type { Call, Services } from "./call.ts";
 import type { Grants } from "./grants.ts";
 import { silenceOf } from "./holders.ts";
 import { type Identity, reachesPool } from "./identity.ts";
 import type { Located } from "./locate.ts";
+import { type Affected, affectedIn } from "./plans.ts";
 import { presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
 import { presentShareExplanation } from "./shares.ts";
@@ -40,8 +41,57 @@ export async function explain(
   const { facts: whole, suggestions } = await foreseen(call, services, id);
   if (whole === undefined) throw notFound("request", id);
   const facts = { ...whole, pools: whole.pools.filter(({ pool }) => sees(pool)) };
-  const shown = await leader.read((view) => presentExplanation(view, facts, { identity, grants }));
-  return { ...shown, suggestions: [...suggestions] };
+  return leader.read((view) => ({
+    ...presentExplanation(view, facts, { identity, grants }),
+    suggestions: presentSuggestions(view, suggestions.all, sightOf(identity, view)),
+    truncated: suggestions.isTruncated,
+  }));
+}
+
+function presentSuggestions(view: View, all: readonly Suggestion[], sight: Sight): WireSuggestion[] {
+  const affected = affectedIn(view, sight);
+  const each = (ids: readonly RequestId[]) => ids.flatMap((id) => affected(id) ?? []);
+  return all.flatMap((suggestion): WireSuggestion[] => {
+    const { pool, by, starts, startsByMs, minimal, effects } = suggestion;
+    const common = {
+      ...{ pool, by, starts, starts_by: startsByMs === null ? null : toTimestamp(startsByMs), minimal },
+      effects: {
+        granted: each(effects.granted),
+        preempted: each(effects.preempted),
+        rejected: each(effects.rejected),
+      },
+    };
+    const change = presentChange(suggestion, affected);
+    return change === undefined ? [] : [{ ...common, ...change } as WireSuggestion];
+  });
+}
+
+/** In the words of the wire; undefined: it is about something that the caller may not know of. */
+function presentChange(suggestion: Suggestion, affected: (id: RequestId) => Affected | undefined) {
+  const { change } = suggestion;
+  switch (change) {
+    case "walltime":
+      return { change, walltime_seconds: suggestion.walltimeMs / 1000 };
+    case "higher_class":
+      return { change, preemption_class: suggestion.preemptionClass };
+    case "run_ends":
+    case "ahead_withdrawn": {
+      const request = affected(suggestion.requestId);
+      return request && { change, request };
+    }
+    default: {
+      const {
+        by: _,
+        starts: __,
+        startsByMs: ___,
+        minimal: ____,
+        size: _____,
+        effects: ______,
+        ...rest
+      } = suggestion;
+      return rest;
+    }
+  }
 }
 
 /** From the thread, with what it has tried; without it, from the state alone (X4). */
@@ -56,13 +106,13 @@ async function foreseen(
   } catch (error) {
     if (!(error instanceof ForesightError)) throw error;
     const facts = await leader.read((view) => explainState(view.state, requestId, view.nowMs));
-    return { facts, suggestions: [] };
+    return { facts, suggestions: { all: [], isTruncated: true } };
   }
 }
 
 const NOTHING_TO_SAY = {
   ...{ stop: null, delayed_until: null, blocked: null },
-  ...{ pools: [], not_admitted: [], suggestions: [] },
+  ...{ pools: [], not_admitted: [], suggestions: [], truncated: false },
 };
 
 function presentExplanation(
@@ -89,6 +139,7 @@ function presentExplanation(
     })),
     not_admitted: sight.reasons(facts.notAdmitted),
     suggestions: [],
+    truncated: false,
   };
 }
 

@@ -6,6 +6,7 @@ import {
   type Event,
   nodeViewsOf,
   type RequestId,
+  type RequestSpec,
   requestOf,
 } from "../engine/index.ts";
 import type { Plan, PlanStep } from "../foresight/index.ts";
@@ -69,21 +70,7 @@ export async function presentPlan(
   );
   return leader.read((view) => {
     const sight = sightOf(identity, view);
-    const affected = (id: RequestId): Affected | undefined => {
-      const own = submitted.get(id); // Of the plan itself; it has no number yet.
-      if (own !== undefined) return { id, name: own.name, component: own.component };
-      const spec = requestOf(view.state, id)?.spec;
-      const owned = ownedOf(view, id);
-      if (spec === undefined || owned === undefined) return { id };
-      switch (sight.degreeOf(owned)) {
-        case "none":
-          return undefined;
-        case "counted":
-          return { id: null };
-        default:
-          return { id, ...numberOf(view, id), name: spec.name, component: spec.component };
-      }
-    };
+    const affected = affectedIn(view, sight, submitted);
     const runsOn = (node: NodeName) =>
       nodeViewsOf(view.state, [node]).flatMap(({ runs }) => runs.map(({ requestId }) => requestId));
     return {
@@ -144,13 +131,36 @@ function presentLater(
   };
 }
 
+/** A request as the caller may know it; undefined: it does not exist for the caller. */
+export function affectedIn(
+  view: View,
+  sight: Sight,
+  submitted: ReadonlyMap<RequestId, RequestSpec> = new Map(),
+): (id: RequestId) => Affected | undefined {
+  return (id) => {
+    const own = submitted.get(id); // Of the plan itself; it has no number yet.
+    if (own !== undefined) return { id, name: own.name, component: own.component };
+    const spec = requestOf(view.state, id)?.spec;
+    const owned = ownedOf(view, id);
+    if (spec === undefined || owned === undefined) return { id };
+    switch (sight.degreeOf(owned)) {
+      case "none":
+        return undefined;
+      case "counted":
+        return { id: null };
+      default:
+        return { id, ...numberOf(view, id), name: spec.name, component: spec.component };
+    }
+  };
+}
+
 function numberOf(view: View, id: RequestId): { number?: number } {
   const number = view.numberOf(id);
   return number === undefined ? {} : { number };
 }
 
 type NodeName = Extract<Event, { kind: "nodeStateChanged" }>["name"];
-type Affected = WirePlan["cancelled"][number];
+export type Affected = WirePlan["cancelled"][number];
 
 type Effects = WirePlanAnswer["now"];
 

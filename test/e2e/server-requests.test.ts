@@ -374,9 +374,10 @@ for (const kind of ["memory", "sqlite"] as const) {
         },
       ]);
       expect(Date.parse(body.pools[0].could_start_at) - Date.parse(running.started_at)).toBe(600_000);
-      expect(body.suggestions).toEqual([
+      expect(body.suggestions).toMatchObject([
         { change: "fewer_units", pool: "gpus", resources: { gpu: 1 } },
-        { change: "more_capacity", pool: "gpus", capacity: { gpu: 3 } },
+        { change: "more_capacity", pool: "gpus", capacity: { gpu: 3 }, by: "operator", starts: "now" },
+        { change: "run_ends", pool: "gpus", request: { id: running.id }, by: "time" },
       ]);
       const rejected = (await submit({ resources: { gpu: 9 } })).body;
       const why = await server.admin("GET", `/v1/resource-requests/${rejected.id}/explanation`);
@@ -421,9 +422,10 @@ for (const kind of ["memory", "sqlite"] as const) {
       const running = (await submit({ resources: { gpu: 2 } })).body;
       const waiting = (await submit({ resources: { gpu: 1 } })).body;
       const { body } = await server.admin("GET", `/v1/resource-requests/${waiting.id}/explanation`);
-      expect(body.suggestions).toEqual([
+      expect(body.suggestions).toMatchObject([
         { change: "more_capacity", pool: "gpus", capacity: { gpu: 3 } },
         { change: "another_pool", pool: "c-roomy" },
+        { change: "run_ends", pool: "gpus" },
       ]);
       await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
       for (const run of [filler, running]) await release(run);
@@ -462,7 +464,9 @@ for (const kind of ["memory", "sqlite"] as const) {
         allowed: 1,
         group: null,
       });
-      expect(body.suggestions).toEqual([{ change: "higher_limit", pool: "gpus", key: "gpu", limit: 2 }]);
+      expect(body.suggestions).toMatchObject([
+        { change: "higher_limit", pool: "gpus", key: "gpu", limit: 2, by: "operator", minimal: true },
+      ]);
       const raised = await server.admin("PATCH", "/v1/pools/gpus/policies/capped?dry_run=true", {
         limit: { gpu: 2 },
       });

@@ -11,6 +11,7 @@ import type {
 } from "../../protocol/index.ts";
 import type { Line } from "../output/print.ts";
 import { ageOf, amountsText, counted, durationText, listed } from "../output/text.ts";
+import { type Affected, titleOfAffected } from "../plans.ts";
 import { titleOf } from "../session.ts";
 import { endText, silenceText } from "../shapes.ts";
 import { shareLines } from "./shares.ts";
@@ -27,6 +28,8 @@ export interface Situation {
   readonly pool: WirePoolAnswer;
   readonly facts: WirePoolExplanation;
   readonly suggestions: readonly WireSuggestion[];
+  /** All changes that would start it, not only the most useful. */
+  readonly showsAll?: boolean;
   /** Who is first in line, if that may be known. */
   readonly head: WireRequest | undefined;
   /** Those that stop for it. */
@@ -60,7 +63,8 @@ export function tellWaiting(situation: Situation): Told {
         sentence: `${title} waits ${where} for its own ${quota}, and does not hold up others.`,
         lines: [
           [quota, quotaText(request, blocker)],
-          ["starts", `when less of that is in use${orNow(situation)}`],
+          ["starts", "when less of that is in use"],
+          ...changeLines(situation),
         ],
       };
     }
@@ -77,7 +81,7 @@ export function tellWaiting(situation: Situation): Told {
     case "behind_head":
       return {
         sentence: `${title} waits for its turn ${where}${place}.`,
-        lines: [...turnLines(situation), ["starts", `${turnText(facts)}${orNow(situation)}`]],
+        lines: [...turnLines(situation), ["starts", turnText(facts)], ...changeLines(situation)],
       };
     case "units":
       return {
@@ -88,6 +92,7 @@ export function tellWaiting(situation: Situation): Told {
           ...turnLines(situation),
           ...preemptionLines(situation),
           ["starts", startsText(situation)],
+          ...changeLines(situation),
         ],
       };
   }
@@ -289,33 +294,74 @@ function startsText(situation: Situation): string {
     facts.could_start_at === null
       ? ""
       : `, at the latest in ${durationText((Date.parse(facts.could_start_at) - Date.now()) / 1000)} by their walltimes`;
-  return `${ends}${turn}${latest}${orNow(situation)}`;
+  return `${ends}${turn}${latest}`;
 }
 
-/** Changes that the server has tried. */
-function orNow({ suggestions, pool, request }: Situation): string {
-  const changes = suggestions
-    .filter((one) => one.pool === pool.name || one.change === "another_pool")
-    .map((one) => suggestionText(one, request));
-  return changes.length === 0 ? "" : `, or now ${changes.join(", or ")}`;
+/** How many changes are shown unless all are wanted (Y11). */
+const CHANGES_SHOWN = 3;
+
+/** Changes that the server has tried; that a run ends is said above. */
+function changeLines({ suggestions, pool, request, showsAll = false }: Situation): Line[] {
+  const useful = suggestions.filter(
+    ({ pool: named, change }) => (named === pool.name || change === "another_pool") && change !== "run_ends",
+  );
+  const shown = showsAll ? useful : useful.slice(0, CHANGES_SHOWN);
+  return shown.map((one) => [
+    one.starts === "now" ? "now if" : "next if",
+    `${suggestionText(one, request)}${consequenceText(one)}`,
+  ]);
+}
+
+/** Who can make the change, and whom else it concerns. */
+function consequenceText({ by, starts, effects }: WireSuggestion): string {
+  const { granted, preempted, rejected } = effects;
+  const titles = (all: readonly Affected[]) =>
+    listed([
+      ...all.slice(0, NAMED_MAX).map((one) => titleOfAffected(one)),
+      ...(all.length > NAMED_MAX ? [`${all.length - NAMED_MAX} more`] : []),
+    ]);
+  const parts = [
+    ...(by === "you" ? [] : [by === "operator" ? "operator" : "in time"]),
+    ...(preempted.length > 0
+      ? [`${titles(preempted)} ${preempted.length === 1 ? "is" : "are"} stopped`]
+      : []),
+    ...(rejected.length > 0 ? [`${titles(rejected)} ${rejected.length === 1 ? "is" : "are"} rejected`] : []),
+    ...(granted.length > 0 ? [`${titles(granted)} ${granted.length === 1 ? "starts" : "start"} too`] : []),
+    ...(starts === "after" && preempted.length === 0 ? ["when others have stopped"] : []),
+  ];
+  return parts.length === 0 ? "" : ` (${parts.join("; ")})`;
 }
 
 function suggestionText(suggestion: WireSuggestion, { component }: WireRequest): string {
   switch (suggestion.change) {
     case "fewer_units":
-      return `if it asked for ${amountsText(suggestion.resources)}`;
+      return `it asked for ${amountsText(suggestion.resources)}`;
     case "fewer_nodes":
-      return `if it asked for ${suggestion.nodes} ${suggestion.nodes === 1 ? "node" : "nodes"}`;
+      return `it asked for ${suggestion.nodes} ${suggestion.nodes === 1 ? "node" : "nodes"}`;
+    case "walltime":
+      return `it had a walltime of ${durationText(suggestion.walltime_seconds)}`;
     case "another_pool":
-      return `if ${component} had a policy in pool ${suggestion.pool}`;
+      return `${component} could use pool ${suggestion.pool}`;
     case "preemptible":
-      return "if it were preemptible";
+      return "it were preemptible";
+    case "higher_class":
+      return `its class were ${suggestion.preemption_class}`;
     case "higher_limit":
-      return `if the limit of ${component} were ${suggestion.limit} ${suggestion.key}`;
+      return `the limit of ${component} were ${suggestion.limit} ${suggestion.key}`;
     case "higher_group_limit":
-      return `if the limit of group ${suggestion.group} were ${suggestion.limit} ${suggestion.key}`;
+      return `the limit of group ${suggestion.group} were ${suggestion.limit} ${suggestion.key}`;
+    case "more_reserved":
+      return `${component} had ${suggestion.reserved} ${suggestion.key} reserved`;
+    case "higher_priority":
+      return `the priority of ${component} were ${suggestion.priority}`;
     case "more_capacity":
-      return `if the pool had ${amountsText(suggestion.capacity)}`;
+      return `the pool had ${amountsText(suggestion.capacity)}`;
+    case "node_back":
+      return `node ${suggestion.node} were back`;
+    case "run_ends":
+      return `${titleOfAffected(suggestion.request)} ended`;
+    case "ahead_withdrawn":
+      return `${titleOfAffected(suggestion.request)} were withdrawn`;
   }
 }
 
