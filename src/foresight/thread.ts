@@ -2,7 +2,7 @@
 // the server does without it when it dies.
 
 import { parentPort } from "node:worker_threads";
-import { decide, fork, resume } from "../engine/index.ts";
+import { resume } from "../engine/index.ts";
 import { createMemory, loadSnapshot, type Memory, replay } from "../leader/index.ts";
 import { answer } from "./answer.ts";
 import type { FromThread, ToThread } from "./messages.ts";
@@ -36,23 +36,10 @@ async function take(message: ToThread): Promise<void> {
 function answered({ id, question, nowMs }: Extract<ToThread, { kind: "ask" }>): FromThread {
   const { state } = memory;
   try {
-    const atMs = Math.max(nowMs, state.clockMs);
-    settle(atMs);
-    return { kind: "answer", id, answer: answer(state, question, atMs) };
+    return { kind: "answer", id, answer: answer(state, question, Math.max(nowMs, state.clockMs)) };
   } catch (error) {
     return { kind: "failed", id, message: error instanceof Error ? error.message : String(error) };
   }
-}
-
-/**
- * After a fold every pool is to be looked at once more. Where the look finds nothing to do, as it does unless time has
- * passed, it is kept, so that the next question does not repeat it.
- */
-function settle(nowMs: number): void {
-  const { state } = memory;
-  if (state.unsettled.size === 0) return;
-  const found = fork(state, () => decide(state, { kind: "tick" }, nowMs));
-  if (found.outcome === "accepted" && found.events.length === 0) decide(state, { kind: "tick" }, nowMs);
 }
 
 async function* each(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
