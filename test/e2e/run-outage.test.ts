@@ -1,6 +1,6 @@
 // The server goes away and comes back; or only seems to. Timers are short by the settings of the pool.
 
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { listProcesses, type ProcessRow } from "../../src/runner/processes.ts";
@@ -146,11 +146,16 @@ describe("a wrapper that stands still for a lease", () => {
   const lastTick = (log: string) => Number(readOrEmpty(log).trimEnd().split("\n").at(-1));
   const pidOf = (log: string) => Number(/pid (\d+)/.exec(readOrEmpty(log))?.[1]);
 
+  /** A grant that was never renewed would end after one lease, as not taken up: 60 ticks are six renewals. */
+  async function renewedAndWatched(run: Running, log: string): Promise<void> {
+    await eventually("it has renewed", () => readOrEmpty(log).split("\n").length > 60);
+    await eventually("the watch has begun", () => watchdogsOf(run.pid).length > 0);
+  }
+
   test("finds its job frozen, and lets it go on if the grant is still its own", async () => {
     world = await openWorld({ settings: LEASE });
     const { run, gate, log } = startTicking(["--gpu", "1"], "paused", timed);
-    await eventually("it has been renewed", () => existsSync(log) && lastTick(log) > 0);
-    await eventually("the watch has begun", () => watchdogsOf(run.pid).length > 0);
+    await renewedAndWatched(run, log);
     run.kill("SIGSTOP");
     await eventually("its job stands still", () => isSuspended(pidOf(log)));
     run.kill("SIGCONT");
@@ -162,10 +167,7 @@ describe("a wrapper that stands still for a lease", () => {
   test("has lost its job when its units are given to others, and nothing of it ran until then", async () => {
     world = await openWorld({ settings: LEASE });
     const { run, log } = startTicking(["--gpu", "1"], "overdue", timed);
-    await eventually("it runs", () => existsSync(log) && lastTick(log) > 0);
-    await eventually("the watch has begun", () => watchdogsOf(run.pid).length > 0);
-    // A grant that was never renewed would end after one lease, as not taken up: 60 ticks are six renewals.
-    await eventually("it has renewed", () => readOrEmpty(log).split("\n").length > 60);
+    await renewedAndWatched(run, log);
     run.kill("SIGSTOP");
     const { ended_at, attempts } = await named(world, "overdue", "expired");
     expect(attempts).toMatchObject([{ outcome: "lost", cause: "holder_silent" }]);
