@@ -4,15 +4,16 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import type { WirePlanAnswer } from "../protocol/index.ts";
+import { accountLines, laterLines } from "../sdk/index.ts";
 import { changesFor, readPresent } from "./apply/changes.ts";
 import { readWanted } from "./apply/document.ts";
 import { type CliContext, CliError, type CommandModule } from "./context.ts";
 import { type ConnectionOptions, collect, withConnection, withOutput } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson, toYaml } from "./output/print.ts";
-import { amountsText, counted, durationText, printable } from "./output/text.ts";
+import { counted, printable } from "./output/text.ts";
 import { durationSeconds } from "./parsing.ts";
 import { changesOf, type PlannedChange } from "./planned.ts";
-import { confirm, isHarmful, planLines, titleOfAffected } from "./plans.ts";
+import { confirm, isHarmful, planLines } from "./plans.ts";
 import { connect, type Session } from "./session.ts";
 
 interface Options extends ConnectionOptions, OutputOptions {
@@ -124,46 +125,4 @@ async function show(made: WirePlanAnswer, options: OutputOptions, context: CliCo
   const said = lines.length === 0 ? ["No request is touched."] : lines;
   const text = said.map((line) => `  ${printable(line)}\n`).join("");
   context.write(plainIfNeeded(`Plan at event ${made.at_seq}\n${text}`, context));
-}
-
-/** Who has more or less than before. */
-function accountLines({ accounts }: WirePlanAnswer): string[] {
-  return accounts.flatMap(({ pool, kind, name, usage, borrowed, debt }) => {
-    const fields = [
-      ["has", usage],
-      ["borrows", borrowed],
-      ["is above its limit by", debt],
-    ] as const;
-    const changed = fields.flatMap(([verb, { before, after }]) => {
-      const [was, is] = [amountsText(nonZero(before)), amountsText(nonZero(after))];
-      return was === is ? [] : [`${verb} ${was || "nothing"} → ${is || "nothing"}`];
-    });
-    const who = kind === "group" ? `group ${name}` : (name ?? "another team");
-    return changed.length === 0 ? [] : [`${who} in pool ${pool}: ${changed.join(", ")}`];
-  });
-}
-
-function nonZero(amounts: Readonly<Record<string, number>> | null): Record<string, number> {
-  return Object.fromEntries(Object.entries(amounts ?? {}).filter(([, amount]) => amount > 0));
-}
-
-const MOVED_SHOWN_MAX = 10;
-
-function laterLines({ later }: WirePlanAnswer): string[] {
-  if (later === null) return [];
-  const moved = later.moved.slice(0, MOVED_SHOWN_MAX).map((item) => {
-    const title = titleOfAffected(item);
-    const { starts_before: before, starts_after: after } = item;
-    if (before === null) return `${title} starts within the horizon, and would not otherwise`;
-    if (after === null) return `${title} does not start within the horizon, and would otherwise`;
-    const seconds = (Date.parse(after) - Date.parse(before)) / 1000;
-    return `${title} starts ${durationText(Math.abs(seconds))} ${seconds < 0 ? "earlier" : "later"}`;
-  });
-  const more = later.moved.length - moved.length;
-  return [
-    ...moved,
-    ...(more > 0 ? [`${counted(more, "further request")} start at another time`] : []),
-    ...(moved.length === 0 ? ["nobody starts earlier or later, by walltimes"] : []),
-    ...(later.truncated ? [`looked ahead until ${later.until} only: more would have taken too long`] : []),
-  ];
 }

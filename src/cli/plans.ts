@@ -1,69 +1,13 @@
 // Before a change that costs a user something: what will happen, and whether to go on.
 
-import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
+import type { WirePlan } from "../protocol/index.ts";
+import { planLines } from "../sdk/index.ts";
 import { type CliContext, CliError } from "./context.ts";
 import type { PlanOptions } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson, toYaml } from "./output/print.ts";
-import { counted, durationText, printable } from "./output/text.ts";
+import { printable } from "./output/text.ts";
 
-const SHOWN_MAX = 10;
-
-export type Affected = WirePlan["cancelled"][number];
-/** What happens to requests, in a plan of one change or of several. */
-type Effects = WirePlanAnswer["now"];
-
-/** In words; empty if nobody is touched. */
-export function planLines(plan: Effects): string[] {
-  const { granted, preempted, rejected, cancelled, stopped, lost } = plan;
-  return [
-    ...about(lost, "loses its node", "lose their nodes"),
-    ...about(preempted, "is preempted", "are preempted", ({ reason }) => ` (${reason})`),
-    ...about(
-      stopped.filter(({ at }) => at === undefined),
-      "is stopped",
-      "are stopped",
-    ),
-    ...about(
-      stopped.filter(({ at }) => at !== undefined),
-      "is stopped later",
-      "are stopped later",
-      ({ at = "" }) => ` (in ${durationText((Date.parse(at) - Date.now()) / 1000)} unless it ends before)`,
-    ),
-    ...about(cancelled, "is cancelled", "are cancelled"),
-    ...about(
-      rejected,
-      "is rejected",
-      "are rejected",
-      ({ reasons }) => ` (${[...new Set(reasons.map(({ code }) => code))].join(", ")})`,
-    ),
-    ...about(granted, "starts", "start"),
-  ];
-}
-
-/** Whether anybody loses something by it. */
-export function isHarmful({ preempted, rejected, cancelled, stopped, lost }: Effects): boolean {
-  return preempted.length + rejected.length + cancelled.length + stopped.length + lost.length > 0;
-}
-
-function about<Item extends Affected>(
-  items: readonly Item[],
-  one: string,
-  many: string,
-  detail: (item: Item) => string = () => "",
-): string[] {
-  if (items.length === 0) return [];
-  const shown = items.slice(0, SHOWN_MAX).map((item) => `${titleOfAffected(item)}${detail(item)}`);
-  const more = items.length > SHOWN_MAX ? ` and ${items.length - SHOWN_MAX} more` : "";
-  return [
-    `${counted(items.length, "request")} ${items.length === 1 ? one : many}: ${shown.join(", ")}${more}`,
-  ];
-}
-
-export function titleOfAffected({ number, name, component }: Affected): string {
-  if (number === undefined) return "another team's";
-  const title = name ? `#${number} ${printable(name)}` : `#${number}`;
-  return component === undefined ? title : `${title} of ${printable(component)}`;
-}
+export { type Affected, isHarmful, planLines, titleOfAffected } from "../sdk/index.ts";
 
 /** The fields of a change; one of nothing is refused. */
 export function somethingOf<Fields extends object>(fields: Fields, choices: string): Fields {

@@ -13,7 +13,24 @@ export {
 } from "./grant.ts";
 export { type Instruction, keepLease, type Lease, type LeaseHandlers } from "./lease.ts";
 export type { LogChunk, LogQuery } from "./logs.ts";
+export {
+  type Affected,
+  accountLines,
+  isHarmful,
+  laterLines,
+  planLines,
+  titleOfAffected,
+} from "./plan-words.ts";
 export type { WaitingReason } from "./reason.ts";
+export {
+  fairShares,
+  mainKeyOf,
+  reservedShares,
+  type Share,
+  shareNumberText,
+  sharePartText,
+  shareStatusText,
+} from "./shares.ts";
 export type {
   AnswerOf,
   BodyOf,
@@ -25,4 +42,5 @@ export type {
   Transport,
 } from "./transport.ts";
 export type { GrantedRequest, WaitOptions } from "./waiting.ts";
+export { ageOf, amountsText, counted, durationText, listed, printable } from "./words.ts";
 export type { WorkSettings } from "./work.ts";

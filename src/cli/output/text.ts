@@ -1,9 +1,6 @@
 // Text for people: what comes from others is made harmless, and fits where it must.
 
-/** Names come from other people, and must not move anyone's cursor or turn the text around. */
-export function printable(text: string): string {
-  return text.replaceAll(/\p{C}/gu, (character) => (character === "\u200d" ? character : "·"));
-}
+export { ageOf, amountsText, counted, durationText, listed, printable } from "../../sdk/index.ts";
 
 const PLAIN_FORMS: Readonly<Record<string, string>> = {
   "✓": "ok",
@@ -70,55 +67,12 @@ export function wrapped(text: string, columns: number): string[] {
   return lines;
 }
 
-const UNITS = [
-  ["d", 86_400],
-  ["h", 3_600],
-  ["m", 60],
-  ["s", 1],
-] as const;
-
-/** The two largest units: 3d4h, 1h30m, 45s. */
-export function durationText(seconds: number): string {
-  let rest = Math.max(0, Math.floor(seconds));
-  const from = UNITS.findIndex(([, length]) => rest >= length);
-  if (from < 0) return "0s";
-  const parts = UNITS.slice(from, from + 2).map(([unit, length]) => {
-    const count = Math.floor(rest / length);
-    rest -= count * length;
-    return count === 0 ? "" : `${count}${unit}`;
-  });
-  return parts.join("");
-}
-
-/** Such as `3d4h`, counted from then to now. */
-export function ageOf(at: string | null, nowMs = Date.now()): string {
-  return at === null ? "-" : durationText((nowMs - Date.parse(at)) / 1000);
-}
-
-/** Such as `gpu 2, mcpu 4000`; the step that every request is goes without saying. */
-export function amountsText(amounts: Readonly<Record<string, number>> | null): string {
-  const asked = Object.entries(amounts ?? {}).filter(([key]) => key !== "step_run");
-  const shown = asked.length > 0 ? asked : Object.entries(amounts ?? {});
-  return shown.map(([key, amount]) => `${printable(key)} ${amount}`).join(", ") || "-";
-}
-
 export function labelsText(labels: Readonly<Record<string, string>> | null): string {
   return (
     Object.entries(labels ?? {})
       .map(([key, value]) => `${key}=${value}`)
       .join(",") || "-"
   );
-}
-
-/** `1 request`, `3 requests`. */
-export function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
-}
-
-/** Such as `a, b and c`. */
-export function listed(names: readonly string[]): string {
-  if (names.length < 2) return names.join("");
-  return `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 }
 
 export type Paint = (text: string) => string;
