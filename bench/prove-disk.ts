@@ -19,8 +19,9 @@ import {
   type RequestRecord,
 } from "../src/store/index.ts";
 import { type Fault, tell } from "./proving/canaries.ts";
-import { type Acknowledged, startClients } from "./proving/clients.ts";
+import { type Acknowledged, type Clients, startClients } from "./proving/clients.ts";
 import { judge, type Verdict } from "./proving/judge.ts";
+import { Finding, within } from "./proving/limits.ts";
 import type { Operation, Server, Told } from "./proving/operations.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle, childStarter } from "./proving/start.ts";
@@ -35,13 +36,17 @@ const CLIENTS = 16;
 const FULL_DISK_ROUNDS = 12;
 const DISK_MB = 96;
 const RESUME_MS_MAX = 5_000;
+/** On the last server all clients must have their answers within this time. */
+const FINISH_MS_MAX = 60_000;
+/** Clients of a full disk come to rest, and what is left in its files is used up, within this time. */
+const REST_MS_MAX = 60_000;
 const FULL = '"status":507';
 const WRITE_ERRORS = 24;
 /** The system calls by which the store writes, and what they may answer. */
 const FAULTS = ["fdatasync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC"];
 const FLIPS = 300;
 /** A proof that does not come to an end has found nothing. */
-const CANARY_MS_MAX = 600_000;
+const CANARY_MS_MAX = 300_000;
 /** A leader that only looks: no timer of its own ever changes anything. */
 const STOPPED_CLOCK: Clock = {
   monotonicMs: () => 0,
@@ -104,7 +109,7 @@ try {
   spawnSync("umount", ["--lazy", join(directory, "small")], { stdio: "ignore" });
   await rm(directory, { recursive: true, force: true });
 }
-process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
+process.exit(hasFailed ? 1 : 0); // The clients of a proof that failed have not ended.
 
 /** Runs one part of this very proof with the fault in both the server and the proof: it must end with 1. */
 async function findOut({ part, ...fault }: (typeof PLANTED)[number]): Promise<void> {
@@ -174,7 +179,7 @@ async function fullDisk(program: string): Promise<void> {
         await ask(release);
         found.restarted++;
         break;
-      case 2: // Somebody has taken the reserve, too.
+      case 2: // The reserve is gone, too.
         await fill(filler);
         await exhaust(server, endedId);
         await mustBeFull(ask(release));
@@ -188,8 +193,7 @@ async function fullDisk(program: string): Promise<void> {
       await delay(5);
     resumesMs.push(performance.now() - beganMs);
   }
-  await clients.finish();
-  await clients.repeat(200);
+  await finish(clients);
   await server.kill(); // Rejects if the server did not live through all of it.
   const messages = [...clients.failures.keys()].filter((words) => words.includes(FULL));
   const verdict = await judged(file, [...clients.acknowledged, ...own]);
@@ -199,7 +203,7 @@ async function fullDisk(program: string): Promise<void> {
       `${found.ended} ends and ${found.restarted} starts; ${found.refused} times without it`,
     verdict,
   );
-  for (const message of messages) console.log(`  clients were told: ${message}`);
+  for (const message of messages) console.log(`  clients were answered: ${message}`);
   if (slowestMs > RESUME_MS_MAX || messages.length === 0) hasFailed = true;
 }
 
@@ -213,7 +217,7 @@ async function mustBeFull(answer: Promise<Told>): Promise<void> {
 
 /** Some room is left within the files of the store: refusals, which are audited, use it up. */
 async function exhaust(server: Server, endedId: string): Promise<void> {
-  for (;;) {
+  for (const beganMs = performance.now(); performance.now() - beganMs < REST_MS_MAX; ) {
     try {
       await server.ask({ kind: "cancel", key: `again ${random()}`, id: endedId });
     } catch (error) {
@@ -221,6 +225,7 @@ async function exhaust(server: Server, endedId: string): Promise<void> {
       throw error;
     }
   }
+  throw new Finding(`The disk is full, but refusals were recorded for ${REST_MS_MAX / 1000} s.`);
 }
 
 /** Not one byte is left. */
@@ -241,9 +246,11 @@ async function fill(path: string): Promise<void> {
 
 /** Until the number has not moved for half a second. */
 async function stillness(count: () => number): Promise<void> {
+  const beganMs = performance.now();
   for (let seen = -1; seen !== count(); ) {
     seen = count();
     await delay(500);
+    if (performance.now() - beganMs > REST_MS_MAX) throw new Finding("The disk is full, but answers go on.");
   }
 }
 
@@ -284,8 +291,7 @@ async function writeErrors(program: string): Promise<void> {
   const server = childStarter(program, args, { login })();
   await server.ready;
   clients.use(server);
-  await clients.finish();
-  await clients.repeat(200);
+  await finish(clients);
   await server.kill();
   const what = `write errors: ${WRITE_ERRORS} times, ${ends} ends of the server, ${survived} times it refused and lived`;
   report(what, await judged(file, clients.acknowledged));
@@ -301,7 +307,7 @@ async function flippedBytes(program: string): Promise<void> {
   const clients = startClients(CLIENTS, random);
   clients.use(server);
   await delay(1_500);
-  await clients.finish();
+  await within(FINISH_MS_MAX, "The last answers of all clients", clients.finish());
   await server.kill();
   const sound = await look(await copyOf(file));
   if ("complaint" in sound)
@@ -439,6 +445,12 @@ function isOneCommitBehind(after: Sight, sound: Sight): boolean {
 }
 
 // --- common ------------------------------------------------------------------------------------------------
+
+/** All answers, and some of them once more. */
+async function finish(clients: Clients): Promise<void> {
+  await within(FINISH_MS_MAX, "The last answers of all clients", clients.finish());
+  await within(FINISH_MS_MAX, "The same answers once more", clients.repeat(200));
+}
 
 async function judged(file: string, acknowledged: readonly Acknowledged[]): Promise<Verdict> {
   const store = await openSqliteStore({ path: file });

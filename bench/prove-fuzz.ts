@@ -22,7 +22,10 @@ const CANARY_INPUTS = 4_000;
 /** One in this many is sent as raw bytes. */
 const RAW_EVERY = 10;
 const AT_ONCE = 16;
+/** A call without an answer within this time is a failure. */
 const PATIENCE_MS = 20_000;
+/** A proof that does not come to an end has found nothing. */
+const CANARY_MS_MAX = 300_000;
 
 /** What only a call causes; the rest may come with time. */
 const OF_CALLS = new Set([
@@ -144,6 +147,7 @@ async function findOut(fault: Fault | undefined): Promise<number> {
   const program = await bundle("prove-fuzz", ...(fault === undefined ? [] : [fault]));
   const { stdout, stderr } = spawnSync(process.execPath, [program, String(CANARY_INPUTS), String(SEED)], {
     encoding: "utf8",
+    timeout: CANARY_MS_MAX,
   });
   const found = /failures of any kind: (\d+)/.exec(stdout)?.[1];
   if (found === undefined) throw new Error(`The program did not come to its end: ${stderr}`);
@@ -173,7 +177,8 @@ async function sendAlone(): Promise<number> {
 async function prepare({ url }: OpenedServer): Promise<void> {
   const make = async (path: string, body: object) => {
     const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
-    const answer = await fetch(url + path, { method: "PUT", headers, body: JSON.stringify(body) });
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const answer = await fetch(url + path, { method: "PUT", headers, body: JSON.stringify(body), signal });
     await answer.text(); // May be refused, if a pool is just being deleted.
   };
   await make("/v1/pools/gpus", { capacity: { gpu: 8, mcpu: 64_000 } });

@@ -3,6 +3,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { startLeader } from "../../src/leader/index.ts";
+import { startReplica } from "../../src/replica/index.ts";
 import { startServer } from "../../src/server/index.ts";
 import { openPostgresStore, openSqliteStore, RESERVE_BYTES, type Store } from "../../src/store/index.ts";
 import { type Canary, COMPONENTS, POOLS } from "./operations.ts";
@@ -22,28 +23,40 @@ const store = spoil(
     ? await openSqliteStore({ path: place, reserveBytes: RESERVE_BYTES })
     : await openPostgresStore({ url: place }),
 );
-const leader = await startLeader({
-  store,
-  // Often, so that many kills fall into a snapshot or into forgetting.
-  settings: { snapshotEveryEvents: 200, endedInMemoryMs: 500, pruneEveryMs: 1_000 },
-  onFatal: (error) => {
-    console.error(error);
-    process.exit(70);
-  },
-});
+const leader = await (kind === "sqlite" ? startLeader(leading()) : startReplica(replicating()));
 await ensurePools();
 const server = await startServer({
   leader,
+  ...("role" in leader && { replica: leader }),
   store,
   listen: "127.0.0.1:0",
   rates: { perToken: { perSecond: Number.POSITIVE_INFINITY, burst: 0 } },
 });
 const token = await server.makeFirstToken();
 isSpoiling = true;
-process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
+process.on("disconnect", () => process.exit(0)); // The proof has ended.
 process.send?.({ url: server.url, token: token?.secret });
 
+function leading() {
+  return {
+    store,
+    // Often, so that many kills fall into a snapshot or into forgetting.
+    settings: { snapshotEveryEvents: 200, endedInMemoryMs: 500, pruneEveryMs: 1_000 },
+    onFatal: (error: unknown) => {
+      console.error(error);
+      process.exit(70);
+    },
+  };
+}
+
+/** One server at a time, so that a silent leader can be taken for dead soon: a kill should not cost seconds. */
+function replicating() {
+  const times = { renewEveryMs: 50, sureMs: 150, hintedSilenceMs: 200, watchEveryMs: 50 };
+  return { ...leading(), url: () => null, version: "0.1.0", times };
+}
+
 async function ensurePools(): Promise<void> {
+  while ("role" in leader && leader.role() !== "leader") await delay(10); // The proof limits how long a start takes.
   const settings = { graceMs: 86_400_000 }; // Nobody is stopped by time, only by the clients.
   for (const [name, slot] of Object.entries(POOLS)) {
     await once({ kind: "createPool", name: name as never, capacity: { slot }, settings }, name);

@@ -8,6 +8,9 @@ import type { Operation, Server, Told } from "./operations.ts";
 const RETRY_MS = 200;
 /** The part of requests that are granted twice, with a try of the first token after the second grant. */
 const FENCED = 0.1;
+/** Where units are scarce, a request is looked at so often before it gives up, and renewed so often before it ends. */
+const LOOKS_MAX = 3;
+const RENEWALS_MAX = 5;
 
 export interface Acknowledged {
   readonly operation: Operation;
@@ -28,7 +31,12 @@ export interface Clients {
   repeat(count: number): Promise<void>;
   /** What is under way is finished, nothing new begins. */
   finish(): Promise<void>;
+  /** They end without the answers that they still wait for. */
+  abandon(): void;
 }
+
+/** No server will answer any more. */
+class Abandoned extends Error {}
 
 /** Keys begin with `prefix`: who comes later to the same store must not meet those of others. */
 export function startClients(count: number, random: () => number, prefix = "k"): Clients {
@@ -40,6 +48,7 @@ export function startClients(count: number, random: () => number, prefix = "k"):
     announce = resolve;
   });
   let isFinishing = false;
+  let isAbandoned = false;
   let made = 0;
 
   const clients: Clients = {
@@ -64,11 +73,17 @@ export function startClients(count: number, random: () => number, prefix = "k"):
       isFinishing = true;
       await Promise.all(running);
     },
+    abandon() {
+      isFinishing = true;
+      isAbandoned = true;
+      announce();
+    },
   };
 
   async function ask(operation: Operation): Promise<Told> {
     const after = acknowledged.length;
     for (;;) {
+      if (isAbandoned) throw new Abandoned();
       try {
         if (server === undefined) throw new Error("There is no server yet.");
         const told = await server.ask(operation);
@@ -84,24 +99,33 @@ export function startClients(count: number, random: () => number, prefix = "k"):
   }
 
   async function live(): Promise<void> {
-    while (!isFinishing) {
-      const key = `${prefix}${++made}`;
-      const chosen = random();
-      const component = chosen < 0.7 ? "wide" : chosen < 0.9 ? "tight" : "urgent";
-      if (chosen < FENCED) {
-        await startAgain(key);
-        continue;
-      }
-      const submitted = await ask({ kind: "submit", key, component });
-      if (submitted.refusal !== null) continue; // There is nothing to hold or to cancel.
-      const { id } = submitted;
-      let { token } = submitted;
-      if (token === null) {
-        // It may have been granted by now: then its holder has to end.
-        ({ token } = await ask({ kind: "cancel", key: `${key}.cancel`, id }));
-      } else if (random() < 0.3) await ask({ kind: "renew", key: `${key}.renew`, id, token });
-      if (token !== null) await ask({ kind: "release", key: `${key}.release`, id, token });
+    try {
+      while (!isFinishing) await liveOnce();
+    } catch (error) {
+      if (!(error instanceof Abandoned)) throw error;
     }
+  }
+
+  async function liveOnce(): Promise<void> {
+    const key = `${prefix}${++made}`;
+    const chosen = random();
+    if (chosen < FENCED) return startAgain(key);
+    const component = chosen < 0.5 ? "wide" : chosen < 0.8 ? "tight" : "urgent";
+    const submitted = await ask({ kind: "submit", key, component });
+    if (submitted.refusal !== null) return; // There is nothing to hold or to cancel.
+    const { id } = submitted;
+    let { token } = submitted;
+    for (let looks = 0; token === null && looks < LOOKS_MAX; looks++) {
+      ({ token } = await ask({ kind: "look", key: `${key}.look${looks}`, id }));
+    }
+    // It may have been granted by now: then its holder has to end.
+    if (token === null) ({ token } = await ask({ kind: "cancel", key: `${key}.cancel`, id }));
+    if (token === null) return;
+    const renewals = component === "wide" ? (random() < 0.3 ? 1 : 0) : Math.floor(random() * RENEWALS_MAX);
+    for (let each = 0; each < renewals; each++) {
+      await ask({ kind: "renew", key: `${key}.renew${each}`, id, token });
+    }
+    await ask({ kind: "release", key: `${key}.release`, id, token });
   }
 
   /** Fails once and is granted again; then the first token must be worth nothing, and the second one everything. */

@@ -127,7 +127,12 @@ async function replayed(store: Store, byId: ReadonlyMap<string, RequestRecord>) 
   const { seq: lastSeq } = await store.head();
   let isAccepted = true;
   for (let last = 0; last < lastSeq; ) {
-    for (const { seq, event: stored } of await store.readEvents(last + 1, 5_000)) {
+    const read = await store.readEvents(last + 1, 5_000);
+    if (read.length === 0) {
+      damage.push(`the journal ends at event ${last}, but its head says ${lastSeq}`);
+      break;
+    }
+    for (const { seq, event: stored } of read) {
       last = seq;
       count.add(stored); // First, and whatever the engine thinks of it.
       if (!isAccepted) continue;

@@ -7,9 +7,14 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import type { WireRequest } from "../../src/protocol/index.ts";
 import { type Fault, planted } from "./canaries.ts";
+import { Finding, within } from "./limits.ts";
 import type { Operation, Server, ServerStarter } from "./operations.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
+/** A server that starts takes calls within this time, and one that is killed is gone within it. */
+const START_MS_MAX = 60_000;
+/** An answer that takes longer is not waited for: the call is made again. */
+const ANSWER_MS_MAX = 30_000;
 
 /**
  * Bundles a program of `bench`, as it is or with faults planted in the source, to where it finds the packages that
@@ -51,30 +56,31 @@ export function childStarter(
     });
     const said = listenToErrors(child);
     const ended = once(child, "close");
-    let ask: Server["ask"] = () => Promise.reject(new Error("The server is not there yet."));
-    const ready = new Promise<number>((resolve, reject) => {
+    let ask: Server["ask"] = () => Promise.reject(new Error("The server does not take calls yet."));
+    const started = new Promise<number>((resolve, reject) => {
       child.once("message", ({ url, token }: { url: string; token?: string }) => {
         login.token ??= token;
         ask = askOver(url, login.token ?? "");
         resolve(performance.now() - beganMs);
       });
-      child.once("close", (code) => reject(new Error(`The server ended with code ${code}: ${said()}`)));
+      child.once("close", (code) => reject(new Finding(`The server ended with code ${code}: ${said()}`)));
     });
+    const ready = within(START_MS_MAX, "The start of a server", started);
     ready.catch(() => undefined);
     return {
       ready,
       ask: (operation) => ask(operation),
       ended: ended.then(([code]) => ({ code: code as number | null, said: said() })),
       async kill() {
-        if (child.exitCode !== null) throw new Error(`The server ended by itself: ${said()}`);
-        process.kill(-(child.pid as number), "SIGKILL"); // The whole group: whatever runs the server, too.
-        await ended;
+        if (child.exitCode !== null) throw new Finding(`The server ended by itself: ${said()}`);
+        process.kill(-(child.pid as number), "SIGKILL"); // The whole group, with the program that runs the server.
+        await within(START_MS_MAX, "The end of a server that was killed", ended);
       },
     };
   };
 }
 
-/** Told by the first start of a store, needed by all later ones. */
+/** Made by the first start of a store, needed by all later ones. */
 export interface Login {
   token?: string | undefined;
 }
@@ -93,12 +99,12 @@ function askOver(url: string, token: string): Server["ask"] {
     const { path, body } = callOf(operation);
     const authorization = `Bearer ${token}`;
     const headers = { authorization, "content-type": "application/json", "idempotency-key": operation.key };
-    const response = await fetch(
-      `${url}/v1/resource-requests${path}`,
-      body === undefined
+    const response = await fetch(`${url}/v1/resource-requests${path}`, {
+      signal: AbortSignal.timeout(ANSWER_MS_MAX),
+      ...(body === undefined
         ? { headers: { authorization } }
-        : { method: "POST", headers, body: JSON.stringify(body) },
-    );
+        : { method: "POST", headers, body: JSON.stringify(body) }),
+    });
     const text = await response.text();
     if (response.status >= 500 || response.status === 401) throw new Error(text);
     const answer = JSON.parse(text) as Partial<WireRequest> & { readonly code?: string };

@@ -89,7 +89,7 @@ export function createInbox(
     const now = condition();
     if (now.kind === "stopped") return errorOf(now.code);
     if (isClosed) return errorOf("stopped");
-    if (now.kind === "readOnly") return errorOf(now.why.code);
+    if (now.kind === "readOnly") return errorOf("disk_full");
     if (waiting.length + calls.length > settings.waitingCommandsMax) return errorOf("overloaded");
     return objectionToNew(calls);
   }

@@ -727,41 +727,6 @@ describe("when something breaks", () => {
     await rig.do({ kind: "cancelRequest", requestId: request("b") });
     expect(await rig.do(submit("d"), key)).toMatchObject({ outcome: "accepted", replayed: false });
   });
-
-  test("a database that was away is asked what it has before anything goes on", async () => {
-    const { store, failures } = await createWatchedStore();
-    let isLanding = false;
-    const onPostgres: Store = {
-      ...store,
-      meta: { ...store.meta, kind: "postgres" },
-      async commit(commit) {
-        const head = await store.commit(commit);
-        if (!isLanding) return head;
-        isLanding = false;
-        throw new StoreError("unavailable", "The connection broke.");
-      },
-    };
-    const rig = await createRig({ store: onPostgres });
-    await createPool(rig);
-    const published: number[] = [];
-    rig.leader.onCommit(({ events }) => published.push(...events.map(({ seq }) => seq)));
-    const key = { idempotency: { scope: "ann", key: "k", bodyHash: "h" } };
-    const firstSeq = rig.leader.seq() + 1;
-
-    isLanding = true; // It was written; only the news of it is lost.
-    await expect(rig.do(submit("a"), key)).rejects.toMatchObject({ code: "unavailable" });
-    await rig.clock.advance(3_000);
-    expect(await rig.do(submit("a"), key)).toMatchObject({ outcome: "accepted", replayed: true });
-
-    failures.push(new StoreError("unavailable", "The connection broke.")); // Nothing was written.
-    await expect(rig.do(submit("b"))).rejects.toMatchObject({ code: "unavailable" });
-    await rig.clock.advance(3_000);
-    expect(await rig.do(submit("b"))).toMatchObject({ outcome: "accepted", replayed: false });
-
-    const seqs = Array.from({ length: rig.leader.seq() - firstSeq + 1 }, (_, i) => firstSeq + i);
-    expect(published).toEqual(seqs);
-    expect(rig.fatal).toEqual([]);
-  });
 });
 
 describe("events", () => {

@@ -211,7 +211,6 @@ function troubleOf(condition: Condition): string | null {
     case "leading":
       return null;
     case "readOnly":
-      return condition.why.message;
     case "stopped":
       return condition.why;
   }

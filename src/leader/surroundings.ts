@@ -1,7 +1,7 @@
 // What every part of the leader is given, and what the server does at the moment.
 
 import type { Store } from "../store/index.ts";
-import type { Clock, LeaderErrorCode, LeaderSettings, Log, Observer } from "./interface.ts";
+import type { Clock, LeaderSettings, Log, Observer } from "./interface.ts";
 
 export interface Surroundings {
   readonly store: Store;
@@ -13,15 +13,10 @@ export interface Surroundings {
   readonly settings: LeaderSettings;
 }
 
-/** Why nothing can be written now. */
-export interface Trouble {
-  readonly code: Extract<LeaderErrorCode, "disk_full" | "unavailable">;
-  readonly message: string;
-}
-
 /** What this server does. Only `trouble.ts` moves it from one member to another. */
 export type Condition =
   | { readonly kind: "leading" }
-  | { readonly kind: "readOnly"; readonly why: Trouble }
+  /** The disk is full. */
+  | { readonly kind: "readOnly"; readonly why: string }
   /** `code` is what calls are answered that come afterwards. */
   | { readonly kind: "stopped"; readonly why: string; readonly code: "stopped" | "not_leader" };

@@ -5,22 +5,20 @@
 //   2. Nothing is acknowledged while the outcome of a commit is unknown.
 //   3. A leader that has stopped stays so.
 
-import type { RequestId } from "../engine/index.ts";
 import { isStoreError } from "../store/index.ts";
 import { LEADER } from "./batch.ts";
 import type { Inbox } from "./inbox.ts";
 import type { LeaderErrorCode } from "./interface.ts";
 import type { Ledger } from "./ledger.ts";
 import type { OwnCommands } from "./own-commands.ts";
-import { touchedBy } from "./projections.ts";
 import type { Reads } from "./reads.ts";
-import { committedOf, recover } from "./recovery.ts";
+import { recover } from "./recovery.ts";
 import type { EventStream } from "./stream.ts";
-import type { Condition, Surroundings, Trouble } from "./surroundings.ts";
+import type { Condition, Surroundings } from "./surroundings.ts";
 
 export interface TroubleKeeper {
   readonly condition: Condition;
-  /** Goes on from what the store has, where that can be known; throws where it cannot. */
+  /** Goes on after a commit that a full disk refused; throws where nothing can be done about the failure. */
   survive(error: unknown): Promise<void>;
   /** Memory cannot be trusted any more, or another server leads. */
   end(error: unknown): void;
@@ -30,7 +28,7 @@ export interface TroubleKeeper {
 const PROBE_MS = 1_000;
 
 export function createTroubleKeeper(
-  { store, clock, nowMs, log, settings }: Surroundings,
+  { store, clock, nowMs, log }: Surroundings,
   parts: {
     readonly ledger: Ledger;
     readonly inbox: Inbox;
@@ -48,66 +46,38 @@ export function createTroubleKeeper(
   let condition: Condition = { kind: "leading" };
 
   async function survive(error: unknown): Promise<void> {
-    const isFull = isStoreError(error, "disk_full");
-    // A file that failed may hold anything: only a restart reads it anew. A database that is away comes back.
-    const isAway = isStoreError(error, "unavailable") && store.meta.kind === "postgres" && !isReplica;
-    if (!isFull && !isAway) throw error;
+    // A file that failed in another way may hold anything: only a restart reads it anew. One of several servers that
+    // cannot reach the database steps down.
+    if (!isStoreError(error, "disk_full")) throw error;
 
-    const why: Trouble = { code: isFull ? "disk_full" : "unavailable", message: error.message };
-    condition = { kind: "readOnly", why };
+    condition = { kind: "readOnly", why: error.message };
     log.error({ err: error }, "the store takes nothing: read only until it does");
-    inbox.fail(why.code);
-    if (isFull) {
-      ledger.replace((await recover(store, ledger.head)).memory, ledger.head);
-      reads.serve();
-    }
-    probeLater(() => (isFull ? recordResumption(why) : resumeAfterAbsence(why)));
+    inbox.fail("disk_full");
+    ledger.replace((await recover(store, ledger.head)).memory, ledger.head);
+    reads.serve();
+    probeLater();
   }
 
-  function probeLater(resume: () => Promise<void>): void {
-    clock.after(PROBE_MS, () => void probe(resume));
+  function probeLater(): void {
+    clock.after(PROBE_MS, () => void probe());
   }
 
-  async function probe(resume: () => Promise<void>): Promise<void> {
+  /** The proof that the store takes something is the note about it. */
+  async function probe(): Promise<void> {
     if (condition.kind !== "readOnly") return;
+    const note = { actor: LEADER, action: "resume_writing", target: "store", outcome: "disk_full" };
     try {
-      await resume();
+      const body = { code: "disk_full", message: condition.why };
+      await ledger.record({ atMs: nowMs(), audit: [{ ...note, body }, ...inbox.takeAudit()] });
+      inbox.auditWritten();
     } catch (error) {
-      if (isStoreError(error, "disk_full") || isStoreError(error, "unavailable")) return probeLater(resume);
-      return end(error);
+      return isStoreError(error, "disk_full") ? probeLater() : end(error);
     }
     log.info({ seq: ledger.head.seq }, "the store works again");
     condition = { kind: "leading" };
     own.restart();
     reads.serve();
     onResume();
-  }
-
-  /** The proof that the store takes something is the note about it. */
-  async function recordResumption(why: Trouble): Promise<void> {
-    const note = { actor: LEADER, action: "resume_writing", target: "store", outcome: why.code, body: why };
-    await ledger.record({ atMs: nowMs(), audit: [note, ...inbox.takeAudit()] });
-    inbox.auditWritten();
-  }
-
-  /**
-   * The last commit may have been made, or may even be under way still. A new epoch ends that doubt; then the
-   * journal says what happened.
-   */
-  async function resumeAfterAbsence(why: Trouble): Promise<void> {
-    const { epoch, seq } = ledger.head;
-    const found = await store.head();
-    const { holder } = await store.lease();
-    if (found.epoch !== epoch && holder !== settings.holder) {
-      throw new Error(`another server leads since epoch ${found.epoch}`);
-    }
-    const taken = await store.takeOver({ holder: settings.holder });
-    ledger.replace((await recover(store, taken)).memory, taken);
-    await recordResumption(why);
-    if (taken.seq === seq) return;
-    const events = (await store.readEvents(seq + 1, taken.seq - seq)).map(committedOf);
-    const touched = new Set<RequestId>(events.flatMap(({ event }) => touchedBy(event)));
-    stream.publish({ events, requestIds: touched });
   }
 
   function end(error: unknown): void {
