@@ -26,6 +26,7 @@ const MAY: Record<Permission, readonly Role[]> = {
   "nodes.change": ["operator", "admin"],
   "nodes.join": ["join"],
   "nodes.sync": ["node"],
+  "pools.sync": ["executor"],
   "metrics.read": ["operator", "auditor", "admin"],
   "audit.read": ["auditor", "admin"],
   "tokens.read": ["auditor", "admin"],
@@ -40,6 +41,7 @@ const SCOPES: Record<Role, readonly boolean[]> = {
   operator: [false, true],
   auditor: [false],
   admin: [false],
+  executor: [true],
   node: [true],
   join: [true],
 };
@@ -84,6 +86,7 @@ type Kind =
   | "named component"
   | "component"
   | "own node"
+  | "own pool"
   | "enrolled node"
   | "operation"
   | "nothing";
@@ -177,6 +180,21 @@ const SAMPLES: Record<RouteName, Sample> = {
     body: ({ job }) => ({ request_id: job.id, token: `1.${"A".repeat(43)}`, report: "done" }),
   },
   sendLog: { kind: "own node", body: () => ({ from: 0, parts: [], is_end: true }) },
+  syncPool: {
+    kind: "own pool",
+    path: ({ pool }) => `/v1/pools/${pool}-batch/sync`,
+    body: () => ({ session: "s", agent_version: "0", jobs: [] }),
+  },
+  reportPoolCheckpoint: {
+    kind: "own pool",
+    path: ({ pool }) => `/v1/pools/${pool}-batch/checkpoint`,
+    body: ({ job }) => ({ request_id: job.id, token: `1.${"A".repeat(43)}`, report: "done" }),
+  },
+  sendPoolLog: {
+    kind: "own pool",
+    path: ({ pool }) => `/v1/pools/${pool}-batch/logs/reader`,
+    body: () => ({ from: 0, parts: [], is_end: true }),
+  },
   listNodes: { kind: "nothing" },
   listPoolNodes: { kind: "pool" },
   createNode: {
@@ -294,6 +312,7 @@ async function buildWorld(server: OpenedServer, admin: string): Promise<void> {
     await must(server, admin, "PUT", `/v1/pools/${name}/groups/${name}`, { weight: 1 });
     await must(server, admin, "PUT", `/v1/pools/${name}-nodes`, { settings: { executor: "agents" } });
     await must(server, admin, "PUT", `/v1/nodes/${name}`, { pool: `${name}-nodes`, capacity: { gpu: 8 } });
+    await must(server, admin, "PUT", `/v1/pools/${name}-batch`, { settings: { executor: "slurm" } });
     // Here jobs wait.
     await must(server, admin, "PUT", `/v1/pools/${name}-jobs`, { settings: { executor: "agents" } });
     await must(server, admin, "PUT", `/v1/pools/${name}-jobs/policies/${name}`, {});
@@ -305,9 +324,11 @@ async function buildWorld(server: OpenedServer, admin: string): Promise<void> {
 
 async function makePrincipals(server: OpenedServer, admin: string): Promise<Principal[]> {
   const principals: Principal[] = [];
-  for (const role of ["viewer", "user", "operator", "auditor", "admin"] as const) {
+  for (const role of ["viewer", "user", "operator", "auditor", "admin", "executor"] as const) {
     for (const isScoped of SCOPES[role]) {
-      const scope = isScoped ? { components: ["own"], pools: ["own", "own-nodes", "own-jobs"] } : {};
+      const scope = isScoped
+        ? { components: ["own"], pools: ["own", "own-nodes", "own-jobs", "own-batch"] }
+        : {};
       const name = `${isScoped ? "scoped" : "full"} ${role}`;
       const { secret } = await must(server, admin, "POST", "/v1/tokens", { name, role, ...scope });
       principals.push({ name, role, secret, isScoped });
@@ -384,6 +405,8 @@ function expected(name: RouteName, { role, isScoped }: Principal, ownership: Own
       return isOthers || isMissing ? "not found" : "allowed";
     case "own node":
       return ownership === "team" ? "allowed" : "forbidden";
+    case "own pool":
+      return isOthers || isMissing ? "forbidden" : "allowed";
     case "enrolled node":
       return "forbidden"; // It was enrolled under another name.
     case "operation":

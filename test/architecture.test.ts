@@ -18,9 +18,10 @@ const allowedFolders: Record<string, readonly string[]> = {
   foresight: ["engine", "store", "leader"],
   server: ["engine", "protocol", "translation", "store", "leader", "replica", "foresight"],
   sdk: ["protocol"],
-  cli: ["protocol", "sdk", "runner", "agent", "simulator"],
+  cli: ["protocol", "sdk", "runner", "executors", "agent", "simulator"],
   runner: [],
-  agent: ["protocol", "sdk", "runner"],
+  executors: ["protocol", "sdk", "runner"],
+  agent: ["protocol", "sdk", "runner", "executors"],
   dashboard: ["sdk"],
   simulator: ["engine", "protocol", "translation"],
 };

@@ -15,8 +15,7 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-
-export type LogStream = "stdout" | "stderr";
+import type { LogPart, LogRead, LogReader, LogStream } from "../executors/index.ts";
 
 export interface LogWriter {
   write(stream: LogStream, data: Buffer): void;
@@ -28,25 +27,6 @@ export interface LogWriter {
 export interface LogLimits {
   readonly bytesMax: number;
   readonly fileBytesMax: number;
-}
-
-export interface LogPart {
-  readonly stream: LogStream;
-  readonly data: Buffer;
-}
-
-export interface LogRead {
-  readonly from: number;
-  readonly parts: readonly LogPart[];
-  /** Bytes before `from` that the reader wanted and that are no longer there. */
-  readonly dropped: number;
-}
-
-export interface LogReader {
-  /** What follows what was read last; no parts: nothing yet. */
-  next(bytesMax: number): LogRead;
-  /** Goes on from there instead. */
-  seek(position: number): void;
 }
 
 const LIMITS: LogLimits = { bytesMax: 100_000_000, fileBytesMax: 4_000_000 };

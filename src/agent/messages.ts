@@ -1,7 +1,8 @@
 // What an agent and the shim of a job say to each other, one JSON object per line, over a socket in the job's directory.
 // The agent may go away and come back at any time: whoever connects is told everything again.
 
-import type { CheckpointAnswer, CheckpointReport } from "../runner/index.ts";
+import type { NumberedReport } from "../executors/index.ts";
+import type { CheckpointAnswer } from "../runner/index.ts";
 
 /** What a node does with a job after two thirds of `node_lost_seconds` without any server (E3). */
 export type OnLost = "suspend" | "kill" | "run-on";
@@ -28,12 +29,6 @@ export interface ShimState {
   readonly signals: readonly number[];
   /** SIGKILL did not end it. */
   readonly isStuck: boolean;
-}
-
-/** What a job says about its checkpoint, and the server must hear. */
-export interface NumberedReport {
-  readonly id: number;
-  readonly report: Exclude<CheckpointReport, { kind: "failed" | "finished" }>;
 }
 
 export type FromShim =

@@ -3,8 +3,8 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { WireWantedPart } from "../protocol/index.ts";
+import type { JobOrder } from "./claims.ts";
 import { environmentOf } from "./environment.ts";
-import type { JobOrder } from "./journal.ts";
 import { identityFor, RunAsRefusal } from "./run-as.ts";
 
 export interface OrderSettings {

@@ -4,6 +4,18 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { join } from "node:path";
+import {
+  type Entry,
+  endedPart,
+  ending,
+  type NumberedReport,
+  printable,
+  readEnd,
+  type StoredEnd,
+  startFailed,
+  TAIL_BYTES,
+  writeEnd,
+} from "../executors/index.ts";
 import type { WireRunningPart } from "../protocol/index.ts";
 import {
   type CheckpointAnswer,
@@ -14,23 +26,13 @@ import {
   programArguments,
   programEnvironment,
 } from "../runner/index.ts";
-import {
-  claim,
-  type Entry,
-  type PartEnd,
-  readClaim,
-  readEnd,
-  readPlan,
-  type StoredEnd,
-  writeEnd,
-} from "./journal.ts";
+import { claim, type NodeOrder, readClaim, readPlan } from "./claims.ts";
+import { judge } from "./finding.ts";
 import { readTail } from "./log.ts";
-import type { FromShim, NumberedReport, ShimState, ToShim } from "./messages.ts";
-import { judge } from "./reconcile.ts";
-import { startFailed } from "./supervision.ts";
+import type { FromShim, ShimState, ToShim } from "./messages.ts";
 
 export interface Part {
-  readonly entry: Entry;
+  readonly entry: Entry<NodeOrder>;
   /** For the next sync. */
   listing(): WireRunningPart;
   isEnded(): boolean;
@@ -52,13 +54,11 @@ export interface PartEvents {
 
 const LOOK_EVERY_MS = 100;
 const SHIM_STARTS_MAX = 3;
-const TAIL_BYTES = 64 * 1024;
-const TAIL_PIECE_BYTES = 48 * 1024;
 
-export function watchPart(entry: Entry, bootId: string, events: PartEvents): Part {
+export function watchPart(entry: Entry<NodeOrder>, bootId: string, events: PartEvents): Part {
   const { directory, order } = entry;
   let state: ShimState = { phase: "starting", signals: [], isStuck: false };
-  let end: PartEnd | undefined;
+  let end: WireRunningPart | undefined;
   let shim: Socket | undefined;
   let isClosed = false;
   let starts = 0;
@@ -109,7 +109,8 @@ export function watchPart(entry: Entry, bootId: string, events: PartEvents): Par
         await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS * 10));
     }
     if (isClosed) return;
-    end = { ...stored.end, ...tailOf(directory) };
+    const { requestId: request_id, token } = order;
+    end = endedPart({ request_id, token }, stored.end, readTail(directory, TAIL_BYTES));
     events.onChange();
   }
 
@@ -203,7 +204,7 @@ export function watchPart(entry: Entry, bootId: string, events: PartEvents): Par
     listing() {
       const { requestId: request_id, token } = order;
       const { phase, progress, signals, isStuck } = state;
-      if (end !== undefined) return { request_id, token, phase: "ended", end: readable(end) };
+      if (end !== undefined) return end;
       return {
         ...{ request_id, token, phase },
         ...(progress !== undefined && { progress: printable(progress) }),
@@ -223,26 +224,4 @@ export function watchPart(entry: Entry, bootId: string, events: PartEvents): Par
       shim?.destroy();
     },
   };
-}
-
-function ending(outcome: "lost" | "failed", message: string, cause?: "interrupted"): StoredEnd {
-  const ended_at = new Date().toISOString();
-  return { end: { outcome, message, ended_at, ...(cause !== undefined && { cause }) }, reports: [] };
-}
-
-function tailOf(directory: string): { log_tail?: string[] } {
-  const tail = readTail(directory, TAIL_BYTES);
-  if (tail.length === 0) return {};
-  const cut = Math.max(0, tail.length - TAIL_PIECE_BYTES);
-  const pieces = [tail.subarray(0, cut), tail.subarray(cut)].filter((piece) => piece.length > 0);
-  return { log_tail: pieces.map((piece) => piece.toString("base64")) };
-}
-
-function readable(end: PartEnd): PartEnd {
-  return end.message === undefined ? end : { ...end, message: printable(end.message) };
-}
-
-/** The server takes no control characters. */
-export function printable(text: string): string {
-  return text.replaceAll(/\p{C}/gu, "·");
 }

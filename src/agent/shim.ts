@@ -8,11 +8,12 @@
 import { chmodSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
+import { startFailed, writeEnd } from "../executors/index.ts";
 import { identify, isJobRefusal, type Job, onLines, startJob } from "../runner/index.ts";
-import { claim, type Order, readOrder, writeEnd, writePlan } from "./journal.ts";
+import { claim, type NodeOrder, readOrder, writePlan } from "./claims.ts";
 import { openLogWriter } from "./log.ts";
 import type { FromShim, ToShim } from "./messages.ts";
-import { startFailed, superviseJob } from "./supervision.ts";
+import { superviseJob } from "./supervision.ts";
 
 // Whoever ends the agent's process group or its terminal does not mean the jobs.
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) process.on(signal, () => undefined);
@@ -26,7 +27,7 @@ const identity = identify(process.pid);
 if (order?.job !== undefined && identity !== undefined && claim(directory, identity)) await run(order);
 process.exit(0);
 
-async function run(order: Order): Promise<void> {
+async function run(order: NodeOrder): Promise<void> {
   const agents = listenForAgents(join(directory, "socket"));
   const log = openLogWriter(directory);
   let job: Job;
@@ -50,8 +51,8 @@ async function run(order: Order): Promise<void> {
   job.close();
 }
 
-function start({ job }: Order): Promise<Job> {
-  const { checkpointSignal, user, ...wanted } = job as NonNullable<Order["job"]>;
+function start({ job }: NodeOrder): Promise<Job> {
+  const { checkpointSignal, user, ...wanted } = job as NonNullable<NodeOrder["job"]>;
   return startJob({
     ...wanted,
     ...(user !== undefined && { user }),

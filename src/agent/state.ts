@@ -2,8 +2,8 @@
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { readJson, writeDurably } from "../executors/index.ts";
 import { identify, isRunning, type ProcessIdentity } from "../runner/index.ts";
-import { readJson, writeDurably } from "./journal.ts";
 
 export interface Membership {
   readonly node: string;

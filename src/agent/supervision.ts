@@ -5,6 +5,7 @@
 
 import { constants, uptime } from "node:os";
 import { finished } from "node:stream/promises";
+import type { NumberedReport, StoredEnd } from "../executors/index.ts";
 import {
   type CheckpointAnswer,
   type CheckpointReport,
@@ -14,8 +15,8 @@ import {
   outcomeOf,
   takeReports,
 } from "../runner/index.ts";
-import type { Order, StoredEnd } from "./journal.ts";
-import type { FromShim, NumberedReport, OnLost, ShimState, ToShim } from "./messages.ts";
+import type { NodeOrder } from "./claims.ts";
+import type { FromShim, OnLost, ShimState, ToShim } from "./messages.ts";
 
 export interface Supervision {
   /** Tells an agent that has just come everything that it may have missed. */
@@ -34,7 +35,7 @@ const endingSignals: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP
 
 export function superviseJob(
   job: Job,
-  order: Order,
+  order: NodeOrder,
   { say, lostBytes }: { say: (message: FromShim) => void; lostBytes: () => number },
 ): Supervision {
   const delivered = new Set<number>();
@@ -113,7 +114,8 @@ export function superviseJob(
     const exit = await job.exited;
     await job.gone;
     await outputRead(job);
-    for (const said of takeReports((order.job as NonNullable<Order["job"]>).checkpointDir)) void report(said);
+    for (const said of takeReports((order.job as NonNullable<NodeOrder["job"]>).checkpointDir))
+      void report(said);
     await new Promise((resolve) => setImmediate(resolve)); // For what the runner has just read itself.
     lease.close();
     const command = { exitCode: exitCodeOf(exit), signal: exit.signal };
@@ -159,15 +161,6 @@ export function superviseJob(
   };
 }
 
-/** Of a job that never ran. */
-export function startFailed(message: string): StoredEnd {
-  const ended_at = new Date().toISOString();
-  return {
-    end: { outcome: "failed", cause: "start_failed", message: message.slice(0, 4_000), ended_at },
-    reports: [],
-  };
-}
-
 /** Reports on their way to the server, by way of an agent that may be away. */
 function createReports(say: (message: FromShim) => void) {
   const open = new Map<number, NumberedReport & { settle(answer: CheckpointAnswer): void }>();
@@ -199,7 +192,7 @@ function createReports(say: (message: FromShim) => void) {
 /** How long the job may run without a word from a server, and what happens then. */
 function keepLease(
   job: Job,
-  order: Order,
+  order: NodeOrder,
   { onChange, stop }: { onChange: () => void; stop: (graceMs: number) => Promise<void> },
 ) {
   let { leaseUntil: until, onLost } = order;

@@ -9,7 +9,7 @@ export const CHOICES = {
   shell: ["bash", "zsh", "fish"],
   view: ["queued", "active", "all"],
   discipline: ["priority", "fair_share", "class"],
-  role: ["viewer", "user", "operator", "auditor", "admin"],
+  role: ["viewer", "user", "operator", "auditor", "admin", "executor"],
   checkpoint: ["none", "auto", "manual"],
   requeue: ["never", "on_preemption", "on_failure"],
   onLost: ["suspend", "run-on", "kill"],

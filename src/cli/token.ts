@@ -142,6 +142,9 @@ async function createToken(name: string, options: TokenOptions, context: CliCont
       `Add --for COMPONENT, such as --for ${name}.`,
     );
   }
+  if (role === "executor" && pools === undefined) {
+    throw new CliError("usage", "A token of role executor needs its pools.", "Add --pool POOL.");
+  }
   if (options.out !== undefined && existsSync(options.out)) {
     throw new CliError("name_taken", `There is a file ${options.out} already.`, "Choose another name.");
   }

@@ -85,6 +85,7 @@ export {
   queuesOf,
   requestIds,
   requestOf,
+  runsOf,
   type ShareView,
   scaledGroupsOf,
   shareViewOf,

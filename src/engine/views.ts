@@ -172,6 +172,12 @@ function viewOfNode({ record, usage, runs, pool }: Node): NodeView {
   };
 }
 
+/** Who runs in a pool, in the order of their grants. */
+export function runsOf(state: EngineState, pool: PoolName): RequestId[] {
+  const runs = [...(state.pools.get(pool)?.policies.values() ?? [])].flatMap((policy) => [...policy.runs]);
+  return runs.sort((a, b) => a.token - b.token).map(({ request }) => request.spec.id);
+}
+
 /** How many requests of a component wait; nobody counts further than `max`. */
 export function waitingCountOf(state: EngineState, component: ComponentName, max: number): number {
   let count = 0;

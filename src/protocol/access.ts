@@ -13,6 +13,7 @@ export const PERMISSIONS = [
   "nodes.change",
   "nodes.join",
   "nodes.sync",
+  "pools.sync",
   "events.read",
   "settings.change",
   "tokens.read",
@@ -23,9 +24,9 @@ export const PERMISSIONS = [
 ] as const;
 export type Permission = (typeof PERMISSIONS)[number];
 
-export const role = z.enum(["viewer", "user", "operator", "auditor", "admin", "node", "join"]);
+export const role = z.enum(["viewer", "user", "operator", "auditor", "admin", "executor", "node", "join"]);
 export type Role = z.infer<typeof role>;
-/** The other two come with enrolment alone (E1). */
+/** The last two come with enrolment alone (E1). */
 export const givenRole = role.exclude(["node", "join"]);
 
 /** Rights beyond the role that a token may carry: the highest class, and sensitive work (A5). */
@@ -41,8 +42,8 @@ const USER = [
   "requests.delete",
 ] as const satisfies Permission[];
 
-/** What only a machine does, with the token of its enrolment. */
-const ENROLLED: ReadonlySet<Permission> = new Set(["nodes.join", "nodes.sync"]);
+/** What only a program that runs jobs does, with a token of its own. */
+const EXECUTORS: ReadonlySet<Permission> = new Set(["nodes.join", "nodes.sync", "pools.sync"]);
 
 /** Components and pools of the token bound all of this to a part of the world. */
 export const ROLE_PERMISSIONS: Readonly<Record<Role, readonly Permission[]>> = {
@@ -50,7 +51,9 @@ export const ROLE_PERMISSIONS: Readonly<Record<Role, readonly Permission[]>> = {
   user: USER,
   operator: [...USER, "pools.change", "nodes.change", "metrics.read"],
   auditor: [...VIEWER, "audit.read", "tokens.read", "metrics.read"],
-  admin: PERMISSIONS.filter((permission) => !ENROLLED.has(permission)),
+  admin: PERMISSIONS.filter((permission) => !EXECUTORS.has(permission)),
+  /** The adapter of the pools that it is bound to (21, 22). */
+  executor: ["pools.sync"],
   /** Of one node, and only for what is assigned to it (E1). */
   node: ["nodes.sync"],
   /** Once. */

@@ -5,7 +5,13 @@
 
 import { z } from "zod";
 import { amounts, labels, moment, name, note, seconds } from "./common.ts";
-import { LOG_PIECE_CHARS_MAX, RUN_BYTES_MAX, RUN_WORDS_MAX } from "./limits.ts";
+import {
+  LOG_PIECE_CHARS_MAX,
+  RUN_BYTES_MAX,
+  RUN_WORDS_MAX,
+  SYNC_JOBS_MAX,
+  SYNC_NODES_MAX,
+} from "./limits.ts";
 
 /** RFC 3339 in UTC. */
 const timestamp = z.string().meta({ format: "date-time" });
@@ -166,11 +172,10 @@ export const deviceReport = z.strictObject({
   strangers: z.int().min(0).optional(),
 });
 
-export const nodeSync = z.strictObject({
+/** What the agent of a node and the adapter of a pool both say. */
+const sync = z.strictObject({
   /** Names this process of the agent. */
   session: z.string().min(1).max(64),
-  /** Of the machine: another one means that nothing runs any more of what was running. */
-  boot_id: z.string().min(1).max(64),
   agent_version: z.string().max(64),
   /** The highest epoch and grant that the agent has seen (C14). */
   highest: z.strictObject({ epoch: z.int(), token: grantToken.optional() }).optional(),
@@ -178,12 +183,36 @@ export const nodeSync = z.strictObject({
   seen: z.string().max(64).optional(),
   /** How long the server may hold the call. */
   wait_seconds: z.number().min(0).max(5).optional(),
+  jobs: z.array(runningPart).max(SYNC_JOBS_MAX),
+});
+
+export const nodeSync = sync.extend({
+  /** Of the machine: another one means that nothing runs any more of what was running. */
+  boot_id: z.string().min(1).max(64),
   /** What the machine offers now: at most what was enrolled. */
   capacity: amounts.optional(),
   devices: z.array(deviceReport).max(256).optional(),
-  jobs: z.array(runningPart).max(1_000),
 });
 export type WireNodeSync = z.infer<typeof nodeSync>;
+
+/** A machine of a cluster that an adapter looks after (21, 22). */
+export const reportedNode = z.strictObject({
+  name,
+  /** What the cluster lets jobs use there. */
+  capacity: amounts,
+  /** `draining`: nothing new may start there, by the word of the cluster. */
+  state: z.enum(["ready", "draining", "down"]),
+  labels: labels.optional(),
+  topology: name.optional(),
+});
+export type WireReportedNode = z.infer<typeof reportedNode>;
+
+/** One adapter speaks for all of a pool. An attempt is one part there, however many nodes it has. */
+export const poolSync = sync.extend({
+  /** All machines of the cluster; left out: the pool's capacity is not the adapter's to say. */
+  nodes: z.array(reportedNode).max(SYNC_NODES_MAX).optional(),
+});
+export type WirePoolSync = z.infer<typeof poolSync>;
 
 // --- Sync: what the server answers
 
@@ -254,6 +283,9 @@ export const nodeSyncAnswer = z
   .meta({ id: "NodeSync" });
 export type WireNodeSyncAnswer = z.infer<typeof nodeSyncAnswer>;
 
+export const poolSyncAnswer = nodeSyncAnswer.omit({ state: true }).meta({ id: "PoolSync" });
+export type WirePoolSyncAnswer = z.infer<typeof poolSyncAnswer>;
+
 /** What a job says about its checkpoint, passed on by its agent at once (11.2). */
 export const partCheckpoint = z.strictObject({
   request_id: z.string().max(64),
@@ -261,6 +293,7 @@ export const partCheckpoint = z.strictObject({
   report: z.enum(["done", "progress", "defer"]),
   seconds: seconds.optional(),
 });
+export type WirePartCheckpoint = z.infer<typeof partCheckpoint>;
 
 // --- Logs (J6)
 

@@ -47,6 +47,10 @@ export const GRANT_TOKEN_LENGTH_MAX = 128;
 /** Some three hundred years: sums of such times stay exact, and nobody waits longer. */
 export const SECONDS_MAX = 10_000_000_000;
 
+/** What one sync may list: attempts, and machines of a cluster. */
+export const SYNC_JOBS_MAX = 10_000;
+export const SYNC_NODES_MAX = 10_000;
+
 /** What a job is told to run: words of its command, and everything together as JSON. */
 export const RUN_WORDS_MAX = 1_000;
 export const RUN_BYTES_MAX = 512 * 1024;

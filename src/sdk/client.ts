@@ -19,6 +19,8 @@ import type {
   WirePolicyAnswer,
   WirePool,
   WirePoolAnswer,
+  WirePoolSync,
+  WirePoolSyncAnswer,
   WirePoolUpdate,
   WireRelease,
   WireRenewal,
@@ -272,6 +274,16 @@ function clientOf(transport: Transport) {
       call("sendLog", { params: { node, reader }, body }, options),
   };
 
+  /** For the adapter of a pool (21, 22). */
+  const adapter = {
+    sync: (pool: string, body: WirePoolSync, options?: CallOptions): Promise<WirePoolSyncAnswer> =>
+      call("syncPool", { params: { pool }, body }, options),
+    checkpoint: (pool: string, body: BodyOf<"reportPoolCheckpoint">, options?: CallOptions) =>
+      call("reportPoolCheckpoint", { params: { pool }, body }, options),
+    sendLog: (pool: string, reader: string, body: WireLogPiece, options?: CallOptions) =>
+      call("sendPoolLog", { params: { pool, reader }, body }, options),
+  };
+
   const tokens = {
     list: (query: QueryOf<"listTokens"> = {}, options?: CallOptions) =>
       call("listTokens", { query }, options),
@@ -311,6 +323,7 @@ function clientOf(transport: Transport) {
     jobs,
     operations,
     agent,
+    adapter,
     tokens,
     events,
     server,

@@ -64,6 +64,9 @@ export const PATHS = {
   syncNode: "POST /v1/nodes/{node}/sync",
   reportPartCheckpoint: "POST /v1/nodes/{node}/checkpoint",
   sendLog: "POST /v1/nodes/{node}/logs/{reader}",
+  syncPool: "POST /v1/pools/{pool}/sync",
+  reportPoolCheckpoint: "POST /v1/pools/{pool}/checkpoint",
+  sendPoolLog: "POST /v1/pools/{pool}/logs/{reader}",
   removeNode: "DELETE /v1/nodes/{node}",
   streamEvents: "GET /v1/events",
   listTokens: "GET /v1/tokens",
@@ -104,4 +107,5 @@ export const IDEMPOTENT: { readonly [Name in Idempotent]: true } = {
   submitJob: true,
   submitJobArray: true,
   reportPartCheckpoint: true,
+  reportPoolCheckpoint: true,
 };

@@ -2,9 +2,10 @@
 
 import { requestOf } from "../engine/index.ts";
 import { type RequestBody, SUSPECT_AFTER_MS, type View } from "../leader/index.ts";
-import { toNodeName } from "../translation/index.ts";
+import { toNodeName, toPoolName } from "../translation/index.ts";
 import { logPartOf } from "./agents/parts.ts";
 import type { LogPart, LogSink } from "./agents/readers.ts";
+import { reportersFor } from "./agents/reporters.ts";
 import type { CallOf, Reply, Services } from "./call.ts";
 import { STREAM_HEARTBEAT_MS } from "./limits.ts";
 import type { Located } from "./locate.ts";
@@ -19,6 +20,7 @@ interface LoggedAttempt {
   readonly attempt: number;
   /** The number of its grant. */
   readonly token: number;
+  readonly pool: string | null;
   readonly nodes: readonly string[];
 }
 
@@ -34,16 +36,19 @@ export async function readLog(call: LogCall, services: Services, located: Locate
       },
     );
   }
-  const node = wanted.nodes[rank];
-  if (wanted.nodes.length > 0 && node === undefined) {
+  const reporters = await services.leader.read(({ state }) =>
+    reportersFor(state, toPoolName(wanted.pool ?? ""), wanted.nodes),
+  );
+  const reporter = reporters[rank];
+  if (reporters.length > 0 && reporter === undefined) {
     throw problemError(
       "not_found",
-      `Attempt ${wanted.attempt} has ${wanted.nodes.length} nodes, from rank 0 on.`,
+      `Attempt ${wanted.attempt} has ${reporters.length} parts, from rank 0 on.`,
     );
   }
   const response = createResponse(call);
-  if (node !== undefined && (await isHeard(services, node))) {
-    if (await passOn(call, services, { located, wanted, node, response })) return "sent";
+  if (reporter !== undefined && (await isHeard(services, reporter))) {
+    if (await passOn(call, services, { located, wanted, reporter, response })) return "sent";
   }
   return keptTail(services, { located, attempt: wanted.attempt, rank, response });
 }
@@ -57,25 +62,27 @@ function attemptOf(
   const allocation = progress?.allocation ?? null;
   if (progress !== undefined && allocation !== null && (attempt ?? progress.attempt) === progress.attempt) {
     const nodes = allocation.placement.map(({ node }) => node);
-    return { attempt: progress.attempt, token: allocation.token, nodes };
+    return { attempt: progress.attempt, token: allocation.token, pool: allocation.pool, nodes };
   }
   const ended = record === undefined ? view.attemptsOf(id) : (record.body as RequestBody).attempts;
   const found = attempt === undefined ? ended.at(-1) : ended.find((one) => one.attempt === attempt);
-  return found && { attempt: found.attempt, token: found.token, nodes: found.nodes ?? [] };
+  return found && { attempt: found.attempt, token: found.token, pool: found.pool, nodes: found.nodes ?? [] };
 }
 
-async function isHeard({ leader }: Services, node: string): Promise<boolean> {
-  const heardAtMs = await leader.read((view) => view.nodeHeardAtMs(toNodeName(node)));
-  return heardAtMs !== undefined && leader.nowMs() - heardAtMs < SUSPECT_AFTER_MS;
+/** A node is heard of by its clock, an adapter by its last sync. */
+async function isHeard({ leader, agents }: Services, reporter: string): Promise<boolean> {
+  const heardAtMs = await leader.read((view) => view.nodeHeardAtMs(toNodeName(reporter)));
+  if (heardAtMs !== undefined) return leader.nowMs() - heardAtMs < SUSPECT_AFTER_MS;
+  return performance.now() - (agents.heardAtMs(reporter) ?? Number.NEGATIVE_INFINITY) < SUSPECT_AFTER_MS;
 }
 
 /** False: the node sent nothing, and nothing was answered yet. */
 function passOn(
   call: LogCall,
   { agents, grants, tokens }: Services,
-  log: { located: Located; wanted: LoggedAttempt; node: string; response: Response },
+  log: { located: Located; wanted: LoggedAttempt; reporter: string; response: Response },
 ): Promise<boolean> {
-  const { located, wanted, node, response } = log;
+  const { located, wanted, reporter, response } = log;
   return new Promise((resolve) => {
     const timer = setTimeout(() => stop(), FIRST_PIECE_MS);
     const sink: LogSink = {
@@ -93,7 +100,7 @@ function passOn(
     };
     const stop = agents.readers.open(
       {
-        node,
+        reporter,
         requestId: located.id,
         token: grants.sign(located.id, wanted.token),
         from: call.query.from ?? 0,

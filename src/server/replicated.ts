@@ -25,7 +25,7 @@ const CATCH_UP_MS = 5_000;
 
 /** Routes that change something, but where a repetition does no harm. */
 const REPEATABLE: ReadonlySet<RouteName | undefined> = new Set<RouteName>([
-  ...(["renewRequest", "syncNode", "sendLog", "getJobLogs"] as const),
+  ...(["renewRequest", "syncNode", "syncPool", "sendLog", "sendPoolLog", "getJobLogs"] as const),
 ]);
 
 /** Logs are passed on by the server that agents speak to. */

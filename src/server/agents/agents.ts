@@ -1,21 +1,27 @@
-// What the server knows of agents beside the journal: what each last said, who waits for instructions, and signals on
-// their way. All of it is memory: agents say everything again in their next sync, to whoever leads then.
+// What the server knows of agents and adapters beside the journal: what each last said, who waits for instructions, and
+// signals on their way. All of it is memory: they say everything again in their next sync, to whoever leads then.
 
 import type { RequestId } from "../../engine/index.ts";
 import type { CommittedBatch, Leader } from "../../leader/index.ts";
-import type { WireNodeSync, WireRunningPart } from "../../protocol/index.ts";
+import type { WireNodeSync, WirePoolSync, WireRunningPart } from "../../protocol/index.ts";
 import { createReaders, type Readers } from "./readers.ts";
+import { poolKey } from "./reporters.ts";
 
+export type Sync = WireNodeSync | WirePoolSync;
+
+/** Those who speak are named by their keys (`reporters.ts`): that of a node is its name. */
 export interface Agents {
-  /** What the node's agent last said. */
-  reportOf(node: string): WireNodeSync | undefined;
+  /** What it last said. */
+  reportOf(reporter: string): Sync | undefined;
+  /** When it last said something, by the clock of this process. */
+  heardAtMs(reporter: string): number | undefined;
   /** What it last said about one attempt. */
-  partOf(node: string, requestId: string, token: string): WireRunningPart | undefined;
-  keepReport(node: string, sync: WireNodeSync): void;
-  /** These nodes run the request: what happens to it is news for them. */
-  notePlaces(requestId: RequestId, nodes: readonly string[]): void;
-  /** Resolves when there is news for the node, when the time is over, or when the caller is gone. */
-  nextNews(node: string, ms: number, signal: AbortSignal): Promise<void>;
+  partOf(reporter: string, requestId: string, token: string): WireRunningPart | undefined;
+  keepReport(reporter: string, sync: Sync): void;
+  /** These run the request: what happens to it is news for them. */
+  notePlaces(requestId: RequestId, reporters: readonly string[]): void;
+  /** Resolves when there is news for it, when the time is over, or when the caller is gone. */
+  nextNews(reporter: string, ms: number, signal: AbortSignal): Promise<void>;
   /** Resolves with whether it was delivered in time. */
   sendSignal(order: SignalOrder, ms: number): Promise<boolean>;
   signalsFor(requestId: string, token: string): readonly { readonly id: number; readonly signal: string }[];
@@ -26,7 +32,7 @@ export interface Agents {
 export interface SignalOrder {
   readonly requestId: string;
   readonly token: string;
-  readonly nodes: readonly string[];
+  readonly reporters: readonly string[];
   readonly signal: string;
 }
 
@@ -40,14 +46,14 @@ interface SignalOnItsWay extends SignalOrder {
 const SIGNALS_PER_EPOCH = 1_000_000;
 
 export function createAgents(leader: Leader): Agents {
-  const reports = new Map<string, WireNodeSync>();
+  const reports = new Map<string, { readonly sync: Sync; readonly atMs: number }>();
   const places = new Map<RequestId, readonly string[]>();
   const waiting = new Map<string, Set<() => void>>();
   const signals = new Set<SignalOnItsWay>();
   let signalCount = 0;
 
-  const wake = (node: string) => {
-    for (const proceed of [...(waiting.get(node) ?? [])]) proceed();
+  const wake = (reporter: string) => {
+    for (const proceed of [...(waiting.get(reporter) ?? [])]) proceed();
   };
   const readers = createReaders(wake);
 
@@ -55,10 +61,9 @@ export function createAgents(leader: Leader): Agents {
     const touched = new Set<string>();
     for (const { event } of events) {
       if (event.kind === "requestAllocated") {
-        places.set(
-          event.requestId,
-          event.placement.map(({ node }) => node),
-        );
+        const nodes = event.placement.map(({ node }) => node as string);
+        const adapter = event.pool === null ? [] : [poolKey(event.pool)];
+        places.set(event.requestId, [...nodes, ...adapter]);
       } else if (event.kind === "nodeStateChanged") touched.add(event.name);
       for (const id of idsIn(event)) for (const node of places.get(id) ?? []) touched.add(node);
       if (event.kind === "attemptEnded") places.delete(event.requestId);
@@ -67,33 +72,34 @@ export function createAgents(leader: Leader): Agents {
   });
 
   return {
-    reportOf: (node) => reports.get(node),
-    partOf: (node, requestId, token) =>
-      reports.get(node)?.jobs.find((part) => part.request_id === requestId && part.token === token),
-    keepReport(node, sync) {
-      reports.set(node, sync);
+    reportOf: (reporter) => reports.get(reporter)?.sync,
+    heardAtMs: (reporter) => reports.get(reporter)?.atMs,
+    partOf: (reporter, requestId, token) =>
+      reports.get(reporter)?.sync.jobs.find((part) => part.request_id === requestId && part.token === token),
+    keepReport(reporter, sync) {
+      reports.set(reporter, { sync, atMs: performance.now() });
       for (const signal of signals) {
         const part = sync.jobs.find(({ token }) => token === signal.token);
-        if (part?.signals?.includes(signal.id)) signal.open.delete(node);
-        if (part?.phase === "ended") signal.open.delete(node);
+        if (part?.signals?.includes(signal.id)) signal.open.delete(reporter);
+        if (part?.phase === "ended") signal.open.delete(reporter);
         if (signal.open.size === 0) signal.settle(true);
       }
     },
-    notePlaces: (requestId, nodes) => void places.set(requestId, nodes),
-    nextNews(node, ms, signal) {
+    notePlaces: (requestId, reporters) => void places.set(requestId, reporters),
+    nextNews(reporter, ms, signal) {
       if (signal.aborted) return Promise.resolve();
       return new Promise((resolve) => {
-        const mine = waiting.get(node) ?? new Set();
+        const mine = waiting.get(reporter) ?? new Set();
         const proceed = () => {
           if (!mine.delete(proceed)) return;
-          if (mine.size === 0) waiting.delete(node);
+          if (mine.size === 0) waiting.delete(reporter);
           clearTimeout(timer);
           signal.removeEventListener("abort", proceed);
           resolve();
         };
         const timer = setTimeout(proceed, ms);
         signal.addEventListener("abort", proceed);
-        waiting.set(node, mine.add(proceed));
+        waiting.set(reporter, mine.add(proceed));
       });
     },
     sendSignal(order, ms) {
@@ -104,7 +110,7 @@ export function createAgents(leader: Leader): Agents {
         const signal: SignalOnItsWay = {
           ...order,
           id,
-          open: new Set(order.nodes),
+          open: new Set(order.reporters),
           settle(delivered) {
             clearTimeout(timer);
             signals.delete(signal);
@@ -112,7 +118,7 @@ export function createAgents(leader: Leader): Agents {
           },
         };
         signals.add(signal);
-        for (const node of order.nodes) wake(node);
+        for (const reporter of order.reporters) wake(reporter);
       });
     },
     signalsFor: (requestId, token) =>

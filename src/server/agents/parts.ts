@@ -8,22 +8,18 @@ import {
   type EndFacts,
   type JobPhase,
   type NodeName,
-  nodeViewsOf,
+  type NodeState,
   type RequestId,
   requestOf,
   type Stop,
 } from "../../engine/index.ts";
 import type { View } from "../../leader/index.ts";
-import type {
-  WireNodeSync,
-  WireNodeSyncAnswer,
-  WireRunningPart,
-  WireWantedPart,
-} from "../../protocol/index.ts";
+import type { WirePoolSyncAnswer, WireRunningPart, WireWantedPart } from "../../protocol/index.ts";
 import type { Attachment } from "../../store/index.ts";
 import { toSeconds, toTimestamp } from "../../translation/index.ts";
 import type { Grants } from "../grants.ts";
-import type { Agents } from "./agents.ts";
+import type { Agents, Sync } from "./agents.ts";
+import { grantedTo, keyOf, type Reporter, reportersFor } from "./reporters.ts";
 
 /** One thing that a sync says about the world. */
 export interface Meaning {
@@ -36,37 +32,44 @@ interface Sources {
   readonly grants: Grants;
 }
 
-/** A job that is on a node now, as the engine knows it. */
+/** A job that somebody should run now, as the engine knows it. */
 interface PlacedJob {
   readonly id: RequestId;
   readonly token: number;
   readonly nodes: readonly NodeName[];
+  /** Who speaks for each of its parts. */
+  readonly reporters: readonly string[];
   readonly attempt: number;
   readonly phase: JobPhase;
   readonly stop: Stop | null;
 }
 
-function jobsOn(view: View, node: NodeName): PlacedJob[] {
-  const runs = nodeViewsOf(view.state, [node])[0]?.runs ?? [];
-  return runs.flatMap(({ requestId }) => placedJob(view, requestId) ?? []);
+function jobsOf(view: View, reporter: Reporter): PlacedJob[] {
+  return grantedTo(view.state, reporter).flatMap((id) => placedJob(view, id) ?? []);
 }
 
 function placedJob(view: View, id: RequestId): PlacedJob | undefined {
   const request = requestOf(view.state, id);
   const allocation = request?.progress.allocation ?? null;
   if (request === undefined || allocation?.phase === undefined) return undefined;
-  const { token, phase, stop, placement } = allocation;
+  const { token, phase, stop, placement, pool } = allocation;
   const nodes = placement.map(({ node }) => node);
-  return { id, token, phase, stop, nodes, attempt: request.progress.attempt };
+  const reporters = reportersFor(view.state, pool, nodes);
+  return { id, token, phase, stop, nodes, reporters, attempt: request.progress.attempt };
 }
 
 // --- What was said
 
-/** What the parts of all nodes, this one's as it says now, mean for the jobs on this node. */
-export function meaningOf(view: View, node: NodeName, { agents, grants }: Sources): Meaning[] {
-  return jobsOn(view, node).flatMap((job) => {
+/** Who speaks for the jobs of this one, so that what happens to them is news for all of them. */
+export function placesOf(view: View, reporter: Reporter): Pick<PlacedJob, "id" | "reporters">[] {
+  return jobsOf(view, reporter);
+}
+
+/** What the parts of all reporters, this one's as it says now, mean for its jobs. */
+export function meaningOf(view: View, reporter: Reporter, { agents, grants }: Sources): Meaning[] {
+  return jobsOf(view, reporter).flatMap((job) => {
     const token = grants.sign(job.id, job.token);
-    const parts = job.nodes.map((name) => agents.partOf(name, job.id, token));
+    const parts = job.reporters.map((key) => agents.partOf(key, job.id, token));
     return ended(job, parts) ?? failed(job, parts) ?? progressed(job, parts);
   });
 }
@@ -76,13 +79,19 @@ type Part = WireRunningPart | undefined;
 /** All parts have ended: so has the attempt. */
 function ended(job: PlacedJob, parts: readonly Part[]): Meaning[] | undefined {
   const ends = parts.flatMap((part) => (part?.phase === "ended" && part.end ? [part.end] : []));
-  if (ends.length < job.nodes.length) return undefined;
+  if (ends.length < parts.length) return undefined;
   const about = { requestId: job.id, token: job.token };
   const deciding = decidingEnd(ends);
   const attachments = ends.flatMap(({ log_tail: pieces }, rank): Attachment[] =>
     pieces === undefined
       ? []
-      : [{ requestId: job.id, part: logPartOf(job.attempt, rank), body: { node: job.nodes[rank], pieces } }],
+      : [
+          {
+            requestId: job.id,
+            part: logPartOf(job.attempt, rank),
+            body: { node: job.nodes[rank] ?? null, pieces },
+          },
+        ],
   );
   if (deciding.outcome === "lost") return [{ command: { kind: "loseHolder", ...about }, attachments }];
   // An agent that stopped it of its own accord, after it had heard nothing for long, was not asked to.
@@ -140,14 +149,16 @@ export function logPartOf(attempt: number, rank: number): string {
  */
 export function forgottenBy(
   view: View,
-  node: NodeName,
-  { agents, grants, sync }: Sources & { readonly sync: WireNodeSync },
+  reporter: Reporter,
+  { agents, grants, sync }: Sources & { readonly sync: Sync },
 ): Meaning[] {
-  const before = agents.reportOf(node);
+  // An adapter finds its attempts again by their names in the cluster (S2, K1): its disk is not all that it has.
+  if (reporter.kind === "pool") return [];
+  const before = agents.reportOf(keyOf(reporter));
   if (before === undefined || before.session === sync.session) return [];
-  return jobsOn(view, node).flatMap((job): Meaning[] => {
+  return jobsOf(view, reporter).flatMap((job): Meaning[] => {
     const signed = grants.sign(job.id, job.token);
-    const lists = ({ jobs }: WireNodeSync) => jobs.some(({ token }) => token === signed);
+    const lists = ({ jobs }: Sync) => jobs.some(({ token }) => token === signed);
     return lists(before) && !lists(sync)
       ? [{ command: { kind: "loseHolder", requestId: job.id, token: job.token } }]
       : [];
@@ -156,23 +167,28 @@ export function forgottenBy(
 
 // --- What is answered
 
+/** The answer to a node has also the node's state. */
+export type PartsAnswer = WirePoolSyncAnswer & { readonly state?: NodeState };
+
 /** All but what is to be run, which is not in memory. */
 export function answerFor(
   view: View,
-  node: NodeName,
+  reporter: Reporter,
   { agents, grants, epoch }: Sources & { readonly epoch: number },
-): WireNodeSyncAnswer | undefined {
-  const known = view.state.nodes.get(node);
-  if (known === undefined) return undefined;
-  const { settings } = known.pool.record;
+): PartsAnswer | undefined {
+  const { state } = view;
+  const node = reporter.kind === "node" ? state.nodes.get(reporter.node) : undefined;
+  const pool = reporter.kind === "node" ? node?.pool : state.pools.get(reporter.pool);
+  if (pool === undefined) return undefined;
+  const { settings } = pool.record;
   const facts = {
     epoch,
-    state: known.record.state,
+    ...(node !== undefined && { state: node.record.state }),
     sync_after_seconds: toSeconds(settings.heartbeatMs),
     lost_after_seconds: toSeconds(settings.nodeLostMs ?? (DEFAULT_POOL_SETTINGS.nodeLostMs as number)),
     may_run_on: settings.allowRunOn ?? false,
-    jobs: jobsOn(view, node).map((job) => wantedPart(view, job, node, { agents, grants })),
-    logs: agents.readers.on(node).map(({ reader, requestId, token, from, follow }) => ({
+    jobs: jobsOf(view, reporter).map((job) => wantedPart(view, job, reporter, { agents, grants })),
+    logs: agents.readers.on(keyOf(reporter)).map(({ reader, requestId, token, from, follow }) => ({
       ...{ reader, request_id: requestId, token, from, follow },
     })),
   };
@@ -180,18 +196,23 @@ export function answerFor(
 }
 
 /** The same as long as nothing changes but the time that is left, and how far a reader has got. */
-function versionOf(facts: Omit<WireNodeSyncAnswer, "version">): string {
+function versionOf(facts: Omit<PartsAnswer, "version">): string {
   const text = JSON.stringify(facts, (key, value: unknown) =>
     key === "left_seconds" || key === "from" ? undefined : value,
   );
   return hash("sha1", text, "base64url").slice(0, 22);
 }
 
-function wantedPart(view: View, job: PlacedJob, node: NodeName, { agents, grants }: Sources): WireWantedPart {
+function wantedPart(
+  view: View,
+  job: PlacedJob,
+  reporter: Reporter,
+  { agents, grants }: Sources,
+): WireWantedPart {
   const { spec, progress } = requestOf(view.state, job.id) as NonNullable<ReturnType<typeof requestOf>>;
   const pool = view.state.pools.get(progress.allocation?.pool as never)?.record.settings;
   const token = grants.sign(job.id, job.token);
-  const rank = job.nodes.indexOf(node);
+  const rank = Math.max(0, job.reporters.indexOf(keyOf(reporter)));
   return {
     request_id: job.id,
     number: view.numberOf(job.id) ?? 0,

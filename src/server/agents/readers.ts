@@ -7,7 +7,8 @@ import { randomBytes } from "node:crypto";
 import type { WireLogPiece, WireLogPieceAnswer } from "../../protocol/index.ts";
 
 export interface LogOrder {
-  readonly node: string;
+  /** Who sends it: the key of an agent or of an adapter. */
+  readonly reporter: string;
   readonly requestId: string;
   /** The grant token of the attempt, as the agent knows it. */
   readonly token: string;
@@ -36,10 +37,10 @@ export interface OpenReader extends LogOrder {
 export interface Readers {
   /** Returns the way to stop. */
   open(order: LogOrder, sink: LogSink): () => void;
-  /** Those whose logs a node should send. */
-  on(node: string): readonly OpenReader[];
-  /** Undefined: nobody reads that any more, or it is another node's. */
-  take(node: string, reader: string, piece: WireLogPiece): Promise<WireLogPieceAnswer> | undefined;
+  /** Those whose logs it should send. */
+  on(reporter: string): readonly OpenReader[];
+  /** Undefined: nobody reads that any more, or it is for another one to send. */
+  take(reporter: string, reader: string, piece: WireLogPiece): Promise<WireLogPieceAnswer> | undefined;
   close(): void;
 }
 
@@ -53,7 +54,7 @@ interface Reader extends LogOrder {
   last: Promise<void>;
 }
 
-export function createReaders(wake: (node: string) => void): Readers {
+export function createReaders(wake: (reporter: string) => void): Readers {
   const readers = new Map<string, Reader>();
 
   const end = (reader: Reader, why: Parameters<LogSink["end"]>[0]) => {
@@ -61,7 +62,7 @@ export function createReaders(wake: (node: string) => void): Readers {
     reader.isOpen = false;
     readers.delete(reader.reader);
     reader.sink.end(why);
-    wake(reader.node);
+    wake(reader.reporter);
   };
 
   async function take(reader: Reader, piece: WireLogPiece): Promise<void> {
@@ -87,19 +88,19 @@ export function createReaders(wake: (node: string) => void): Readers {
         last: Promise.resolve(),
       };
       readers.set(reader.reader, reader);
-      wake(order.node);
+      wake(order.reporter);
       return () => end(reader, "closed");
     },
-    on: (node) =>
+    on: (reporter) =>
       [...readers.values()]
-        .filter((reader) => reader.node === node)
+        .filter((one) => one.reporter === reporter)
         .map(({ reader, requestId, token, from, follow, position }) => ({
-          ...{ reader, node, requestId, token, follow },
+          ...{ reader, reporter, requestId, token, follow },
           from: position ?? from,
         })),
-    take(node, id, piece) {
+    take(reporter, id, piece) {
       const reader = readers.get(id);
-      if (reader === undefined || reader.node !== node) return undefined;
+      if (reader === undefined || reader.reporter !== reporter) return undefined;
       reader.last = reader.last.then(() => take(reader, piece));
       return reader.last.then(() => ({ go_on: reader.isOpen, position: reader.position ?? 0 }));
     },

@@ -73,6 +73,12 @@ function checkCreation({ name, role, components, pools }: WireTokenCreation, { t
       hint: "Leave components and pools out, or use the role operator or viewer.",
     });
   }
+  if (role === "executor" && (pools ?? []).length === 0) {
+    throw problemError("invalid_request", "A token of role executor must say whose jobs it starts.", {
+      errors: [{ pointer: "/pools", message: "is missing" }],
+      hint: "Name its pools.",
+    });
+  }
   if (role === "user" && (components ?? []).length === 0) {
     throw problemError("invalid_request", "A token of role user must say which components are its own.", {
       errors: [{ pointer: "/components", message: "is missing" }],

@@ -1,11 +1,43 @@
-// What agents call (20): they become nodes, say what runs, and get to know what should. A node token reaches its own node only.
+// What agents and adapters call (20–22): agents become nodes; both say what runs, and get to know what should. A node token
+// reaches its own node only, the token of an adapter its own pools.
 
-import { type NodeName, type NodeRecord, type Resources, requestOf } from "../../engine/index.ts";
+import {
+  type NodeName,
+  type NodeRecord,
+  type PoolName,
+  type RequestId,
+  type Resources,
+  requestOf,
+} from "../../engine/index.ts";
 import type { CallContext, View } from "../../leader/index.ts";
-import type { WireNodeSync, WireNodeSyncAnswer } from "../../protocol/index.ts";
+import type {
+  WireLogPiece,
+  WireNodeSync,
+  WirePartCheckpoint,
+  WireReportedNode,
+} from "../../protocol/index.ts";
 import { toMs, toNodeName, toPoolName, toRequestId, toTimestamp } from "../../translation/index.ts";
-import { forgottenBy, type Meaning, answerFor as makeAnswer, meaningOf } from "../agents/parts.ts";
-import { type Call, type Denial, denial, type Handler, ok, perform, type Services } from "../call.ts";
+import type { Sync } from "../agents/agents.ts";
+import { isSame, nodeChanges } from "../agents/machines.ts";
+import {
+  forgottenBy,
+  type Meaning,
+  answerFor as makeAnswer,
+  meaningOf,
+  type PartsAnswer,
+  placesOf,
+} from "../agents/parts.ts";
+import { hasAdapter, keyOf, type Reporter } from "../agents/reporters.ts";
+import {
+  type Call,
+  type Denial,
+  denial,
+  type Handler,
+  ok,
+  perform,
+  type Reply,
+  type Services,
+} from "../call.ts";
 import { reachesPool } from "../identity.ts";
 import { JOIN_TOKEN_LIFE_MS } from "../limits.ts";
 import { forbidden, notFound, problemError } from "../problems.ts";
@@ -153,10 +185,25 @@ function atMost(offered: Resources, enrolled: Resources): Resources {
 
 export const syncNode: Handler<"syncNode"> = async (call, services) => {
   const node = ownNode(call);
-  const { leader, agents } = services;
-  leader.hearNode(node);
-  await takeIn(call, services, node);
+  services.leader.hearNode(node);
+  await settleNode(call, services, node);
+  return answerSync(call, services, { kind: "node", node });
+};
 
+/** The adapter of a pool says what runs in all of it, and which machines it has (21, 22). */
+export const syncPool: Handler<"syncPool"> = async (call, services) => {
+  const pool = await ownPool(call, services);
+  if (call.body.nodes !== undefined) await settleNodes(call, services, pool, call.body.nodes);
+  return answerSync(call, services, { kind: "pool", pool });
+};
+
+/** What was said is committed first, and then the answer waits for news. */
+async function answerSync(
+  call: Call & { readonly body: Sync },
+  services: Services,
+  reporter: Reporter,
+): Promise<Reply> {
+  await takeIn(call, services, reporter);
   const aborted = new AbortController();
   call.outgoing.on("close", () => aborted.abort());
   const untilMs = performance.now() + 1000 * (call.body.wait_seconds ?? 0);
@@ -164,15 +211,16 @@ export const syncNode: Handler<"syncNode"> = async (call, services) => {
     const leftMs = untilMs - performance.now();
     // Listening starts before the look, so that no change falls between the two.
     const stopListening = new AbortController();
-    const news = agents.nextNews(node, leftMs, AbortSignal.any([aborted.signal, stopListening.signal]));
-    const answer = await answerTo(services, node);
+    const signal = AbortSignal.any([aborted.signal, stopListening.signal]);
+    const news = services.agents.nextNews(keyOf(reporter), leftMs, signal);
+    const answer = await answerTo(services, reporter);
     if (answer.version !== call.body.seen || leftMs <= 0 || aborted.signal.aborted) {
       stopListening.abort();
       return ok(await withRuns(services, answer, call.body));
     }
     await news;
   }
-};
+}
 
 /** The node whose token it is; everything else does not exist for it. */
 function ownNode({ identity, params }: Call): NodeName {
@@ -181,33 +229,45 @@ function ownNode({ identity, params }: Call): NodeName {
   throw forbidden(`The token is not that of node "${name}".`, "An agent speaks for its own node only.");
 }
 
+/** A pool that the token is bound to, and whose jobs an adapter starts. */
+async function ownPool({ identity, params }: Call, { leader }: Services): Promise<PoolName> {
+  const name = toPoolName(params.pool as string);
+  if (identity.role !== "executor" || !reachesPool(identity, name)) {
+    throw forbidden(`The token is not that of an adapter of pool "${name}".`, "Use one that is bound to it.");
+  }
+  const { isKnown, isOurs } = await leader.read(({ state }) => ({
+    isKnown: state.pools.has(name),
+    isOurs: hasAdapter(state, name),
+  }));
+  if (!isKnown) throw notFound("pool", name);
+  if (!isOurs) {
+    throw problemError("no_executor", `Pool "${name}" does not start its jobs with an adapter.`, {
+      hint: `Say so first: berth pool update ${name} --set executor=slurm (or kubernetes)`,
+    });
+  }
+  return name;
+}
+
 /** Everything that the sync says is committed before it is answered: an end is acknowledged by the answer (J5). */
 async function takeIn(
-  call: Call & { readonly body: WireNodeSync },
+  call: Call & { readonly body: Sync },
   services: Services,
-  node: NodeName,
+  reporter: Reporter,
 ): Promise<void> {
   const { leader, agents, grants } = services;
-  await settleNode(call, services, node);
-  const forgotten = await leader.read((view) => forgottenBy(view, node, { agents, grants, sync: call.body }));
+  const forgotten = await leader.read((view) =>
+    forgottenBy(view, reporter, { agents, grants, sync: call.body }),
+  );
   await performAll(call, services, forgotten);
-  agents.keepReport(node, call.body);
+  agents.keepReport(keyOf(reporter), call.body);
   const meaning = await leader.read((view) => {
-    for (const { id, nodes } of placesOn(view, node)) agents.notePlaces(id, nodes);
-    return meaningOf(view, node, { agents, grants });
+    for (const { id, reporters } of placesOf(view, reporter)) agents.notePlaces(id, reporters);
+    return meaningOf(view, reporter, { agents, grants });
   });
   await performAll(call, services, meaning);
   for (const { request_id: id, stuck, progress } of call.body.jobs) {
     if (stuck === true) await alertStuck(services, toRequestId(id), { actor: call.identity.name, progress });
   }
-}
-
-function placesOn(view: View, node: NodeName) {
-  const runs = view.state.nodes.get(node)?.runs ?? [];
-  return [...runs].map(({ request, nodes }) => ({
-    id: request.spec.id,
-    nodes: nodes.map(({ record }) => record.name),
-  }));
 }
 
 /** A node that is heard of is ready again, with what it offers now. A drained one stays so until somebody says otherwise. */
@@ -231,9 +291,21 @@ async function settleNode(
   }
 }
 
-function isSame(a: Resources, b: Resources): boolean {
-  const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...keys].every((key) => a[key] === b[key]);
+/** The pool's nodes follow the machines of the cluster; what cannot be taken over is refused by itself. */
+async function settleNodes(
+  call: Call,
+  services: Services,
+  pool: PoolName,
+  reported: readonly WireReportedNode[],
+): Promise<void> {
+  const commands = await services.leader.read((view) => nodeChanges(view.state, pool, reported));
+  if (commands.length === 0) return;
+  await services.leader.performMany(
+    commands.map((command) => {
+      const name = command.kind === "putNode" ? command.node.name : command.name;
+      return { command, context: contextFor(call, command.kind, { target: `node ${name}` }) };
+    }),
+  );
 }
 
 /** Whatever is refused is over already: another sync has said it, or the grant has gone. */
@@ -260,22 +332,18 @@ function contextFor(
   };
 }
 
-async function answerTo(services: Services, node: NodeName): Promise<WireNodeSyncAnswer> {
+async function answerTo(services: Services, reporter: Reporter): Promise<PartsAnswer> {
   const { leader, agents, grants } = services;
   const { epoch } = leader.status();
-  const answer = await leader.read((view) => makeAnswer(view, node, { agents, grants, epoch }));
-  if (answer === undefined) throw notFound("node", node);
+  const answer = await leader.read((view) => makeAnswer(view, reporter, { agents, grants, epoch }));
+  if (answer === undefined) throw notFound(reporter.kind, keyOf(reporter));
   return answer;
 }
 
 /** What to run is sent to whoever does not have it (E2). */
-async function withRuns(
-  { store }: Services,
-  answer: WireNodeSyncAnswer,
-  sync: WireNodeSync,
-): Promise<WireNodeSyncAnswer> {
+async function withRuns({ store }: Services, answer: PartsAnswer, sync: Sync): Promise<PartsAnswer> {
   const known = new Set(sync.jobs.map(({ token }) => token));
-  const jobs: WireNodeSyncAnswer["jobs"] = [];
+  const jobs: PartsAnswer["jobs"] = [];
   for (const job of answer.jobs) {
     const run = known.has(job.token) ? undefined : await store.getAttachment(job.request_id, "run");
     jobs.push(run === undefined ? job : { ...job, run: run.body as NonNullable<typeof job.run> });
@@ -285,9 +353,20 @@ async function withRuns(
 
 // --- Checkpoints and logs
 
-export const reportPartCheckpoint: Handler<"reportPartCheckpoint"> = async (call, services) => {
+export const reportPartCheckpoint: Handler<"reportPartCheckpoint"> = (call, services) => {
   const node = ownNode(call);
   services.leader.hearNode(node);
+  return takeCheckpoint(call, services, { kind: "node", node });
+};
+
+export const reportPoolCheckpoint: Handler<"reportPoolCheckpoint"> = async (call, services) =>
+  takeCheckpoint(call, services, { kind: "pool", pool: await ownPool(call, services) });
+
+async function takeCheckpoint(
+  call: Call & { readonly body: WirePartCheckpoint },
+  services: Services,
+  reporter: Reporter,
+): Promise<Reply> {
   const { request_id, token, report, seconds } = call.body;
   const id = toRequestId(request_id);
   const engineToken = services.grants.verify(id, token);
@@ -302,20 +381,34 @@ export const reportPartCheckpoint: Handler<"reportPartCheckpoint"> = async (call
     command: { kind: "reportCheckpoint", requestId: id, token: engineToken, checkpoint },
     target: id,
     detail: { report },
-    guard: (view) => onNode(view, id, node),
+    guard: (view) => runsFor(view, id, reporter),
     present: () => ({}),
   });
   return ok({});
-};
-
-function onNode(view: View, id: ReturnType<typeof toRequestId>, node: NodeName): Denial | undefined {
-  const placement = requestOf(view.state, id)?.progress.allocation?.placement ?? [];
-  if (placement.some((place) => place.node === node)) return undefined;
-  return denial("not_found", `There is no request "${id}" on node "${node}".`, "Sync, and look again.");
 }
 
-export const sendLog: Handler<"sendLog"> = async (call, services) => {
-  const node = ownNode(call);
-  const taken = await services.agents.readers.take(node, call.params.reader as string, call.body);
+function runsFor(view: View, id: RequestId, reporter: Reporter): Denial | undefined {
+  const allocation = requestOf(view.state, id)?.progress.allocation ?? null;
+  const isOurs =
+    reporter.kind === "pool"
+      ? allocation?.pool === reporter.pool
+      : (allocation?.placement ?? []).some((place) => place.node === reporter.node);
+  if (isOurs) return undefined;
+  const where = reporter.kind === "pool" ? `in pool "${reporter.pool}"` : `on node "${reporter.node}"`;
+  return denial("not_found", `There is no request "${id}" ${where}.`, "Sync, and look again.");
+}
+
+export const sendLog: Handler<"sendLog"> = (call, services) =>
+  takeLog(call, services, { kind: "node", node: ownNode(call) });
+
+export const sendPoolLog: Handler<"sendPoolLog"> = async (call, services) =>
+  takeLog(call, services, { kind: "pool", pool: await ownPool(call, services) });
+
+async function takeLog(
+  call: Call & { readonly body: WireLogPiece },
+  { agents }: Services,
+  reporter: Reporter,
+): Promise<Reply> {
+  const taken = await agents.readers.take(keyOf(reporter), call.params.reader as string, call.body);
   return ok(taken ?? { go_on: false, position: 0 });
-};
+}

@@ -10,6 +10,7 @@ import type {
   WireRequestSubmission,
   WireRun,
 } from "../../protocol/index.ts";
+import { reportersFor } from "../agents/reporters.ts";
 import {
   type Call,
   type Change,
@@ -119,10 +120,11 @@ async function showJob(call: Call, services: Services, id: RequestId): Promise<W
   const stored = await services.store.getAttachment(id, "run");
   const { identity } = call;
   const isWhole = await services.leader.read((view) => seesWhole(view, identity, located.owned));
+  const reporters = await services.leader.read((view) => reportersOf(view, id));
   return {
     ...shown,
     run: stored === undefined || !isWhole ? null : shownRun(stored.body as WireRun, identity, located.owned),
-    where: shown.placement.map(({ node, devices }) => whereOf(services, { id, node, devices, isWhole })),
+    where: whereOf(services, { shown, reporters, isWhole }),
     exit: presentExit(shown.attempts.at(-1)),
   };
 }
@@ -137,12 +139,26 @@ function shownRun(run: WireRun, { name }: Identity, { submittedBy }: Owned): Wir
   return { ...run, environment: Object.fromEntries(Object.keys(run.environment).map((key) => [key, null])) };
 }
 
+/** Those who speak for its parts now. */
+function reportersOf(view: View, id: RequestId): readonly string[] {
+  const allocation = requestOf(view.state, id)?.progress.allocation ?? null;
+  if (allocation === null) return [];
+  const nodes = allocation.placement.map(({ node }) => node);
+  return reportersFor(view.state, allocation.pool, nodes);
+}
+
+/** A part of an adapter is that of all its nodes, and may have none. */
 function whereOf(
   { agents }: Services,
-  { id, node, devices, isWhole }: { id: string; node: string; devices: number[]; isWhole: boolean },
-): WireJob["where"][number] {
-  const part = agents.reportOf(node)?.jobs.find((one) => one.request_id === id);
-  return { node, devices, phase: part?.phase ?? null, progress: isWhole ? (part?.progress ?? null) : null };
+  { shown, reporters, isWhole }: { shown: WireRequest; reporters: readonly string[]; isWhole: boolean },
+): WireJob["where"] {
+  const places =
+    shown.placement.length > 0 ? shown.placement : reporters.map(() => ({ node: "", devices: [] }));
+  return places.map(({ node, devices }, rank) => {
+    const jobs = agents.reportOf(reporters[rank] ?? reporters[0] ?? "")?.jobs;
+    const part = jobs?.find((one) => one.request_id === shown.id);
+    return { node, devices, phase: part?.phase ?? null, progress: isWhole ? (part?.progress ?? null) : null };
+  });
 }
 
 // --- Output and signals
@@ -168,7 +184,8 @@ export const signalJob: Handler<"signalJob"> = async (call, services) => {
   const { id } = located;
   const running = await services.leader.read((view) => {
     const allocation = requestOf(view.state, id)?.progress.allocation;
-    return allocation?.phase === undefined ? undefined : allocation;
+    if (allocation?.phase === undefined) return undefined;
+    return { token: allocation.token, reporters: reportersOf(view, id) };
   });
   if (running === undefined) {
     throw problemError("invalid_request", `Request "${id}" is not a job that runs now.`, {
@@ -180,7 +197,7 @@ export const signalJob: Handler<"signalJob"> = async (call, services) => {
     ...{ actor: call.identity.name, action: "signalJob", target: id, outcome: "accepted" },
     body: { token: call.identity.tokenId, from: call.address, signal },
   });
-  const nodes = running.placement.map(({ node }) => node);
-  const order = { requestId: id, token: services.grants.sign(id, running.token), nodes, signal };
+  const { reporters } = running;
+  const order = { requestId: id, token: services.grants.sign(id, running.token), reporters, signal };
   return ok({ delivered: await services.agents.sendSignal(order, SIGNAL_MS) });
 };

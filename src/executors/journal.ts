@@ -1,21 +1,16 @@
-// What an agent keeps on its disk about attempts (J5): a directory each, named by the grant token.
+// What an executor keeps on its disk about attempts (J5): a directory each, named by the grant token.
 //
 //   order.json  what was ordered; durable before anything starts
-//   claim.json  the one shim that runs it: made once, by whoever comes first
-//   plan.json   how to end it if its shim has died
 //   end.json    how it ended, when nothing of it runs any more; durable before it is reported
-//   log.*       its output
 //
 // Invariants
-//   1. An attempt with an order is known for ever, or until its log is thrown away long after its end was acknowledged.
-//   2. At most one process ever gets the claim, however often a shim is started.
-//   3. A reader sees a whole file or none.
+//   1. An attempt with an order is known for ever, or until it is thrown away long after its end was acknowledged.
+//   2. A reader sees a whole file or none.
 
 import { createHash } from "node:crypto";
 import {
   closeSync,
   fsyncSync,
-  linkSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -27,33 +22,23 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { WireRunningPart } from "../protocol/index.ts";
-import type { EnclosurePlan, JobUser, ProcessIdentity } from "../runner/index.ts";
-import type { NumberedReport, OnLost } from "./messages.ts";
+import type { CheckpointReport } from "../runner/index.ts";
 
-/** What a shim needs to know, and no server. */
-export interface JobOrder {
-  readonly command: readonly string[];
-  readonly env: Record<string, string>;
-  readonly cwd: string;
-  readonly checkpointDir: string;
-  readonly checkpointSignal?: string;
-  readonly checkpointCommand?: readonly string[];
-  readonly graceMs: number;
-  readonly user?: JobUser;
-}
-
+/** What is written down before anything starts. Each executor adds what it needs to find the attempt again. */
 export interface Order {
   readonly requestId: string;
   readonly token: string;
-  readonly bootId: string;
-  readonly onLost: OnLost;
-  /** Until when it may run without another word from a server, in seconds since the machine was started. */
-  readonly leaseUntil: number;
-  /** Absent once it has ended: its environment is nobody's business any more. */
-  readonly job?: JobOrder;
+  /** What to run. Absent once the attempt has ended: its environment is nobody's business any more. */
+  readonly job?: unknown;
 }
 
 export type PartEnd = NonNullable<WireRunningPart["end"]>;
+
+/** What a job says about its checkpoint, and the server must hear. */
+export interface NumberedReport {
+  readonly id: number;
+  readonly report: Exclude<CheckpointReport, { kind: "failed" | "finished" }>;
+}
 
 /** How it ended, and what the server must hear before. */
 export interface StoredEnd {
@@ -62,20 +47,20 @@ export interface StoredEnd {
 }
 
 /** One attempt on the disk. */
-export interface Entry {
+export interface Entry<O extends Order = Order> {
   readonly directory: string;
-  readonly order: Order;
+  readonly order: O;
 }
 
-export interface Journal {
+export interface Journal<O extends Order> {
   /** Attempts whose end was not acknowledged. */
-  open(): Entry[];
+  open(): Entry<O>[];
   /** Durable on return. */
-  write(order: Order): Entry;
+  write(order: O): Entry<O>;
   /** Its end was acknowledged: the log stays, and the token stays known. */
-  archive(entry: Entry): void;
+  archive(entry: Entry<O>): void;
   /** The directory of the attempt, whatever became of it. */
-  find(token: string): { readonly entry: Entry; readonly isArchived: boolean } | undefined;
+  find(token: string): { readonly entry: Entry<O>; readonly isArchived: boolean } | undefined;
   /** Throws the oldest logs away that nobody is likely to read. */
   prune(nowMs: number): void;
 }
@@ -83,13 +68,13 @@ export interface Journal {
 const ARCHIVE_MS_MAX = 7 * 24 * 3_600_000;
 const ARCHIVE_ENTRIES_MAX = 5_000;
 
-export function openJournal(directory: string): Journal {
+export function openJournal<O extends Order>(directory: string): Journal<O> {
   const jobs = join(directory, "jobs");
   const archive = join(directory, "archive");
   for (const path of [directory, jobs, archive]) mkdirSync(path, { recursive: true, mode: 0o711 });
 
-  const entryAt = (path: string): Entry | undefined => {
-    const order = readJson<Order>(join(path, "order.json"));
+  const entryAt = (path: string): Entry<O> | undefined => {
+    const order = readJson<O>(join(path, "order.json"));
     return order && { directory: path, order };
   };
 
@@ -133,10 +118,6 @@ export function openJournal(directory: string): Journal {
   };
 }
 
-export function readOrder(directory: string): Order | undefined {
-  return readJson(join(directory, "order.json"));
-}
-
 export function readEnd(directory: string): StoredEnd | undefined {
   return readJson(join(directory, "end.json"));
 }
@@ -144,34 +125,6 @@ export function readEnd(directory: string): StoredEnd | undefined {
 /** Durable on return. */
 export function writeEnd(directory: string, end: StoredEnd): void {
   writeDurably(join(directory, "end.json"), end);
-}
-
-export function readClaim(directory: string): ProcessIdentity | undefined {
-  return readJson(join(directory, "claim.json"));
-}
-
-/** Whether this process is the one that may run it. */
-export function claim(directory: string, identity: ProcessIdentity): boolean {
-  const draft = join(directory, `claim.${identity.pid}.${identity.startTime}`);
-  writeFileSync(draft, JSON.stringify(identity), { mode: 0o600 });
-  try {
-    linkSync(draft, join(directory, "claim.json"));
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
-    throw error;
-  } finally {
-    rmSync(draft, { force: true });
-  }
-}
-
-export function readPlan(directory: string): EnclosurePlan | undefined {
-  return readJson(join(directory, "plan.json"));
-}
-
-/** Needed until the machine is restarted at most. */
-export function writePlan(directory: string, plan: EnclosurePlan): void {
-  writeWhole(join(directory, "plan.json"), JSON.stringify(plan), false);
 }
 
 /** Names a directory: tokens are long, and may have characters that no file name has. */
@@ -196,7 +149,7 @@ export function readJson<T>(path: string): T | undefined {
   return JSON.parse(text) as T;
 }
 
-function writeWhole(path: string, text: string, flush: boolean): void {
+export function writeWhole(path: string, text: string, flush: boolean): void {
   const draft = `${path}.${process.pid}.new`;
   writeFileSync(draft, text, { mode: 0o600, flush });
   renameSync(draft, path);

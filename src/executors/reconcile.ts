@@ -1,4 +1,5 @@
-// What follows from an answer of the server for what runs here, and what follows from what a new agent finds (E4). Pure.
+// What follows from what the server wants for what an executor runs (E4): the same for agents, Slurm and Kubernetes.
+// Pure, and level-triggered: it compares two states, so repeating it does no harm and a lost step comes again.
 
 import type { WireNodeSyncAnswer, WireWantedPart } from "../protocol/index.ts";
 
@@ -50,30 +51,4 @@ function stepOfWanted(part: WireWantedPart, state: KnownPart["state"] | undefine
 function stepOfUnwanted({ token, state, listed }: KnownPart): Step[] {
   if (state === "running") return [{ kind: "kill", token }];
   return state === "ended" && listed === "ended" ? [{ kind: "acknowledge", token }] : [];
-}
-
-/** What an agent finds of an attempt that an earlier one has ordered. */
-export interface Found {
-  readonly hasEnd: boolean;
-  /** Of the machine, when it was ordered. */
-  readonly bootId: string;
-  /** `none`: no shim has ever taken it up. */
-  readonly shim: "none" | "alive" | "dead";
-}
-
-export type Finding =
-  /** Its end is written down. */
-  | "ended"
-  /** The machine was restarted since. */
-  | "lost"
-  /** No shim has taken it up, and only one ever can: it is started. */
-  | "start"
-  | "adopt"
-  /** Its shim died, and it with its shim: what is left of it is ended. */
-  | "bury";
-
-export function judge({ hasEnd, bootId, shim }: Found, currentBootId: string): Finding {
-  if (hasEnd) return "ended";
-  if (bootId !== currentBootId) return "lost";
-  return ({ none: "start", alive: "adopt", dead: "bury" } as const)[shim];
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { WireWantedPart } from "../protocol/index.ts";
-import { type Finding, type Found, judge, type KnownPart, reconcile } from "./reconcile.ts";
+import { type KnownPart, reconcile } from "./reconcile.ts";
 
 const wanted = (token: string, more: Partial<WireWantedPart> = {}) =>
   ({ token, request_id: token, run: { command: ["true"] }, ...more }) as WireWantedPart;
@@ -55,21 +55,4 @@ for (const [name, { known, wanted: jobs, epoch = 5, want }] of Object.entries(ca
       want,
     );
   });
-}
-
-const findings: Record<string, [Found, Finding]> = {
-  "an end is written down": [{ hasEnd: true, bootId: "this", shim: "dead" }, "ended"],
-  "an end from before the restart of the machine": [{ hasEnd: true, bootId: "other", shim: "dead" }, "ended"],
-  "another boot id": [{ hasEnd: false, bootId: "other", shim: "dead" }, "lost"],
-  "another boot id, and a stranger with the shim's pid": [
-    { hasEnd: false, bootId: "other", shim: "alive" },
-    "lost",
-  ],
-  "ordered, but no shim has taken it up": [{ hasEnd: false, bootId: "this", shim: "none" }, "start"],
-  "its shim lives": [{ hasEnd: false, bootId: "this", shim: "alive" }, "adopt"],
-  "its shim has died": [{ hasEnd: false, bootId: "this", shim: "dead" }, "bury"],
-};
-
-for (const [name, [found, want]] of Object.entries(findings)) {
-  test(`found: ${name}: ${want}`, () => expect(judge(found, "this")).toBe(want));
 }

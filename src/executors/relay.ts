@@ -1,7 +1,7 @@
-// Sends logs to those who read them, by way of the server: agents listen on no port (J6).
+// Sends logs to those who read them, by way of the server: executors listen on no port (J6).
 
 import type { WireLogPiece, WireLogPieceAnswer, WireNodeSyncAnswer } from "../protocol/index.ts";
-import { type LogPart, type LogReader, openLogReader } from "./log.ts";
+import type { LogPart, LogReader } from "./log-reader.ts";
 
 type WantedLog = WireNodeSyncAnswer["logs"][number];
 
@@ -14,8 +14,8 @@ export interface Relays {
 }
 
 export interface LogSource {
-  /** The directory of the attempt's log. Undefined: there is none. */
-  find(token: string): string | undefined;
+  /** Below zero: that many bytes before the end. Undefined: there is no log of this attempt. */
+  open(token: string, from: number): LogReader | undefined;
   /** Nothing will be added. */
   isComplete(token: string): boolean;
   send(reader: string, piece: WireLogPiece, signal: AbortSignal): Promise<WireLogPieceAnswer>;
@@ -33,12 +33,11 @@ export function createRelays(source: LogSource): Relays {
   const ending = new AbortController();
 
   async function relay({ reader: id, token, from, follow }: WantedLog): Promise<void> {
-    const directory = source.find(token);
-    if (directory === undefined) {
+    const log = source.open(token, from);
+    if (log === undefined) {
       const piece = { from: Math.max(0, from), parts: [], is_end: true, is_missing: true };
       return void (await source.send(id, piece, ending.signal));
     }
-    const log = openLogReader(directory, from);
     for (;;) {
       const isComplete = source.isComplete(token) || !follow; // Asked first: what is written before an end is read.
       const piece = nextPiece(log, isComplete);

@@ -1,0 +1,18 @@
+// Who starts a granted job: one interface, one comparison of what is wanted with what is, one durable note per attempt.
+// Other folders import from this file only.
+
+export { endedPart, ending, printable, startFailed, TAIL_BYTES } from "./ends.ts";
+export { type Executor, type ExecutorEvents, leftMs, type SyncAnswer, type Terms } from "./executor.ts";
+export {
+  type Entry,
+  type NumberedReport,
+  type Order,
+  readEnd,
+  readJson,
+  type StoredEnd,
+  writeDurably,
+  writeEnd,
+  writeWhole,
+} from "./journal.ts";
+export type { LogPart, LogRead, LogReader, LogStream } from "./log-reader.ts";
+export { type ExecutorLoop, type SyncBody, startLoop } from "./loop.ts";

@@ -1,0 +1,37 @@
+// Something to say: the sync that waits is given up for one that says it.
+
+export interface News {
+  note(): void;
+  /** Aborted by the next news. */
+  next(): AbortSignal;
+  /** Resolves after the time, or with news. */
+  within(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+export function createNews(): News {
+  let current = new AbortController();
+  let isNew = false;
+  return {
+    note() {
+      isNew = true;
+      current.abort(new DOMException("Something has changed.", "AbortError"));
+    },
+    next() {
+      isNew = false;
+      current = new AbortController();
+      return current.signal;
+    },
+    within(ms, signal) {
+      if (isNew || signal.aborted) return Promise.resolve();
+      return new Promise((resolve) => {
+        const settle = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        const timer = setTimeout(settle, ms);
+        current.signal.addEventListener("abort", settle, { once: true });
+        signal.addEventListener("abort", settle, { once: true });
+      });
+    },
+  };
+}
