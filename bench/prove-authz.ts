@@ -89,6 +89,7 @@ type Kind =
   | "own pool"
   | "enrolled node"
   | "operation"
+  | "unknown link"
   | "nothing";
 interface Sample {
   readonly kind: Kind;
@@ -207,6 +208,16 @@ const SAMPLES: Record<RouteName, Sample> = {
   drainNode: { kind: "node", query: "?dry_run=true", body: () => ({}) },
   undrainNode: { kind: "node", query: "?dry_run=true" },
   removeNode: { kind: "node", query: "?dry_run=true" },
+  getOverview: { kind: "nothing" },
+  getQueue: { kind: "nothing" },
+  getTimeline: { kind: "pool", query: "?pool={pool}" },
+  getUsage: { kind: "nothing" },
+  getHistory: { kind: "pool" },
+  createLink: { kind: "nothing" },
+  createSession: { kind: "unknown link", body: () => ({ once: "A".repeat(22) }) },
+  getSession: { kind: "nothing" },
+  renewSession: { kind: "nothing" },
+  endSession: { kind: "nothing" },
   streamEvents: { kind: "nothing" },
   listTokens: { kind: "nothing" },
   createToken: { kind: "nothing", body: () => ({ name: `made-${++count}`, role: "viewer" }) },
@@ -392,6 +403,8 @@ function expected(name: RouteName, { role, isScoped }: Principal, ownership: Own
   switch (SAMPLES[name].kind) {
     case "nothing":
       return "allowed";
+    case "unknown link":
+      return "unauthenticated";
     case "component":
     case "named pool":
       // What a call brings into the world can be refused openly: it tells nothing about what exists.
@@ -446,7 +459,7 @@ async function makeThings(
 async function callRoute(server: OpenedServer, secret: string | undefined, name: RouteName, things: Things) {
   const { method, path } = ROUTES[name];
   const { query = "", body } = SAMPLES[name];
-  const filled = path
+  const filled = (path + query)
     .replace("/v1/jobs/{id}", `/v1/jobs/${things.job.id}`)
     .replace("{operation}", things.operation)
     .replace("{reader}", "nobody")
@@ -456,7 +469,7 @@ async function callRoute(server: OpenedServer, secret: string | undefined, name:
     .replace("{group}", things.group)
     .replace("{node}", things.node)
     .replace("{token}", await spareToken(server, name));
-  return call(server, method, filled + query, {
+  return call(server, method, filled, {
     authorization: secret === undefined ? undefined : `Bearer ${secret}`,
     body: body?.(things),
     isStream: name === "streamEvents",

@@ -68,12 +68,15 @@ export { nextWakeMs } from "./timers.ts";
 export {
   type Account,
   accountsOf,
+  borrowedBy,
   borrowedOf,
   capacityOf,
   countsOf,
   type ElementView,
   forcesSensitive,
   groupsOf,
+  type KeyUse,
+  keyUseOf,
   type NodeView,
   nodesOf,
   nodeViewsOf,
@@ -94,5 +97,7 @@ export {
   teamSharesOf,
   usageByShareOf,
   usageOf,
+  waitingByComponentOf,
   waitingCountOf,
 } from "./views.ts";
+export { oldestWaitOf, type WhyCode, type WhyCodes, whyCodesOf } from "./why-codes.ts";

@@ -28,7 +28,9 @@ import { amountOf, compareIds, type Resources, toResources } from "./resources.t
 import { isShielded } from "./scheduling/victims.ts";
 import {
   type EngineState,
+  freeOf,
   type Node,
+  type Policy,
   type Pool,
   type PoolLine,
   queueLengthOf,
@@ -188,6 +190,18 @@ export function waitingCountOf(state: EngineState, component: ComponentName, max
   return count;
 }
 
+/** How many requests wait in a pool, per component. Costs one look at each line. */
+export function waitingByComponentOf(state: EngineState, name: PoolName): Map<ComponentName, number> {
+  const { waiting, promised, passers } = requirePool(state, name);
+  const counts = new Map<ComponentName, number>();
+  const add = (component: ComponentName, count: number) =>
+    counts.set(component, (counts.get(component) ?? 0) + count);
+  for (const { line } of waiting) add(line.component.name, line.members.size);
+  for (const { line } of promised) add(line.component.name, 1);
+  for (const { line } of passers) add(line.component.name, 1);
+  return counts;
+}
+
 /** Everything that waits in a pool, in the order of section 6. */
 export function queueOf(state: EngineState, pool: PoolName, nowMs: number): RequestId[] {
   const named = requirePool(state, pool);
@@ -231,14 +245,52 @@ export function usageByShareOf(
   return Object.fromEntries(
     keys.map((key, i) => {
       let borrowed = 0;
-      for (const policy of policies.values()) {
-        const atHome = policy.runs.sum(i);
-        borrowed +=
-          (policy.usage[i] as number) - atHome + Math.max(0, atHome - (policy.reserved[i] as number));
-      }
+      for (const policy of policies.values()) borrowed += borrowedBy(policy, i);
       return [key, { borrowed, reserved: (usage[i] as number) - borrowed }];
     }),
   );
+}
+
+/** What a pool has of each key, by kind of use (G6, V5). */
+export interface KeyUse {
+  readonly key: string;
+  readonly capacity: number;
+  readonly own: number;
+  readonly borrowed: number;
+  /** Free, and set aside for requests that wait for the rest. */
+  readonly held: number;
+  /** Free, and reserved for somebody who does not use it. */
+  readonly reservedIdle: number;
+  readonly free: number;
+}
+
+export function keyUseOf(state: EngineState, name: PoolName): KeyUse[] {
+  const pool = requirePool(state, name);
+  const promised = pool.keys.map(() => 0);
+  for (const { line } of pool.promised) {
+    const { need } = line.pools.get(name) as PoolLine;
+    for (const [i, amount] of need.entries()) promised[i] = (promised[i] as number) + amount;
+  }
+  return pool.keys.map((key, i) => {
+    let [borrowed, idle] = [0, 0];
+    for (const policy of pool.policies.values()) {
+      borrowed += borrowedBy(policy, i);
+      idle += Math.max(0, (policy.reserved[i] as number) - policy.runs.sum(i));
+    }
+    const left = Math.max(0, freeOf(pool, i));
+    const held = Math.min(left, promised[i] as number);
+    const reservedIdle = Math.min(left - held, idle);
+    const used = pool.usage[i] as number;
+    const capacity = pool.capacity[i] as number;
+    const free = left - held - reservedIdle;
+    return { key, capacity, own: used - borrowed, borrowed, held, reservedIdle, free };
+  });
+}
+
+/** Above what is reserved, or on home nodes of others (G6, N3). */
+export function borrowedBy({ usage, runs, reserved }: Policy, i: number): number {
+  const atHome = runs.sum(i);
+  return (usage[i] as number) - atHome + Math.max(0, atHome - (reserved[i] as number));
 }
 
 /** What a policy or a group has of its pool, in units. */

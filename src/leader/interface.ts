@@ -175,6 +175,8 @@ export interface View {
   poolSeqOf(pool: PoolName): number;
   /** Attempts that have ended, oldest first. */
   attemptsOf(requestId: RequestId): readonly EndedAttempt[];
+  /** Those requests in memory of which an attempt has ended. */
+  attempted(): Iterable<RequestId>;
   /** When the holder (or the waiting client of an attended request) must have been heard of again. */
   leaseExpiresAtMs(requestId: RequestId): number | undefined;
   /** When a node with an agent was last heard of. */

@@ -32,6 +32,7 @@ export function viewOf(memory: Memory, atMs: number): View {
     idOf: (number) => ids.get(number),
     poolSeqOf: (pool) => poolSeqs.get(pool) ?? baseSeq,
     attemptsOf: (id) => attempts.get(id) ?? [],
+    attempted: () => attempts.keys(),
     leaseExpiresAtMs: () => undefined,
     leaseOf: () => undefined,
     nodeHeardAtMs: () => undefined,

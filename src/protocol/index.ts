@@ -14,6 +14,7 @@ export {
 export { type Parsed, parseMcpu, parseMemoryMb, parseSettings } from "./amounts.ts";
 export * from "./answers.ts";
 export { amounts, idempotencyKey, labels, name, note, seconds } from "./common.ts";
+export * from "./dashboard.ts";
 export { formatDuration, parseDurationSeconds } from "./durations.ts";
 export {
   ERRORS,

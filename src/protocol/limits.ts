@@ -41,6 +41,10 @@ export const LABEL_LENGTH_MAX = 256;
 export const PAGE_ITEMS_MAX = 1_000;
 export const PAGE_ITEMS_DEFAULT = 100;
 export const WAIT_SECONDS_MAX = 60;
+/** Of one answer about a stretch of time: bars, lanes or points, and the width that they are drawn in. */
+export const TIMELINE_BARS_MAX = 5_000;
+export const TIMELINE_PIXELS_MAX = 10_000;
+export const LANES_MAX = 2_000;
 export const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
 export const GRANT_TOKEN_LENGTH_MAX = 128;
 

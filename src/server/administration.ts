@@ -242,8 +242,11 @@ const CREATE_OR_CHANGE_TRIES = 3;
 // --- Reach and pages
 
 /** The pool of the path, if the caller reaches it and it is there. */
-export async function reachedPool(call: Call, { leader }: Services): Promise<string> {
-  const pool = call.params.pool as string;
+export async function reachedPool(
+  call: Call,
+  { leader }: Services,
+  pool = call.params.pool as string,
+): Promise<string> {
   if (!reachesPool(call.identity, pool)) throw hidden("pool", pool);
   const mayCome = call.planned !== undefined; // A change before it may create the pool.
   if (!mayCome && !(await leader.read((view) => hasPool(view, pool)))) throw notFound("pool", pool);

@@ -16,6 +16,8 @@ import { keepBytes, readBytes } from "./body.ts";
 import { problemError } from "./problems.ts";
 
 const FORWARDED = "berth-forwarded";
+/** Of the page that made the call: the host that it belongs to is that of the server that passes it on. */
+const ORIGIN = "berth-origin";
 /** How long a call waits for a leader. */
 const PATIENCE_MS = 5_000;
 const RETRY_MS = 100;
@@ -32,6 +34,7 @@ const HOP_HEADERS = new Set([
   "host",
   "te",
   "trailer",
+  ORIGIN,
 ]);
 
 export interface Forwarding {
@@ -59,7 +62,12 @@ export function createForwarding(replica: Replica): Forwarding {
         throw problemError("not_leader", "This server does not lead any more.", NOT_TAKEN);
       }
       const body = await readBytes(incoming, BATCH_BODY_BYTES_MAX);
-      const headers = { ...endToEnd(incoming.headers), [FORWARDED]: `${address} ${sign(address)}` };
+      const { origin, ...rest } = endToEnd(incoming.headers);
+      const headers = {
+        ...rest,
+        ...(origin !== undefined && { [ORIGIN]: origin }),
+        [FORWARDED]: `${address} ${sign(address)}`,
+      };
       let untilMs = performance.now() + PATIENCE_MS;
       for (;;) {
         if (replica.role() === "leader") {
@@ -157,4 +165,10 @@ function passOn(
 
 function endToEnd(headers: IncomingMessage["headers"]): IncomingMessage["headers"] {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !HOP_HEADERS.has(name)));
+}
+
+/** The origin of the page that made a call. Only asked where the call is known to be ours. */
+export function originOf({ headers }: IncomingMessage): string | undefined {
+  const origin = headers.origin ?? headers[ORIGIN];
+  return typeof origin === "string" ? origin : undefined;
 }

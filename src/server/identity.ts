@@ -14,6 +14,8 @@ export interface Identity {
   readonly permissions: ReadonlySet<Permission>;
   readonly extra: ReadonlySet<ExtraPermission>;
   readonly expiresAtMs: number | null;
+  /** Signed in with a cookie (B9). */
+  readonly isSession?: true;
 }
 
 export function identityOf(token: TokenRecord): Identity {
@@ -28,6 +30,12 @@ export function identityOf(token: TokenRecord): Identity {
     extra: new Set(token.permissions as ExtraPermission[]),
     expiresAtMs: token.expiresAtMs,
   };
+}
+
+/** A session has the rights and the name of the token that it came from, and ends with it at the latest (B9). */
+export function sessionIdentityOf(session: TokenRecord, parent: TokenRecord): Identity {
+  const ends = [session.expiresAtMs, parent.expiresAtMs].filter((atMs) => atMs !== null);
+  return { ...identityOf(parent), tokenId: session.id, expiresAtMs: Math.min(...ends), isSession: true };
 }
 
 export function mayUse(identity: Identity, extra: ExtraPermission): boolean {

@@ -69,3 +69,11 @@ export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;
 export const TOKENS_MAX = 10_000;
 /** With which a machine becomes a node (E1). */
 export const JOIN_TOKEN_LIFE_MS = 600_000;
+
+/** Of the dashboard (B8, B9): a link to sign in, a session, and how long one lasts that nobody uses. */
+export const LINK_LIFE_MS = 600_000;
+export const SESSION_LIFE_MS = 12 * 3_600_000;
+export const SESSION_IDLE_MS = 3_600_000;
+/** The use of a session is written down at most this often. */
+export const SESSION_TOUCH_MS = 300_000;
+export const SESSIONS_PER_TOKEN_MAX = 50;

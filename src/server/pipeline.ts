@@ -27,6 +27,7 @@ import { URL_LENGTH_MAX } from "./limits.ts";
 import { checkPermission, methodsOf, parseBody, parseParams, parseQuery, takesBody } from "./parsing.ts";
 import { ProblemError, problemError } from "./problems.ts";
 import type { Replicated } from "./replicated.ts";
+import { sessionSecretOf } from "./sessions.ts";
 
 type Env = { Bindings: HttpBindings };
 
@@ -64,14 +65,18 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       pipeline.checkHost(incoming);
       if (context.req.url.length > URL_LENGTH_MAX)
         throw problemError("url_too_long", "The address is too long.");
-      if (replicated !== undefined && route.permission !== "public") {
+      const isForwarded = replicated?.clientAddress(incoming) !== undefined;
+      const session = sessionSecretOf(incoming, { isForwarded });
+      if (replicated !== undefined && (route.permission !== "public" || route.method !== "GET")) {
         if (await replicated.isServedElsewhere(context.env, { address, method: context.req.method, name }))
           return RESPONSE_ALREADY_SENT;
       }
       identity = await identify(pipeline, route, {
         authorization: incoming.headers.authorization,
+        session,
         address,
       });
+      if (identity.isSession === true) void pipeline.services.sessions.touch(identity);
       checkPermission(identity, route.permission);
       if (name === undefined) throw notServed(context);
       const call = await toCall(context, name, route, identity, address);
@@ -121,7 +126,11 @@ const ANYBODY: Identity = {
 async function identify(
   { services }: Pipeline,
   { permission, rateCost = 1 }: Route,
-  { authorization, address }: { authorization: string | undefined; address: string },
+  {
+    authorization,
+    session,
+    address,
+  }: { authorization: string | undefined; session: string | undefined; address: string },
 ): Promise<Identity> {
   const { rates } = services;
   if (permission === "public") {
@@ -130,16 +139,37 @@ async function identify(
   }
   const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
   const identity =
-    secret === undefined ? undefined : services.tokens.authenticate(secret, services.leader.nowMs());
-  if (identity === undefined) {
+    session === undefined
+      ? secret && services.tokens.authenticate(secret, services.leader.nowMs())
+      : await sessionOf(services, session);
+  if (identity === undefined || identity === "") {
     await rates.checkGuesses(address);
     await rates.checkStranger(address);
     await rates.checkStrangers();
     if (secret !== undefined) await rates.countGuess(address);
+    if (session !== undefined) throw sessionOver();
     throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
   }
   await rates.checkToken(identity.tokenId, rateCost);
   return identity;
+}
+
+/** A server that follows may not have heard yet that a session began, or was used elsewhere. */
+async function sessionOf(
+  { tokens, leader, replica }: Services,
+  secret: string,
+): Promise<Identity | undefined> {
+  const known = tokens.authenticateSession(secret, leader.nowMs());
+  if (known !== undefined || replica?.role() !== "follower") return known;
+  await tokens.reloadSoon();
+  return tokens.authenticateSession(secret, leader.nowMs());
+}
+
+function sessionOver(): ProblemError {
+  const problem = toProblem("unauthenticated", "The session is over.", {
+    hint: "Sign in again: type berth dashboard, or paste a token.",
+  });
+  return new ProblemError(problem, {}, true);
 }
 
 function unauthenticated(what: string): ProblemError {

@@ -33,8 +33,10 @@ import {
 } from "./limits.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { createApp } from "./pipeline.ts";
+import { createQueueRows } from "./queue-rows.ts";
 import { createRateLimits } from "./rates.ts";
 import { createReplicated } from "./replicated.ts";
+import { createSessions } from "./sessions.ts";
 import { createStrangers } from "./strangers.ts";
 import { createStreams } from "./streams.ts";
 import { loadTokenBook, type MadeToken, makeAdminToken, revokeLostToken } from "./tokens.ts";
@@ -113,11 +115,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     store,
     foresight,
     tokens,
+    sessions: createSessions({ leader, tokens, log }),
     grants,
     waiting,
     streams,
     metrics,
     rates,
+    queueRows: createQueueRows(),
     strangers,
     log,
     version,

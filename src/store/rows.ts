@@ -294,7 +294,7 @@ export function tokenRow(record: TokenRecord): TokenRow {
     role: record.role,
     components: record.components && jsonText(record.components),
     pools: record.pools && jsonText(record.pools),
-    permissions: jsonText(record.permissions),
+    permissions: jsonText([...record.permissions, ...sessionMark(record)]),
     created_at_ms: record.createdAtMs,
     expires_at_ms: record.expiresAtMs,
     revoked_at_ms: record.revokedAtMs,
@@ -302,8 +302,18 @@ export function tokenRow(record: TokenRecord): TokenRow {
   });
 }
 
+/** Beside the permissions, where servers of the version before look for what they know and pass over the rest (C12). */
+function sessionMark({ session }: TokenRecord): string[] {
+  return session === undefined ? [] : [`${session.kind}:${session.parentId}`];
+}
+
+const SESSION_MARK = /^(link|session):(.+)$/;
+
 export function tokenRecord(row: TokenRow): TokenRecord {
   trustSeal("tokens", row, `token ${row.id}`);
+  const words = JSON.parse(row.permissions) as string[];
+  const [, kind, parentId] =
+    words.map((word) => SESSION_MARK.exec(word)).find((match) => match !== null) ?? [];
   return {
     id: row.id,
     name: row.name,
@@ -311,10 +321,11 @@ export function tokenRecord(row: TokenRow): TokenRecord {
     role: row.role,
     components: row.components === null ? null : (JSON.parse(row.components) as string[]),
     pools: row.pools === null ? null : (JSON.parse(row.pools) as string[]),
-    permissions: JSON.parse(row.permissions) as string[],
+    permissions: words.filter((word) => !SESSION_MARK.test(word)),
     createdAtMs: row.created_at_ms,
     expiresAtMs: row.expires_at_ms,
     revokedAtMs: row.revoked_at_ms,
+    ...(parentId !== undefined && { session: { kind: kind as "link" | "session", parentId } }),
   };
 }
 

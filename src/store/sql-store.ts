@@ -176,6 +176,8 @@ async function listRequests(driver: Driver, query: RequestQuery): Promise<Page<R
   if (query.idPrefix !== undefined)
     require("id >= ? and id < ?", query.idPrefix, `${query.idPrefix}\u{10ffff}`);
   if (query.ended !== undefined) require(`ended_at_ms is ${query.ended ? "not null" : "null"}`);
+  if (query.endedSinceMs !== undefined) require("ended_at_ms >= ?", query.endedSinceMs);
+  if (query.submittedBeforeMs !== undefined) require("submitted_at_ms < ?", query.submittedBeforeMs);
 
   const rows = await driver.query<RequestRow>(
     `select * from @requests where ${conditions.join(" and ")} order by number desc limit ?`,

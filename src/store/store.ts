@@ -139,6 +139,8 @@ export type TokenRecord = {
   readonly createdAtMs: number;
   readonly expiresAtMs: number | null;
   readonly revokedAtMs: number | null;
+  /** Of a session of the dashboard, or a link that becomes one: it has the rights of another token (B9). */
+  readonly session?: { readonly kind: "link" | "session"; readonly parentId: string };
 };
 
 export type Snapshot = {
@@ -205,6 +207,10 @@ export type RequestQuery = {
   readonly idPrefix?: string;
   /** Only records of ended, or only of live requests. */
   readonly ended?: boolean;
+  /** Only of requests that have ended since. */
+  readonly endedSinceMs?: number;
+  /** Only of requests that were submitted before. */
+  readonly submittedBeforeMs?: number;
   readonly limit: number;
   readonly cursor?: string;
 };

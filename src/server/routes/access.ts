@@ -85,7 +85,7 @@ function checkCreation({ name, role, components, pools }: WireTokenCreation, { t
       hint: "Name its components, or use the role operator or viewer.",
     });
   }
-  if (tokens.list().length >= TOKENS_MAX) {
+  if (tokens.list().filter(({ session }) => session === undefined).length >= TOKENS_MAX) {
     throw problemError("invalid_request", `There are ${TOKENS_MAX} tokens already.`, {
       hint: "Revoked ones count until they are forgotten.",
     });
