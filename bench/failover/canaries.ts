@@ -155,7 +155,7 @@ export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
 export const UPGRADE_CANARY: Fault & { readonly finders: readonly string[] } = {
   what: "a new form that is written before all servers can read it",
   file: "src/replica/members.ts",
-  text: "Math.min(NEWEST_FORM, ...known.map((member) => member.eventForm))",
-  instead: "NEWEST_FORM",
+  text: "eventForm = await store.raiseEventForm(NEWEST_FORM, MEMBER_WITHIN_MS)",
+  instead: "eventForm = NEWEST_FORM",
   finders: ["unexpected ends of servers", "other problems"],
 };

@@ -47,6 +47,13 @@ export function reportTimes(
   return isInTime || !wasQuiet;
 }
 
+/** After every round, so that whoever watches knows how far it is. */
+export function sayRound({ kind, recoveredMs }: Measured, problems: readonly string[]): void {
+  const seconds = (recoveredMs / 1_000).toFixed(2);
+  console.log(`  ${new Date().toISOString().slice(11, 19)} ${kind}: ${seconds} s`);
+  for (const problem of problems) console.log(`      ${problem}`);
+}
+
 /** Returns the number of problems. */
 export function report(proof: Proof): number {
   const { verdict, submissions, releases, renewals, retries, readings, seconds } = proof;

@@ -20,18 +20,24 @@ const ANSWER_MS_MAX = 30_000;
  * Bundles a program of `bench`, as it is or with faults planted in the source, to where it finds the packages that
  * cannot be bundled.
  */
-export async function bundle(path: string, ...faults: readonly Fault[]): Promise<string> {
-  const suffix = faults.map(({ what }) => `-${what.replaceAll(/\W+/g, "-")}`).join("");
+export function bundle(path: string, ...faults: readonly Fault[]): Promise<string> {
+  return bundleFrom(root, path, ...faults);
+}
+
+/** The same with the source of another directory. */
+export async function bundleFrom(source: string, path: string, ...faults: readonly Fault[]): Promise<string> {
+  const names = [...(source === root ? [] : [basename(source)]), ...faults.map(({ what }) => what)];
+  const suffix = names.map((name) => `-${name.replaceAll(/\W+/g, "-")}`).join("");
   const outfile = `${root}node_modules/.cache/berth/${basename(path)}${suffix}.mjs`;
   await build({
     ...{
-      entryPoints: [`${root}bench/${path}.ts`],
+      entryPoints: [`${source}bench/${path}.ts`],
       outfile,
-      absWorkingDir: root,
+      absWorkingDir: source,
       logLevel: "warning",
     },
     ...{ bundle: true, format: "esm", platform: "node", target: "node20.19" },
-    plugins: faults.map((fault) => planted(root, fault)),
+    plugins: faults.map((fault) => planted(source, fault)),
     external: ["esbuild", "@photostructure/sqlite", "node:sqlite", "pg", "pg-native"],
     banner: {
       js: 'import { createRequire as berthRequire } from "node:module"; const require = berthRequire(import.meta.url);',

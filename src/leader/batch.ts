@@ -1,7 +1,14 @@
 // One batch on its way to the store: commands are decided into it one after the other, and it collects all
 // that their commit must write. Nothing in here waits.
 
-import { type Command, decide, type Event, type RequestId, TERMINAL_STATUSES } from "../engine/index.ts";
+import {
+  type Command,
+  decide,
+  type Event,
+  preview,
+  type RequestId,
+  TERMINAL_STATUSES,
+} from "../engine/index.ts";
 import type {
   Attachment,
   AuditEntry,
@@ -11,7 +18,7 @@ import type {
   RequestRecord,
   TokenRecord,
 } from "../store/index.ts";
-import { toStored } from "./event-forms.ts";
+import { FORM_WITH_SLICES, firstFormOf, NEWEST_FORM, toStored } from "./event-forms.ts";
 import type {
   Answer,
   Call,
@@ -57,6 +64,8 @@ export interface Decider {
   readonly nodes: Pick<NodeClocks, "lift">;
   readonly leases: Leases;
   readonly pace: Pace;
+  /** In which form events are written now. */
+  readonly eventForm: () => number;
 }
 
 export function openBatch(view: View): Batch {
@@ -111,8 +120,8 @@ export function decideCall(batch: Batch, decider: Decider, lookups: Lookups, cal
   const first = batch.answers.get(key) ?? lookups.answers.get(key);
   if (first === undefined) {
     const answer = decideAnew(batch, decider, lookups, call);
-    const isFinal = answer.outcome === "accepted" || answer.refusal.code !== "engine_error";
-    if (isFinal) batch.answers.set(key, { ...idempotency, atMs: batch.nowMs, answer: toKeep(answer) });
+    if (isFinal(answer))
+      batch.answers.set(key, { ...idempotency, atMs: batch.nowMs, answer: toKeep(answer) });
     return answer;
   }
   if (first.bodyHash === idempotency.bodyHash) return fromKept(first);
@@ -168,10 +177,20 @@ function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, c
   }
 }
 
+/** Refused for what passes by itself: the same call may be accepted later. */
+function isFinal(answer: Answer): boolean {
+  return answer.outcome === "accepted" || !PASSING.has(answer.refusal.code);
+}
+
+const PASSING: ReadonlySet<LeaderRefusal["code"]> = new Set(["engine_error", "mixed_versions"]);
+
 function decideInEngine(batch: Batch, decider: Decider, command: Command, context: CallContext): Answer {
   const { memory, log, observer, measureMs, pace } = decider;
+  const form = decider.eventForm();
+  if (form < NEWEST_FORM && !canBeSaid(batch, decider, command, form)) return refused(MIXED_VERSIONS);
   const startMs = measureMs();
-  const decision = decide(memory.state, command, batch.nowMs, pace.looksMax);
+  const looksMax = form < FORM_WITH_SLICES ? undefined : pace.looksMax;
+  const decision = decide(memory.state, command, batch.nowMs, looksMax);
   const ms = measureMs() - startMs;
   observer.decided?.(command.kind, ms);
   if (decision.outcome === "accepted") {
@@ -192,6 +211,18 @@ function decideInEngine(batch: Batch, decider: Decider, command: Command, contex
   }
   return refused(decision.refusal);
 }
+
+/** Whether servers of the version before could read what comes of this. Asked only while there are some (C12). */
+function canBeSaid({ nowMs }: Batch, { memory }: Decider, command: Command, form: number): boolean {
+  const outcome = preview(memory.state, command, nowMs);
+  return outcome.outcome === "refused" || outcome.events.every((event) => firstFormOf(event) <= form);
+}
+
+const MIXED_VERSIONS: LeaderRefusal = {
+  code: "mixed_versions",
+  message: "Servers of an older version are part of this cluster, and could not read this change.",
+  hint: "Upgrade them all; a minute later it is accepted. `berth cluster status` shows their versions.",
+};
 
 function include(batch: Batch, memory: Memory, events: readonly Event[]): void {
   const firstSeq = memory.state.seq - events.length + 1;

@@ -24,8 +24,13 @@ const WORK_MS_MAX = 10;
 
 export function createChores(
   { store, clock, nowMs, log, settings }: Surroundings,
-  { ledger, recovered }: { readonly ledger: Ledger; readonly recovered: Recovered },
+  parts: {
+    readonly ledger: Ledger;
+    readonly recovered: Recovered;
+    readonly eventForm: () => number;
+  },
 ): Chores {
+  const { ledger, recovered, eventForm } = parts;
   let { snapshotSeq } = recovered;
   // Otherwise the next start would have to replay the same again.
   let isDue = recovered.replayedEvents >= settings.snapshotEveryEvents;
@@ -73,7 +78,8 @@ export function createChores(
     isDue = false;
     triedSeq = seq;
     triedAtMs = nowMs();
-    await saveSnapshot(store, memory, { atMs: head.atMs, breathe: createBreath() });
+    const breathe = createBreath();
+    await saveSnapshot(store, memory, { atMs: head.atMs, eventForm: eventForm(), breathe });
     snapshotSeq = seq;
     log.info({ seq, requests: memory.state.requests.size }, "snapshot saved");
   }

@@ -149,11 +149,12 @@ export type Answer =
     }
   | { readonly outcome: "refused"; readonly refusal: LeaderRefusal; readonly replayed: boolean };
 
-/** Codes of the engine, of the leader (`idempotency_conflict`), and of whoever gives a precondition. */
+/** Codes of the engine, of the leader (`idempotency_conflict`, `mixed_versions`), and of whoever gives a precondition. */
 export interface LeaderRefusal {
   readonly code:
     | Refusal["code"]
     | "idempotency_conflict"
+    | "mixed_versions"
     | "precondition_failed"
     | "plan_outdated"
     | "forbidden";

@@ -85,6 +85,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   const ledger = createLedger(surroundings, { memory: recovered.memory, head });
   const leases = createLeases(nowMs);
   const nodes = createNodeClocks(nowMs);
+  const eventForm = replica?.eventForm ?? (() => NEWEST_FORM);
   const decider: Decider = {
     get memory() {
       return ledger.memory;
@@ -95,6 +96,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     leases,
     pace: createPace(),
     nodes,
+    eventForm,
   };
   const condition = () => trouble.condition;
   const stream = replica?.stream ?? createEventStream(store, log, head.seq);
@@ -102,7 +104,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   const reads = createReads(surroundings, { ledger, leases, nodes, condition, mayAnswer });
   const inbox = createInbox(surroundings, { ledger, condition, onArrival: () => loop.plan() });
   const own = createOwnCommands(surroundings, { ledger, leases, nodes, decider });
-  const chores = createChores(surroundings, { ledger, recovered });
+  const chores = createChores(surroundings, { ledger, recovered, eventForm });
   const trouble: TroubleKeeper = createTroubleKeeper(surroundings, {
     ...{ ledger, inbox, reads, own, stream, onFatal },
     isReplica: replica !== undefined,
@@ -111,7 +113,6 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   });
   const loop: Loop = createLoop(surroundings, {
     ...{ ledger, inbox, reads, stream, own, decider, trouble },
-    eventForm: replica?.eventForm ?? (() => NEWEST_FORM),
     onTurnEnd: chores.look,
   });
 

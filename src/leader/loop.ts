@@ -42,13 +42,11 @@ export function createLoop(
     readonly own: OwnCommands;
     readonly decider: Decider;
     readonly trouble: TroubleKeeper;
-    /** In which form events are written now. */
-    readonly eventForm: () => number;
     /** Between two turns, when memory is what the disk has. */
     readonly onTurnEnd: () => void;
   },
 ): Loop {
-  const { ledger, inbox, reads, stream, own, decider, trouble, eventForm, onTurnEnd } = parts;
+  const { ledger, inbox, reads, stream, own, decider, trouble, onTurnEnd } = parts;
   let isTurning = false;
   let isPlanned = false;
   let engineErrors = 0;
@@ -133,7 +131,7 @@ export function createLoop(
 
   async function commit(batch: Batch, commands: number): Promise<void> {
     const beganMs = clock.monotonicMs();
-    await ledger.commit(commitOf(batch, ledger.memory, eventForm()));
+    await ledger.commit(commitOf(batch, ledger.memory, decider.eventForm()));
     const ms = clock.monotonicMs() - beganMs;
     observer.committed?.({ ms, commands, events: batch.events.length });
   }

@@ -1,4 +1,4 @@
-import { gzipSync } from "node:zlib";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { expect, test, vi } from "vitest";
 import {
   createPool as createPoolOf,
@@ -86,6 +86,21 @@ test("a snapshot is the state at its beginning, whatever happens while it is wri
   expect(contentsOf(await loadSnapshot((await store.latestSnapshot()) as Snapshot))).toEqual(before);
 });
 
+test("a snapshot that servers of the first form of events can read says so (C12)", async () => {
+  const memory = someMemory(50);
+  const store = await storeFor(memory);
+  for (const [eventForm, form] of [
+    [1, 2],
+    [2, 3],
+  ] as const) {
+    await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath, eventForm });
+    const { pieces } = (await store.latestSnapshot()) as Snapshot;
+    for await (const piece of pieces)
+      expect(JSON.parse(gunzipSync(piece).toString().split("\n")[0] ?? "").v).toBe(form);
+    await loadSnapshot((await store.latestSnapshot()) as Snapshot);
+  }
+});
+
 test("an empty list of reasons is not the absence of one", async () => {
   const memory = someMemory(50);
   const progress = memory.state.requests.get(request("r45"))?.progress;
@@ -124,7 +139,7 @@ test("the first form, one object without lines, is still read", async () => {
 
 test("a form that this version does not know is named", async () => {
   const pieces = (async function* () {
-    yield gzipSync('{"v":3}\n');
+    yield gzipSync('{"v":4}\n');
   })();
   await expect(loadSnapshot({ seq: 1, pieces })).rejects.toMatchObject({
     code: "newer_version",

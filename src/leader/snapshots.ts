@@ -27,10 +27,19 @@ import {
   snapshotOf,
 } from "../engine/index.ts";
 import { type Snapshot, type Store, StoreError } from "../store/index.ts";
+import { NEWEST_FORM } from "./event-forms.ts";
 import type { EndedAttempt } from "./interface.ts";
 import { createMemory, type Memory, numberRequest } from "./memory.ts";
 
-const FORM = 2;
+/** In lines, as above. The later one says that the state holds what the first form of events cannot say. */
+const FORMS = [2, 3] as const;
+type Form = (typeof FORMS)[number];
+
+/** Servers that cannot read the events of the journal must not read a snapshot instead (C12). */
+function formOf(eventForm: number): Form {
+  return eventForm === 1 ? 2 : 3;
+}
+
 const REQUESTS_PER_LINE = 200;
 /** Of text, before it is compressed. */
 const PIECE_LENGTH = 1 << 20;
@@ -48,7 +57,7 @@ const BLANK_PROGRESS: Required<RequestProgress> = {
 };
 
 interface Header {
-  readonly v: typeof FORM;
+  readonly v: Form;
   readonly submitted: number;
   readonly blank: { readonly spec: RequestSpec; readonly progress: RequestProgress };
   readonly frame: SnapshotFrame;
@@ -87,12 +96,18 @@ export function stateHash(state: EngineState): string {
 export async function saveSnapshot(
   store: Store,
   memory: Memory,
-  { atMs, breathe }: { readonly atMs: number; readonly breathe: () => Promise<void> },
+  options: {
+    readonly atMs: number;
+    /** In which events are written now. */
+    readonly eventForm?: number;
+    readonly breathe: () => Promise<void>;
+  },
 ): Promise<void> {
+  const { atMs, eventForm = NEWEST_FORM, breathe } = options;
   const { seq } = memory.state;
   const hash = createHash("sha256");
   const draft = { seq, atMs, stateHash: () => hash.copy().digest("hex") };
-  const { lines, end } = beginLines(memory, (line) => hash.update(line));
+  const { lines, end } = beginLines(memory, formOf(eventForm), (line) => hash.update(line));
   try {
     await store.saveSnapshot({ ...draft, pieces: compressed(lines, breathe) });
   } finally {
@@ -107,6 +122,7 @@ export async function saveSnapshot(
 /** The lines of the state as it is now. `hashed` gets those that say what the engine's state is. */
 function beginLines(
   memory: Memory,
+  form: Form,
   hashed: (line: string) => void,
 ): { readonly lines: Iterable<string>; readonly end: () => void } {
   const { frame, slices, end } = sliceSnapshot(memory.state, REQUESTS_PER_LINE);
@@ -118,7 +134,7 @@ function beginLines(
 
   function* lines() {
     const blank = { spec: BLANK_SPEC, progress: BLANK_PROGRESS };
-    const header: Header = { v: FORM, submitted, blank, frame };
+    const header: Header = { v: form, submitted, blank, frame };
     hashed(`${JSON.stringify(frame)}\n`);
     yield `${JSON.stringify(header)}\n`;
     for (const slice of slices) {
@@ -215,7 +231,7 @@ export async function loadSnapshot(snapshot: StoredLines): Promise<Memory> {
   const first = await nextLine(lines);
   const header = JSON.parse(first) as Header | FirstForm;
   if (header.v === 1) return fromFirstForm(header);
-  if (header.v !== FORM) throw newerForm(snapshot, (header as { v: unknown }).v);
+  if (!FORMS.includes(header.v)) throw newerForm(snapshot, (header as { v: unknown }).v);
   const blankSpec = { ...BLANK_SPEC, ...header.blank.spec };
   const blankProgress = { ...BLANK_PROGRESS, ...header.blank.progress };
   const restore = beginRestore(header.frame);
@@ -272,6 +288,6 @@ function linesOf(text: Buffer): readonly string[] {
 function newerForm({ seq }: StoredLines, form: unknown): StoreError {
   return new StoreError(
     "newer_version",
-    `The snapshot at event ${seq} has form ${form}; this version reads ${FORM}.`,
+    `The snapshot at event ${seq} has form ${form}; this version reads up to ${FORMS.at(-1)}.`,
   );
 }

@@ -97,6 +97,11 @@ export const ERRORS = {
   request_timeout: info(408, EXIT.berthFailed, "The request did not arrive in time."),
   host_not_allowed: info(421, EXIT.usage, "The server does not answer to this host name or origin."),
   idempotency_conflict: info(422, EXIT.conflict, "The idempotency key was used before with another body."),
+  mixed_versions: info(
+    409,
+    EXIT.conflict,
+    "Servers of an older version share the database, and could not read this change.",
+  ),
   precondition_failed: info(412, EXIT.conflict, "The thing has changed since the version named by If-Match."),
   ambiguous: info(409, EXIT.notFound, "Several things match this short name; the answer lists them."),
   unauthenticated: info(401, EXIT.notAllowed, "The token is missing, unknown, expired or revoked."),

@@ -16,8 +16,8 @@ export interface Election {
   /** Of a leadership that was not learnt of by looking: our own. */
   noteEpoch(epoch: number): void;
   start(): void;
-  /** Does not try again for so long: another server shall be faster. */
-  standBack(ms: number): void;
+  /** Leaves the row that it has just released to the others for so long. */
+  standBack(epoch: number, ms: number): void;
   stop(): Promise<void>;
 }
 
@@ -33,11 +33,29 @@ export function createElection(
   const { hint } = store;
   let changes = 0;
   let lastEpoch: number | undefined;
-  let notBeforeMs = Number.NEGATIVE_INFINITY;
+  let released = { epoch: -1, untilMs: 0 };
+  /** The look under way, and the one that waits for it: it has not read the lease yet. */
+  let looking: Promise<void> | undefined;
+  let waiting: Promise<void> | undefined;
   let isStopped = false;
   let stopLooking = () => {};
 
-  async function look(): Promise<void> {
+  /** One at a time: two of them would try to lead beside each other. */
+  function look(): Promise<void> {
+    if (looking === undefined) {
+      looking = lookOnce().finally(() => {
+        looking = undefined;
+      });
+      return looking;
+    }
+    waiting ??= looking.then(() => {
+      waiting = undefined;
+      return look();
+    });
+    return waiting;
+  }
+
+  async function lookOnce(): Promise<void> {
     if (roles.role.kind !== "following") return;
     try {
       const seen = await store.lease();
@@ -49,7 +67,8 @@ export function createElection(
       return;
     }
     const observed = mustDeclare() ? watch.lease : watch.toTry(hint?.isHeld === true);
-    if (observed !== undefined && clock.monotonicMs() >= notBeforeMs) await roles.tryToLead(observed);
+    const isLeftToOthers = observed?.epoch === released.epoch && clock.monotonicMs() < released.untilMs;
+    if (observed !== undefined && !isLeftToOthers) await roles.tryToLead(observed);
   }
 
   /** Who knows of a loss leads, to declare it; a little later, when the others have said what they know (C14). */
@@ -99,8 +118,8 @@ export function createElection(
       stopLooking = repeat(clock, () => times.watchEveryMs * (0.8 + 0.4 * Math.random()), look);
       void seekHint();
     },
-    standBack(ms) {
-      notBeforeMs = clock.monotonicMs() + ms;
+    standBack(epoch, ms) {
+      released = { epoch, untilMs: clock.monotonicMs() + ms };
     },
     async stop() {
       isStopped = true;

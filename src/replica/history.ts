@@ -34,7 +34,7 @@ export interface HistoryKeeper {
   /** Looks whether the store still has what was remembered, and in which history it is. */
   check(): Promise<void>;
   /** This server has taken over at this head: if something was lost, another history begins. `knownSeq`: what others know. */
-  begin(head: Head, knownSeq: number): Promise<Loss | undefined>;
+  begin(head: Head, knownSeq: Promise<number>): Promise<Loss | undefined>;
 }
 
 export function createHistoryKeeper(
@@ -93,7 +93,7 @@ export function createHistoryKeeper(
       known = undefined;
     },
     async begin(head, knownSeq) {
-      const origin = await store.origin();
+      const [origin, toSeq] = await Promise.all([store.origin(), knownSeq]);
       const isElsewhere =
         origin.now !== undefined && origin.noted !== undefined && origin.now !== origin.noted;
       if (isElsewhere && loss === undefined) {
@@ -101,7 +101,7 @@ export function createHistoryKeeper(
         const none = { fromSeq: head.seq + 1, toSeq: head.seq, epoch: head.epoch };
         loss = { ...none, why, noticedMs: clock.monotonicMs() };
       }
-      const lost = loss && { ...loss, toSeq: Math.max(loss.toSeq, knownSeq) };
+      const lost = loss && { ...loss, toSeq: Math.max(loss.toSeq, toSeq) };
       if (lost !== undefined) {
         await store.beginHistory();
         incarnation = store.meta.incarnation;

@@ -11,8 +11,10 @@ export interface Membership {
   /** As of the last beat. */
   urlOf(memberId: string | null | undefined): string | undefined;
   list(): Promise<readonly Member[]>;
-  /** The newest form of events that every server of the last minute can read. */
+  /** The form in which events are written: every server of the last minute could read it when it was chosen. */
   eventForm(): number;
+  /** A server that is not known to the others does not lead: they could not tell it what they can read. */
+  announced(): Promise<void>;
   /** This server ends in order: nobody has to wait until it is forgotten. */
   leave(): Promise<void>;
 }
@@ -29,21 +31,30 @@ export function createMembership(
 ): Membership {
   const { url, version, seq } = parts;
   let known: readonly Member[] = [];
+  let eventForm: number | undefined;
   const allOfLately = () => store.members(MEMBER_WITHIN_MS);
+
+  async function announce(): Promise<void> {
+    await store.beat({ id, url: url(), version, eventForm: NEWEST_FORM, seq: seq() });
+    known = await allOfLately();
+    // One that has just left may come back: the upgrade that it is part of can be taken back for a minute.
+    if ((eventForm ?? 0) < NEWEST_FORM) eventForm = await store.raiseEventForm(NEWEST_FORM, MEMBER_WITHIN_MS);
+  }
 
   return {
     async beat() {
       try {
-        await store.beat({ id, url: url(), version, eventForm: NEWEST_FORM, seq: seq() });
-        known = await allOfLately();
+        await announce();
       } catch (error) {
         if (!isAway(error)) log.error({ err: error }, "this server could not announce itself");
       }
     },
     urlOf: (memberId) => known.find((member) => member.id === memberId)?.url ?? undefined,
     list: async () => (await allOfLately()).filter(({ hasLeft }) => !hasLeft),
-    // One that has just left may come back: the upgrade that it is part of can be taken back for a minute.
-    eventForm: () => Math.min(NEWEST_FORM, ...known.map((member) => member.eventForm)),
+    eventForm: () => eventForm ?? 1,
+    async announced() {
+      if (eventForm === undefined) await announce();
+    },
     leave: () =>
       store.leave(id).catch((error: unknown) => {
         if (!isAway(error)) log.error({ err: error }, "this server could not take its leave");

@@ -2,9 +2,15 @@
 
 import { afterEach, expect, test } from "vitest";
 import { createFakeClock, type FakeClock } from "../../test/simulation/rig.ts";
-import type { ComponentName, PoolName } from "../engine/index.ts";
+import {
+  type ComponentName,
+  PLAIN_REQUEST,
+  type PoolName,
+  type RequestId,
+  type RequestSpec,
+} from "../engine/index.ts";
 import { NEWEST_FORM } from "../leader/index.ts";
-import { openMemoryStore, type Store, StoreError } from "../store/index.ts";
+import { type News, openMemoryStore, type Store, StoreError } from "../store/index.ts";
 import { type Replica, startReplica } from "./index.ts";
 import { createMembership } from "./members.ts";
 
@@ -152,6 +158,34 @@ test("a planned handover goes to the server that was chosen", async () => {
   expect([a, b, c].map(({ replica }) => replica.role())).toEqual(["follower", "follower", "leader"]);
 });
 
+test("a server that handed over a moment ago leads again when the next one hands over (C4)", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
+  await a.replica.handOver();
+  await clock.advance(500);
+  await b.replica.handOver();
+  await clock.advance(500);
+  expect([a, b].map(({ replica }) => replica.role())).toEqual(["leader", "follower"]);
+});
+
+test("a lease that is released is tried as soon as that is heard of (C4)", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const listeners = new Set<(news: News) => void>();
+  const withNews: Store = {
+    ...store,
+    onNews(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+  const [a, b] = [await serve(withNews, clock, "a"), await serve(withNews, clock, "b")];
+  await clock.advance(1_000);
+  await a.replica.handOver();
+  for (const hear of listeners) hear("lease");
+  await clock.advance(0);
+  expect(b.replica.role()).toBe("leader");
+});
+
 test("a handover to a server that has died: another one leads when the time is over", async () => {
   const [store, clock] = [await openMemoryStore(), createFakeClock()];
   const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
@@ -200,6 +234,44 @@ test("a lease is given back when leading could not begin: nobody keeps it withou
   expect(await b.replica.read(({ state }) => state.components.get("x" as ComponentName))).toBeUndefined();
 });
 
+test("while an older server is part of the cluster nothing is written that it cannot read (C12)", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const old = { id: "old", url: null, version: "0", eventForm: 1, seq: 0 };
+  await store.beat(old);
+  const a = await serve(store, clock, "a");
+  await createPool(a.replica, "p");
+  const component = "team" as ComponentName;
+  const policy = { pool: "p" as PoolName, component };
+  await a.replica.perform({ kind: "attachPolicy", policy }, { actor: "ann" });
+  const submit = (id: string, more: Partial<RequestSpec>) =>
+    a.replica.perform(
+      {
+        kind: "submitRequest",
+        spec: { ...PLAIN_REQUEST, id: id as RequestId, component, resources: { gpu: 1 }, ...more },
+      },
+      { actor: "ann", idempotency: { scope: "ann", key: id, bodyHash: id } },
+    );
+  const first = { requestId: "first" as RequestId, when: "any" } as const;
+  const news: Record<string, Partial<RequestSpec>> = {
+    job: { isJob: true },
+    dependent: { after: [first] },
+    member: { array: { index: 0, atOnce: null }, operation: "o" },
+  };
+  expect(await submit("first", {})).toMatchObject({ outcome: "accepted" });
+  for (const [id, more] of Object.entries(news))
+    expect(await submit(id, more)).toMatchObject({ refusal: { code: "mixed_versions" } });
+  const forms = async () =>
+    (await store.readEvents(1, 100)).map(({ event }) => (event as { readonly v?: number }).v);
+  expect(new Set(await forms())).toEqual(new Set([1]));
+
+  await store.beat({ ...old, eventForm: NEWEST_FORM }); // As if it had been away for a minute.
+  await clock.advance(2_000);
+  for (const [id, more] of Object.entries(news))
+    expect(await submit(id, more)).toMatchObject({ outcome: "accepted" }); // The refusal was not kept with the key.
+  expect((await forms()).at(-1)).toBe(2);
+  expect(a.fatal).toEqual([]);
+});
+
 test("a new form of events is written only when all servers of the last minute can read it (C12)", async () => {
   const [store, clock] = [await openMemoryStore(), createFakeClock()];
   const forms: number[] = [];
@@ -213,11 +285,15 @@ test("a new form of events is written only when all servers of the last minute c
     await membership.beat();
     forms.push(membership.eventForm());
   };
-  await note();
-  await store.beat({ id: "old", url: null, version: "1", eventForm: 0, seq: 0 });
+  const old = { id: "old", url: null, version: "1", eventForm: NEWEST_FORM - 1, seq: 0 };
+  await store.beat(old);
   await note();
   await store.leave("old"); // It may come back: the upgrade can still be taken back.
   await note();
-  expect(forms).toEqual([NEWEST_FORM, 0, 0]);
   expect((await membership.list()).map(({ id }) => id)).toEqual(["new"]);
+  await store.beat({ ...old, eventForm: NEWEST_FORM }); // As if a minute had passed.
+  await note();
+  await store.beat(old); // Too late: what was written it cannot read.
+  await note();
+  expect(forms).toEqual([1, 1, NEWEST_FORM, NEWEST_FORM]);
 });

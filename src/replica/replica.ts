@@ -68,7 +68,10 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   });
   const roles: Roles = createRoles(surroundings, {
     history,
-    knownSeq: async () => Math.max(0, ...(await membership.list()).map(({ seq }) => seq)),
+    knownSeq: async () => {
+      await membership.announced();
+      return Math.max(0, ...(await membership.list()).map(({ seq }) => seq));
+    },
     onLead() {
       stopListening?.();
       stopListening = undefined;
@@ -79,7 +82,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     },
     eventForm: () => membership.eventForm(),
     onFollow() {
-      stopListening ??= store.onCommitted?.(() => tail.ring());
+      stopListening ??= store.onNews?.((news) => (news === "lease" ? void election.look() : tail.ring()));
     },
   });
   const election = createElection(surroundings, roles, history);
@@ -132,10 +135,9 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     behindMs: () => (roles.role.kind === "following" ? roles.role.follower.behindMs : 0),
     leaderChanges: () => election.changes,
     async handOver(to) {
-      roles.leader(); // Only the leader can.
-      election.standBack(times.silenceMs);
-      await roles.handOver(to);
+      election.standBack(roles.leader().epoch(), times.silenceMs); // Only the leader can.
       await store.hint?.release();
+      await roles.handOver(to);
     },
     async close() {
       stopBeating();

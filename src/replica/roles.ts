@@ -93,13 +93,16 @@ export function createRoles(
   async function tryToLead(observed: Lease): Promise<void> {
     if (role.kind !== "following") return;
     const { follower } = role;
+    store.warmUp();
     try {
       await follower.catchUp();
       const epochFloor = history.loss?.epoch ?? 0;
       const { epoch } = await store.takeOver({ holder: id, observed, epochFloor });
       become({ kind: "changing" });
+      const known = knownSeq();
+      known.catch(() => undefined); // Awaited below, unless something else fails before.
       await follower.catchUp(); // What the leader before us still committed.
-      const lost = await history.begin(follower.head, await knownSeq());
+      const lost = await history.begin(follower.head, known);
       become(await lead(follower, epoch, lost));
       onLead();
     } catch (error) {

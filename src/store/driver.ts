@@ -21,6 +21,8 @@ export type Driver = {
     readonly hasLabel: string;
     /** The elements of a JSON array as rows; takes the array. */
     readonly jsonElements: string;
+    /** Tells the other servers that the lease has changed, once the transaction is committed; absent where nobody listens. */
+    readonly ringLease?: Statement;
     /** The time by the clock of the database, in milliseconds. */
     readonly nowMs: string;
   };
@@ -29,8 +31,10 @@ export type Driver = {
   urgent?<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
   /** See `Store.hint`. */
   readonly hint?: LeaderHint;
-  /** See `Store.onCommitted`. */
-  readonly onCommitted?: Store["onCommitted"] & {};
+  /** See `Store.onNews`. */
+  readonly onNews?: Store["onNews"] & {};
+  /** See `Store.warmUp`; absent where there is nothing to prepare. */
+  warmUp?(): void;
   /** The number of rows that each statement touched, or undefined if everything was taken back. */
   transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
   /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */

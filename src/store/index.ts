@@ -24,6 +24,7 @@ export type {
   LeaderHint,
   Lease,
   Member,
+  News,
   NotedHead,
   Origin,
   Page,

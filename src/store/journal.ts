@@ -1,7 +1,7 @@
 // The head, the lease beside it, and reading what lies behind the head.
 
 import { followJournal, positionAfter } from "./chain.ts";
-import type { Driver } from "./driver.ts";
+import type { Driver, Statement } from "./driver.ts";
 import { StoreError } from "./errors.ts";
 import { cleanText, type FloorRow, type HeadRow, headRecord, type JournalRow } from "./rows.ts";
 import type { Head, JournalEvent, JournalPart, JournalPosition, Lease, TakeOver } from "./store.ts";
@@ -48,6 +48,7 @@ export async function raiseEpoch(
       rows: [[epoch, head.epoch]],
       mustTouch: true,
     },
+    ...ringLease(driver),
   ]);
   if (taken === undefined) {
     throw new StoreError(
@@ -69,7 +70,12 @@ export async function releaseLease(driver: Driver, epoch: number, offeredTo?: st
   const holder = offeredTo === undefined ? null : OFFER + cleanText(offeredTo);
   await driver.transaction([
     { sql: "update @lease set holder = ? where epoch = ?", rows: [[holder, epoch]] },
+    ...ringLease(driver),
   ]);
+}
+
+function ringLease({ dialect }: Driver): readonly Statement[] {
+  return dialect.ringLease === undefined ? [] : [dialect.ringLease];
 }
 
 export async function readEvents(

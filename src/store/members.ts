@@ -1,6 +1,7 @@
 // The servers that share this store, and when each was last alive.
 
 import type { Driver } from "./driver.ts";
+import { type MetaRow, selectMeta } from "./meta.ts";
 import type { Member, RecentMember } from "./store.ts";
 
 type MemberRow = {
@@ -32,6 +33,28 @@ export async function beat(driver: Driver, { id, url, version, eventForm, seq }:
 
 export async function leave(driver: Driver, id: string): Promise<void> {
   await driver.transaction([{ sql: "update @members set seq = ? where id = ?", rows: [[LEFT, id]] }]);
+}
+
+const EVENT_FORM = "event_form";
+
+/**
+ * The form in which events are written: raised to this one when every server that was alive within this time reads it, by
+ * the clock of the database, and never lowered. Returns what it is now.
+ */
+export async function raiseEventForm(driver: Driver, form: number, withinMs: number): Promise<number> {
+  const { nowMs } = driver.dialect;
+  await driver.transaction([
+    {
+      sql: `insert into @meta as kept (key, value)
+        select '${EVENT_FORM}', ? where not exists
+          (select 1 from @members where beat_at_ms >= ${nowMs} - ? and event_form < ?)
+        on conflict (key) do update set value = excluded.value
+        where cast(kept.value as integer) < cast(excluded.value as integer)`,
+      rows: [[String(form), withinMs, form]],
+    },
+  ]);
+  const [row] = await driver.query<MetaRow>(`${selectMeta} where key = '${EVENT_FORM}'`);
+  return Number(row?.value ?? 1);
 }
 
 export async function membersWithin(driver: Driver, withinMs: number): Promise<readonly RecentMember[]> {

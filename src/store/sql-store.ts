@@ -14,7 +14,7 @@ import {
   releaseLease,
   renewLease,
 } from "./journal.ts";
-import { beat, leave, membersWithin } from "./members.ts";
+import { beat, leave, membersWithin, raiseEventForm } from "./members.ts";
 import { compareWithNoted } from "./noted-head.ts";
 import { prune } from "./prune.ts";
 import {
@@ -95,8 +95,10 @@ export function createSqlStore(driver: Driver): Store {
     renewLease: (epoch) => renewLease(driver, epoch),
     releaseLease: (epoch, offeredTo) => releaseLease(driver, epoch, offeredTo),
     ...(driver.hint && { hint: driver.hint }),
-    ...(driver.onCommitted && { onCommitted: driver.onCommitted }),
+    ...(driver.onNews && { onNews: driver.onNews }),
+    warmUp: () => driver.warmUp?.(),
     beat: (member) => beat(driver, member),
+    raiseEventForm: (form, withinMs) => raiseEventForm(driver, form, withinMs),
     leave: (memberId) => leave(driver, memberId),
     async clockMs() {
       if (driver.meta.kind !== "postgres") return undefined;

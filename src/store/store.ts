@@ -176,6 +176,8 @@ export type LeaderHint = {
   release(): Promise<void>;
 };
 
+export type News = "commit" | "lease";
+
 /** One server of the cluster, as it describes itself. */
 export type Member = {
   readonly id: string;
@@ -303,10 +305,20 @@ export type Store = {
 
   /** Only where several servers can share the store. */
   readonly hint?: LeaderHint;
-  /** Calls back when somebody has committed, soon after; not every time, and never where a pooler is in the way. Returns the way to stop. */
-  onCommitted?(listener: () => void): () => void;
+  /**
+   * Calls back when somebody has committed, or has released or taken the lease, soon after; not every time, and never where
+   * a pooler is in the way. Returns the way to stop.
+   */
+  onNews?(listener: (news: News) => void): () => void;
+  /** This server is about to write: what can be prepared is. */
+  warmUp(): void;
   /** This server is alive; it replaces what the server said before. */
   beat(member: Member): Promise<void>;
+  /**
+   * The form in which events are written: raised to this one when every server that was alive within this time reads it, by
+   * the clock of the database, and never lowered (C12). Returns what it is now.
+   */
+  raiseEventForm(form: number, withinMs: number): Promise<number>;
   /** This server ends in order. */
   leave(memberId: string): Promise<void>;
   /** The time by a clock that is not this machine's; undefined where there is none. */

@@ -85,7 +85,8 @@ describe("a shared database", () => {
     const [writer, listener] = [await open({ schema }), await open({ schema })];
     const { epoch } = await writer.takeOver({ holder: "writer" });
     let heard = 0;
-    const stop = listener.onCommitted?.(() => heard++);
+    let heardOfLease = 0;
+    const stop = listener.onNews?.((news) => (news === "lease" ? heardOfLease++ : heard++));
     let seq = 0;
     // Until the other connection listens, nobody hears.
     await vi.waitFor(
@@ -98,6 +99,10 @@ describe("a shared database", () => {
     const before = heard;
     await writer.commit({ epoch, expectedSeq: seq, atMs: 1, audit: [auditEntry("ann")] });
     await vi.waitFor(() => expect(heard).toBeGreaterThan(before), { timeout: 20_000 });
+    await writer.releaseLease(epoch); // Whoever follows tries at once (C4).
+    await vi.waitFor(() => expect(heardOfLease).toBe(1), { timeout: 20_000 });
+    await writer.takeOver({ holder: "writer" });
+    await vi.waitFor(() => expect(heardOfLease).toBe(2), { timeout: 20_000 });
     stop?.();
   });
 

@@ -204,6 +204,20 @@ export function storeContract(name: string, subject: ContractSubject): void {
     });
 
     describe("records", () => {
+      test("a form of events is written when all servers read it, and stays (C12)", async () => {
+        const [member, minute] = [{ url: null, version: "1", seq: 0 }, 60_000];
+        await store.beat({ ...member, id: "old", eventForm: 1 });
+        await store.beat({ ...member, id: "new", eventForm: 3 });
+        expect(await store.raiseEventForm(3, minute)).toBe(1);
+        await store.beat({ ...member, id: "old", eventForm: 2 });
+        expect(await store.raiseEventForm(2, minute)).toBe(2);
+        expect(await store.raiseEventForm(3, minute)).toBe(2);
+        await store.beat({ ...member, id: "old", eventForm: 10 });
+        expect(await store.raiseEventForm(10, -minute)).toBe(10); // Nobody was alive in the future.
+        await store.beat({ ...member, id: "old", eventForm: 1 });
+        expect(await store.raiseEventForm(3, minute)).toBe(10);
+      });
+
       test("a request is found by id and by number, as it was written last", async () => {
         const head = await commitAfter(await lead(), { requests: [request(1), request(2)] });
         const ended = { ...request(1), status: "released", endedAtMs: 9, body: { exit_code: 0 } };

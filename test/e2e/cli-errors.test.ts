@@ -107,6 +107,7 @@ const onlyTold: readonly ErrorCode[] = [
   "internal_error",
   // Servers that share a database say these.
   "behind",
+  "mixed_versions",
   "no_leader",
   "not_leader",
   "outcome_unknown",

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { Client } from "pg";
 import type { Value } from "../rows.ts";
-import type { LeaderHint } from "../store.ts";
+import type { LeaderHint, News } from "../store.ts";
 import { translatePostgresError } from "./errors.ts";
 
 export interface UrgentLane {
@@ -45,8 +45,11 @@ export function createUrgentLane(newClient: () => Client, toPostgres: (sql: stri
   };
 }
 
+/** What is sent when the lease was released or taken; a commit sends its position. */
+export const LEASE_CHANGED = "lease";
+
 export interface Bell {
-  listen(listener: () => void): () => void;
+  listen(listener: (news: News) => void): () => void;
   close(): Promise<void>;
 }
 
@@ -55,7 +58,7 @@ const BELL_RETRY_MS = 500;
 
 /** Hears of commits while somebody wants to. A broken connection is made anew: whoever listens looks by itself meanwhile. */
 export function createBell(newClient: () => Client, channel: string): Bell {
-  const listeners = new Set<() => void>();
+  const listeners = new Set<(news: News) => void>();
   let current: Client | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;
 
@@ -64,8 +67,8 @@ export function createBell(newClient: () => Client, channel: string): Bell {
     current = client;
     client.on("error", () => broke(client));
     client.on("end", () => broke(client));
-    client.on("notification", () => {
-      for (const listener of listeners) listener();
+    client.on("notification", ({ payload }) => {
+      for (const listener of listeners) listener(payload === LEASE_CHANGED ? "lease" : "commit");
     });
     client
       .connect()

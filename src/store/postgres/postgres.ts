@@ -20,7 +20,7 @@ import type { CommitRows, HeadRow, Value } from "../rows.ts";
 import { createSqlStore } from "../sql-store.ts";
 import type { Store, StoreMeta } from "../store.ts";
 import { isTrouble, translatePostgresError } from "./errors.ts";
-import { createBell, createHint, createUrgentLane } from "./lanes.ts";
+import { createBell, createHint, createUrgentLane, LEASE_CHANGED } from "./lanes.ts";
 import {
   COMMIT_FUNCTION,
   channelOf,
@@ -94,8 +94,15 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
 
   // Commits have a connection of their own, so that nothing else ever stands in their way.
   let writer: Client | undefined;
+  let connecting: Promise<Client> | undefined;
   const connectWriter = async (): Promise<Client> => {
     if (writer !== undefined) return writer;
+    connecting ??= newWriter().finally(() => {
+      connecting = undefined;
+    });
+    return connecting;
+  };
+  const newWriter = async (): Promise<Client> => {
     const client = new pg.Client(config(STATEMENT_MS_MAX));
     client.on("error", () => dropWriter(client));
     await client.connect();
@@ -193,11 +200,13 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
         hasLabel: "labels ->> ?::text = ?",
         jsonElements: "json_array_elements(?::json)",
         nowMs: "(extract(epoch from clock_timestamp()) * 1000)::bigint",
+        ringLease: { sql: "select pg_notify(?, ?)", rows: [[channel, LEASE_CHANGED]] },
       },
       query,
       urgent: lane.query,
       hint,
-      onCommitted: bell.listen,
+      onNews: bell.listen,
+      warmUp: () => void connectWriter().catch(() => undefined), // Whoever writes tries again.
       // A copy of the database has another identifier, or is on another timeline. Some services do not tell.
       origin: () =>
         query<{ origin: string }>(originSql).then(
