@@ -1,5 +1,6 @@
 // Builds dist/: tsc emits every module for programs that import Berth, and esbuild bundles the command line
 // with code splitting, so that a command loads only what it needs and `./berth` starts quickly.
+// The page of the dashboard goes to dist/dashboard.
 // Nothing is built if the sources have not changed since the last build; `--force` builds all the same.
 
 import { spawn } from "node:child_process";
@@ -7,6 +8,7 @@ import { rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { buildDashboard } from "./dashboard.mjs";
 import { hashOfSources, isUpToDate, putInPlace } from "./dist.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -17,7 +19,11 @@ const building = `${root}dist.${process.pid}`;
 const sources = hashOfSources(root);
 if (process.argv.includes("--force") || !isUpToDate(dist, sources)) {
   process.on("exit", () => rmSync(building, { recursive: true, force: true }));
-  const [exitCode] = await Promise.all([emitModules(), bundleCommandLine()]);
+  const [exitCode] = await Promise.all([
+    emitModules(),
+    bundleCommandLine(),
+    buildDashboard(root, `${building}/dashboard`),
+  ]);
   if (exitCode === 0) putInPlace(building, dist, sources);
   process.exitCode = exitCode;
 }

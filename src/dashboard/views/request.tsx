@@ -1,0 +1,237 @@
+// Request: the whole life of one request, step by step, each decision with its record (view 6).
+
+import { useEffect, useState } from "preact/hooks";
+import { type AnswerOf, amountsText, type BerthError, counted } from "../../sdk/index.ts";
+import { hrefOf } from "../address.ts";
+import { berth, useCommand } from "../commands.ts";
+import { useFollowed } from "../follow.ts";
+import { useKeys } from "../keys.ts";
+import type { LiveEvent } from "../live.ts";
+import { CancelButton, CancelDialog, Explanation } from "../parts/explanation.tsx";
+import { Data } from "../parts/states.tsx";
+import { Age, Moment } from "../parts/time.tsx";
+import { client, may, toBerthError } from "../session.ts";
+
+type Request = AnswerOf<"getRequest">;
+type Decision = AnswerOf<"listDecisions">["items"][number];
+type Life = { readonly request: Request; readonly decisions: readonly Decision[] };
+
+const STEPS_SHOWN = 100;
+
+export function View({ number = "" }: { number?: string }) {
+  const [isCancelling, setCancelling] = useState(false);
+  const followed = useFollowed(number, {
+    load: async (signal): Promise<Life> => {
+      const request = await client.requests.get(number, {}, { signal });
+      const { items } = await client.requests.decisions(request.id, { signal });
+      return { request, decisions: items };
+    },
+    concerns: (event) => event.number === Number(number),
+    everyMs: 500,
+  });
+  useCommand(berth(["show", number]));
+  useKeys({ ...(may("requests.cancel") && { x: () => setCancelling(true) }) });
+  return (
+    <Data of={followed}>
+      {(life) => (
+        <>
+          <Head request={life.request} />
+          <div class="life">
+            {life.request.status === "queued" && (
+              <section class="card">
+                <h2>Why it waits</h2>
+                <Explanation number={life.request.number} isAlone />
+              </section>
+            )}
+            <Steps life={life} />
+          </div>
+          {isCancelling && <CancelDialog number={life.request.number} onClose={() => setCancelling(false)} />}
+        </>
+      )}
+    </Data>
+  );
+}
+
+function Head({ request }: { request: Request }) {
+  const { number, name, component, status, resources, attempt, preempted_count: preempted, pool } = request;
+  return (
+    <header class="request-head">
+      <div class="actions">
+        <h1>
+          <span class="soft">#{number}</span> {name}
+        </h1>
+        <span class={`badge ${badgeOf(request)}`} data-status={status}>
+          {request.stop === null ? status : "stopping"}
+        </span>
+        <CancelButton request={request} />
+      </div>
+      <dl class="facts small">
+        <div>
+          <dt>of</dt>
+          <dd>
+            <a href={hrefOf("/queue", { component })}>{component}</a>
+          </dd>
+        </div>
+        <div>
+          <dt>wants</dt>
+          <dd>{amountsText(resources)}</dd>
+        </div>
+        {pool !== null && (
+          <div>
+            <dt>pool</dt>
+            <dd>
+              <a href={hrefOf("/timeline", { pool, lanes: "request" })}>{pool}</a>
+            </dd>
+          </div>
+        )}
+        <div>
+          <dt>attempt</dt>
+          <dd>{attempt}</dd>
+        </div>
+        <div>
+          <dt>preempted</dt>
+          <dd>{counted(preempted, "time")}</dd>
+        </div>
+        <div>
+          <dt>
+            {request.ended_at !== null ? "ended" : request.started_at !== null ? "runs for" : "waits for"}
+          </dt>
+          <dd>
+            {request.ended_at !== null ? (
+              <Moment at={request.ended_at} />
+            ) : (
+              <Age since={request.started_at ?? request.queued_at} />
+            )}
+          </dd>
+        </div>
+        {request.placement.length > 0 && (
+          <div>
+            <dt>on</dt>
+            <dd>{request.placement.map(({ node }) => node).join(", ")}</dd>
+          </div>
+        )}
+      </dl>
+    </header>
+  );
+}
+
+function badgeOf({ status, stop }: Request): string {
+  if (stop !== null || status === "queued") return "warn";
+  if (status === "allocated" || status === "released") return "good";
+  return "bad";
+}
+
+/** Its events, from the first one that is kept, and on. */
+function useEvents(id: string): { events: readonly LiveEvent[]; error: BerthError | undefined } {
+  const [events, setEvents] = useState<readonly LiveEvent[]>([]);
+  const [error, setError] = useState<BerthError>();
+  useEffect(() => {
+    const over = new AbortController();
+    const listen = async () => {
+      const { signal } = over;
+      for await (const event of client.events.stream({ request: id }, { signal, after: 0 })) {
+        if (event.event === "stream.opened") setEvents([]);
+        else if (event.event !== "stream.reset") setEvents((before) => [...before, event]);
+      }
+    };
+    listen().catch((failure: unknown) => !over.signal.aborted && setError(toBerthError(failure)));
+    return () => over.abort();
+  }, [id]);
+  return { events, error };
+}
+
+function Steps({ life: { request, decisions } }: { life: Life }) {
+  const { events, error } = useEvents(request.id);
+  const [shown, setShown] = useState(STEPS_SHOWN);
+  const bySeq = new Map(decisions.map((decision) => [decision.seq, decision]));
+  const hidden = Math.max(0, events.length - shown);
+  return (
+    <section class="card">
+      <h2>Its life</h2>
+      {error !== undefined && <p class="notice">{error.message}</p>}
+      {hidden > 0 && (
+        <button type="button" onClick={() => setShown(shown + STEPS_SHOWN)}>
+          {counted(hidden, "earlier step")}
+        </button>
+      )}
+      <ol class="steps">
+        {events.slice(hidden).map((event) => (
+          <li key={`${event.seq} ${event.event}`}>
+            <Moment at={event.at} />
+            <div>
+              <p>{stepText(event as Step, request)}</p>
+              <Record decision={bySeq.get(event.seq)} />
+            </div>
+            <span class="soft">event {event.seq}</span>
+          </li>
+        ))}
+      </ol>
+      {events.length === 0 && error === undefined && (
+        <p class="soft">
+          Submitted by {request.submitted_by} at <Moment at={request.submitted_at} />.
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** The record of a decision, as it was taken (V7). */
+function Record({ decision }: { decision: Decision | undefined }) {
+  if (decision === undefined) return null;
+  return (
+    <details>
+      <summary>the decision in its own numbers</summary>
+      <pre>{JSON.stringify(decision.decision, null, 2)}</pre>
+    </details>
+  );
+}
+
+type Step = LiveEvent &
+  Partial<{
+    attempt: number;
+    outcome: string;
+    reason: string;
+    phase: string;
+    cause: string;
+    exit_code: number;
+    signal: string;
+    why: string;
+    deadline: string;
+    reasons: readonly { code: string }[];
+  }>;
+
+function stepText(step: Step, { submitted_by: by }: Request): string {
+  switch (step.event) {
+    case "request.queued":
+      if (step.outcome !== undefined) return `stopped (${step.outcome}), and back in line`;
+      return step.attempt === 1 ? `submitted by ${by}` : "in the queue";
+    case "request.changed":
+      return "changed";
+    case "request.rejected":
+      return `rejected: ${(step.reasons ?? []).map(({ code }) => code).join(", ")}`;
+    case "request.allocated":
+      return `granted by pool ${step.pool}`;
+    case "request.held":
+      return `promised what comes free in pool ${step.pool}`;
+    case "request.hold_ended":
+      return `the promise has ended (${step.why})`;
+    case "request.preempting":
+      return `chosen to make room (${step.reason}); asked to ${step.phase === "checkpoint" ? "save first" : "stop"}`;
+    case "request.stopping":
+      return `asked to stop (${step.cause}, ${step.phase})`;
+    case "request.checkpointed":
+      return "has saved its state";
+    case "request.released":
+    case "request.failed":
+    case "request.preempted":
+    case "request.expired":
+      return [step.event.slice("request.".length), endText(step)].filter((part) => part !== "").join(", ");
+    default:
+      return step.event.slice("request.".length).replaceAll("_", " ");
+  }
+}
+
+function endText({ outcome, exit_code: exitCode, signal, cause }: Step): string {
+  const parts = [outcome, exitCode === undefined ? undefined : `exit code ${exitCode}`, signal, cause];
+  return parts.filter((part) => part !== undefined).join(", ");
+}
