@@ -80,7 +80,7 @@ export function openLogWriter(directory: string, limits = LIMITS): LogWriter {
 
 /** Below zero: that many bytes before the end. */
 export function openLogReader(directory: string, from: number): LogReader {
-  let position = from < 0 ? Math.max(0, endOf(directory) + from) : from;
+  let position = from < 0 ? Math.max(0, logBytes(directory) + from) : from;
   let file: { start: number; offset: number; position: number } | undefined;
 
   /** The file that the position is in, and how much before it is no longer there. */
@@ -147,8 +147,8 @@ export function hasLog(directory: string): boolean {
   return startsOf(directory).length > 0;
 }
 
-/** The position after the last byte. */
-function endOf(directory: string): number {
+/** The position after the last byte: also of what was dropped. */
+export function logBytes(directory: string): number {
   const start = startsOf(directory).at(-1);
   if (start === undefined) return 0;
   const records = readRecords(join(directory, fileName(start)), 0, Number.POSITIVE_INFINITY) ?? [];

@@ -28,7 +28,7 @@ import {
 } from "../runner/index.ts";
 import { claim, type NodeOrder, readClaim, readPlan } from "./claims.ts";
 import { judge } from "./finding.ts";
-import { readTail } from "./log.ts";
+import { logBytes, readTail } from "./log.ts";
 import type { FromShim, ShimState, ToShim } from "./messages.ts";
 
 export interface Part {
@@ -110,7 +110,8 @@ export function watchPart(entry: Entry<NodeOrder>, bootId: string, events: PartE
     }
     if (isClosed) return;
     const { requestId: request_id, token } = order;
-    end = endedPart({ request_id, token }, stored.end, readTail(directory, TAIL_BYTES));
+    const tail = readTail(directory, TAIL_BYTES);
+    end = endedPart({ request_id, token }, stored.end, tail, logBytes(directory));
     events.onChange();
   }
 

@@ -20,11 +20,12 @@ export function ending(outcome: "lost" | "failed", message: string, cause?: Part
   return { end: { outcome, message: text, ended_at, ...(cause !== undefined && { cause }) }, reports: [] };
 }
 
-/** For a sync: with the last of its output. */
+/** For a sync: with the last of its output, and how much there was in all. */
 export function endedPart(
   about: Pick<WireRunningPart, "request_id" | "token">,
   end: StoredEnd["end"],
   tail: Buffer,
+  bytes?: number,
 ): WireRunningPart {
   const cut = Math.max(0, tail.length - TAIL_PIECE_BYTES);
   const pieces = [tail.subarray(0, cut), tail.subarray(cut)].filter((piece) => piece.length > 0);
@@ -35,6 +36,7 @@ export function endedPart(
       ...end,
       ...(end.message !== undefined && { message: printable(end.message) }),
       ...(pieces.length > 0 && { log_tail: pieces.map((piece) => piece.toString("base64")) }),
+      ...(bytes !== undefined && { log_bytes: bytes }),
     },
   };
 }

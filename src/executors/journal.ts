@@ -42,7 +42,7 @@ export interface NumberedReport {
 
 /** How it ended, and what the server must hear before. */
 export interface StoredEnd {
-  readonly end: Omit<PartEnd, "log_tail">;
+  readonly end: Omit<PartEnd, "log_tail" | "log_bytes">;
   readonly reports: readonly NumberedReport[];
 }
 

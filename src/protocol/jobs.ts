@@ -145,6 +145,8 @@ export const partEnd = z.strictObject({
   ended_at: moment.optional(),
   /** The last of its output, at most 64 KiB in all, in base64. */
   log_tail: z.array(z.base64().max(LOG_PIECE_CHARS_MAX)).max(2).optional(),
+  /** How many bytes of output there were in all: the tail is the last of them. */
+  log_bytes: z.int().min(0).optional(),
 });
 
 /** One attempt, as far as it is on this node. Listed until the server no longer lists its grant. */

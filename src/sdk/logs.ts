@@ -36,7 +36,7 @@ export async function* readLog(
         failures = 0;
         if ("end" in line) return;
         if ("dropped" in line) {
-          const text = `[${line.dropped} bytes are no longer there]\n`;
+          const text = `[${line.dropped} bytes are missing]\n`;
           yield { stream: "stderr", data: new TextEncoder().encode(text) };
           continue;
         }

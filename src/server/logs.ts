@@ -3,7 +3,7 @@
 import { requestOf } from "../engine/index.ts";
 import { type RequestBody, SUSPECT_AFTER_MS, type View } from "../leader/index.ts";
 import { toNodeName, toPoolName } from "../translation/index.ts";
-import { logPartOf } from "./agents/parts.ts";
+import { type KeptTail, logPartOf } from "./agents/parts.ts";
 import type { LogPart, LogSink } from "./agents/readers.ts";
 import { reportersFor } from "./agents/reporters.ts";
 import type { CallOf, Reply, Services } from "./call.ts";
@@ -50,7 +50,8 @@ export async function readLog(call: LogCall, services: Services, located: Locate
   if (reporter !== undefined && (await isHeard(services, reporter))) {
     if (await passOn(call, services, { located, wanted, reporter, response })) return "sent";
   }
-  return keptTail(services, { located, attempt: wanted.attempt, rank, response });
+  const { from = 0 } = call.query;
+  return keptTail(services, { located, attempt: wanted.attempt, rank, from, response });
 }
 
 function attemptOf(
@@ -117,9 +118,9 @@ function passOn(
 
 async function keptTail(
   { store }: Services,
-  log: { located: Located; attempt: number; rank: number; response: Response },
+  log: { located: Located; attempt: number; rank: number; from: number; response: Response },
 ): Promise<Reply> {
-  const { located, attempt, rank, response } = log;
+  const { located, attempt, rank, from, response } = log;
   const kept = await store.getAttachment(located.id, logPartOf(attempt, rank));
   if (kept === undefined) {
     throw problemError(
@@ -131,9 +132,15 @@ async function keptTail(
       },
     );
   }
-  const { pieces } = kept.body as { pieces: string[] };
-  const data = Buffer.concat(pieces.map((piece) => Buffer.from(piece, "base64")));
-  await response.write([{ at: 0, stream: "stdout", data }], 0, { "berth-log": "tail" });
+  const { pieces, bytes } = kept.body as KeptTail;
+  const tail = Buffer.concat(pieces.map((piece) => Buffer.from(piece, "base64")));
+  // In its place: whoever has read some of it on the node goes on from there.
+  const end = bytes ?? tail.length;
+  const begin = end - tail.length;
+  const wanted = from < 0 ? Math.max(0, end + from) : from;
+  const at = Math.max(begin, wanted);
+  const part: LogPart = { at, stream: "stdout", data: tail.subarray(at - begin) };
+  await response.write([part], Math.max(0, begin - wanted), { "berth-log": "tail" });
   response.end(true);
   return "sent";
 }
@@ -176,8 +183,7 @@ function createResponse({ outgoing, query }: LogCall): Response {
     },
     async write(parts, dropped, headers = {}) {
       if (!hasBegun) begin(headers);
-      if (dropped > 0)
-        outgoing.write(asEvents ? line({ dropped }) : `[${dropped} bytes are no longer there]\n`);
+      if (dropped > 0) outgoing.write(asEvents ? line({ dropped }) : `[${dropped} bytes are missing]\n`);
       let hasRoom = true;
       for (const { at, stream, data } of parts) {
         if (query.stream !== undefined && query.stream !== stream) continue;
@@ -186,8 +192,13 @@ function createResponse({ outgoing, query }: LogCall): Response {
       }
       if (hasRoom || outgoing.destroyed) return;
       await new Promise<void>((resolve) => {
-        outgoing.once("drain", resolve);
-        outgoing.once("close", resolve);
+        const proceed = () => {
+          outgoing.off("drain", proceed);
+          outgoing.off("close", proceed);
+          resolve();
+        };
+        outgoing.once("drain", proceed);
+        outgoing.once("close", proceed);
       });
     },
     end(isComplete) {

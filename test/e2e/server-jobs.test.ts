@@ -127,6 +127,7 @@ test("a job is assigned, starts, runs and ends where it was placed (J1, J4, J5)"
     outcome: "failed",
     exit_code: 3,
     log_tail: [base64("it went wrong\n")],
+    log_bytes: 100,
   });
   expect(after.jobs).toEqual([]);
   expect(await job(submitted.id)).toMatchObject({
@@ -134,8 +135,12 @@ test("a job is assigned, starts, runs and ends where it was placed (J1, J4, J5)"
     phase: null,
     exit: { reason: "exited", exit_code: 3 },
   });
-  const log = await server.admin("GET", `/v1/jobs/${submitted.id}/logs`);
-  expect(log).toMatchObject({ status: 200, body: "it went wrong\n" });
+  // The node sends nothing: what is kept is the end of it, in its place.
+  const read = (query: string) => server.admin("GET", `/v1/jobs/${submitted.id}/logs?${query}`);
+  const [whole, rest, last] = await Promise.all([read(""), read("from=89"), read("from=-6")]);
+  expect(whole).toMatchObject({ status: 200, body: "[86 bytes are missing]\nit went wrong\n" });
+  expect(rest.body).toBe("went wrong\n");
+  expect(last.body).toBe("wrong\n");
 });
 
 test("what a job runs is in no event and in no audit entry, and its environment is its submitter's (J2)", async () => {

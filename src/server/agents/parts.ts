@@ -82,17 +82,11 @@ function ended(job: PlacedJob, parts: readonly Part[]): Meaning[] | undefined {
   if (ends.length < parts.length) return undefined;
   const about = { requestId: job.id, token: job.token };
   const deciding = decidingEnd(ends);
-  const attachments = ends.flatMap(({ log_tail: pieces }, rank): Attachment[] =>
-    pieces === undefined
-      ? []
-      : [
-          {
-            requestId: job.id,
-            part: logPartOf(job.attempt, rank),
-            body: { node: job.nodes[rank] ?? null, pieces },
-          },
-        ],
-  );
+  const attachments = ends.flatMap(({ log_tail: pieces, log_bytes: bytes }, rank): Attachment[] => {
+    if (pieces === undefined) return [];
+    const kept: KeptTail = { node: job.nodes[rank] ?? null, pieces, ...(bytes !== undefined && { bytes }) };
+    return [{ requestId: job.id, part: logPartOf(job.attempt, rank), body: kept }];
+  });
   if (deciding.outcome === "lost") return [{ command: { kind: "loseHolder", ...about }, attachments }];
   // An agent that stopped it of its own accord, after it had heard nothing for long, was not asked to.
   const isUnasked = deciding.outcome === "stopped" && job.stop === null;
@@ -136,6 +130,15 @@ function progressed({ id, token, phase }: PlacedJob, parts: readonly Part[]): Me
   const next = parts.every(hasStarted) ? "running" : parts.some(Boolean) ? "starting" : phase;
   const isNews = next !== phase && phase !== "running";
   return isNews ? [{ command: { kind: "reportPhase", requestId: id, token, phase: next } }] : [];
+}
+
+/** The end of the output of one part of an attempt (J6). */
+export interface KeptTail {
+  readonly node: string | null;
+  /** In base64. */
+  readonly pieces: readonly string[];
+  /** Of the whole output; absent in what was kept before this was known. */
+  readonly bytes?: number;
 }
 
 /** Names the end of the output of one part of an attempt among the attachments of its request (J6). */

@@ -68,10 +68,12 @@ export function createReaders(wake: (reporter: string) => void): Readers {
   async function take(reader: Reader, piece: WireLogPiece): Promise<void> {
     if (!reader.isOpen) return;
     if (piece.is_missing === true) return end(reader, "missing");
-    const position = reader.position ?? piece.from;
-    if (piece.from > position) return; // A piece before this one was lost: the agent is told where to go on.
+    const position = reader.position ?? piece.from - (piece.dropped ?? 0);
+    // The log has grown past what this reader had yet to read; or a piece before this one was lost, and the agent is told
+    // where to go on.
+    const dropped = Math.max(0, piece.from - position);
+    if (dropped > (piece.dropped ?? 0)) return;
     const { parts, position: next } = newParts(piece, position);
-    const dropped = reader.position === undefined ? (piece.dropped ?? 0) : 0;
     reader.position = next;
     await reader.sink.take(parts, dropped); // Also an empty one: it says that the node is there.
     if (piece.is_end) end(reader, "complete");
