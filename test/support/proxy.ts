@@ -42,7 +42,8 @@ interface Trouble {
   onHeld(): void;
 }
 
-export async function startTcpProxy(): Promise<TcpProxy> {
+/** Listens on this address, by default for this machine alone. */
+export async function startTcpProxy(address = "127.0.0.1"): Promise<TcpProxy> {
   let targetPort = 0;
   let silent: Way | undefined;
   const waiting: (() => void)[] = [];
@@ -78,7 +79,7 @@ export async function startTcpProxy(): Promise<TcpProxy> {
       socket.on("close", () => near.destroyed && far.destroyed && connections.delete(connection));
     }
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(0, address);
   await once(server, "listening");
 
   return {

@@ -1,0 +1,155 @@
+// Faults of agents, shims and servers that the proof must find, each planted in a copy of the source.
+
+import type { Fault } from "../proving/canaries.ts";
+import type { Round } from "./faults.ts";
+import type { Question } from "./judge.ts";
+
+export interface Canary {
+  readonly what: string;
+  readonly faults: readonly Fault[];
+  /** Which rounds bring it to light. */
+  readonly rounds: readonly Round[];
+  /** By which of the questions it must be found: one that shows by chance proves nothing. */
+  readonly finders: readonly Question[];
+}
+
+const startedTwice: Fault = {
+  what: "a claim that everybody gets",
+  file: "src/agent/journal.ts",
+  text: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;',
+  instead: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return true;',
+};
+
+const at = (fault: Round["fault"], ...moments: readonly Round["moment"][]): Round[] =>
+  moments.map((moment) => ({ fault, moment }));
+const LONG_CUT: Round = { fault: "node cut", moment: "start", isLong: true };
+
+export const CANARIES: readonly Canary[] = [
+  canary(
+    "an agent whose tokens are not written down for the next one",
+    {
+      file: "src/agent/journal.ts",
+      text: 'const jobs = join(directory, "jobs");',
+      instead: "const jobs = join(directory, String(process.pid));",
+    },
+    { rounds: at("agent killed", "start", "stop", "start"), finders: ["exits lost", "double starts"] },
+  ),
+  {
+    what: "an agent that starts again what it finds",
+    faults: [
+      startedTwice,
+      {
+        what: "",
+        file: "src/agent/reconcile.ts",
+        text: 'alive: "adopt"',
+        instead: 'alive: "start"',
+      },
+    ],
+    rounds: at("agent killed", "start", "start"),
+    finders: ["double starts"],
+  },
+  {
+    what: "a second start after a reset",
+    faults: [
+      startedTwice,
+      {
+        what: "",
+        file: "src/agent/reconcile.ts",
+        text: 'if (bootId !== currentBootId) return "lost";',
+        instead: 'if (bootId !== currentBootId) return "start";',
+      },
+    ],
+    rounds: at("machine reset", "start", "start"),
+    finders: ["double starts"],
+  },
+  canary(
+    "an end that is forgotten when its report fails",
+    {
+      file: "src/agent/agent.ts",
+      text: "        trouble = why;",
+      instead: `        trouble = why;
+        for (const [token, part] of parts) {
+          if (!part.isEnded()) continue;
+          part.close();
+          parts.delete(token);
+          rmSync(part.entry.directory, { recursive: true, force: true });
+        }`,
+    },
+    {
+      rounds: [...at("node cut", "start", "stop", "start"), LONG_CUT, ...at("server replaced", "stop")],
+      finders: ["double starts"],
+    },
+  ),
+  canary(
+    "an end that is reported before the whole tree has ended",
+    { file: "src/agent/supervision.ts", text: "    await job.gone;\n", instead: "" },
+    { rounds: at("agent killed", "stop", "start"), finders: ["survivors of ended jobs"] },
+  ),
+  canary(
+    "a shim that drops output",
+    {
+      file: "src/agent/shim.ts",
+      text: "      log.write(stream, data);",
+      instead: "      if (Math.random() > 0.01) log.write(stream, data);",
+    },
+    { rounds: at("agent killed", "start"), finders: ["logs incomplete"] },
+  ),
+  canary(
+    "a relay that goes on from where it was, not from where its reader is",
+    {
+      file: "src/server/agents/readers.ts",
+      text: "    const known = Math.min(bytes.length, Math.max(0, position - at));",
+      instead: "    const known = 0;",
+    },
+    {
+      rounds: [...at("node cut", "start", "stop", "start", "stop", "start"), ...at("agent killed", "start")],
+      finders: ["logs incomplete"],
+    },
+  ),
+  canary(
+    "an agent that does not honour the lease of its node",
+    { file: "src/agent/agent.ts", text: "const LEASE_SHARE = 2 / 3;", instead: "const LEASE_SHARE = 20;" },
+    { rounds: [LONG_CUT], finders: ["requests alive twice"] },
+  ),
+  canary(
+    "a server that gives away the work of a node that still runs it",
+    {
+      file: "src/leader/nodes.ts",
+      text: "leaseMs: (nodeLostMs * 2) / 3, patienceMs: nodeLostMs,",
+      instead: "leaseMs: nodeLostMs / 3, patienceMs: nodeLostMs / 3,",
+    },
+    { rounds: [LONG_CUT], finders: ["requests alive twice"] },
+  ),
+  canary(
+    "an agent that leaves alone what is no longer wanted",
+    {
+      file: "src/agent/agent.ts",
+      text: 'return parts.get(step.token)?.say({ kind: "kill" });',
+      instead: "return undefined;",
+    },
+    { rounds: [LONG_CUT], finders: ["survivors of ended jobs"] },
+  ),
+  {
+    what: "a job that outlives its shim",
+    faults: [
+      {
+        what: "",
+        file: "src/runner/guardian.ts",
+        text: "if (plan !== undefined) {",
+        instead: "if (plan === undefined) {",
+      },
+      {
+        what: "",
+        file: "src/agent/part.ts",
+        text: "    if (plan !== undefined) {",
+        instead: "    if (plan === undefined) {",
+      },
+    ],
+    rounds: at("shim killed", "start", "checkpoint", "start"),
+    finders: ["survivors of ended jobs"],
+  },
+];
+
+function canary(what: string, fault: Omit<Fault, "what">, rest: Pick<Canary, "rounds" | "finders">): Canary {
+  return { what, faults: [{ what, ...fault }], ...rest };
+}
