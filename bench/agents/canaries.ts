@@ -15,7 +15,7 @@ export interface Canary {
 
 const startedTwice: Fault = {
   what: "a claim that everybody gets",
-  file: "src/agent/journal.ts",
+  file: "src/agent/claims.ts",
   text: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;',
   instead: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return true;',
 };
@@ -28,7 +28,7 @@ export const CANARIES: readonly Canary[] = [
   canary(
     "an agent whose tokens are not written down for the next one",
     {
-      file: "src/agent/journal.ts",
+      file: "src/executors/journal.ts",
       text: 'const jobs = join(directory, "jobs");',
       instead: "const jobs = join(directory, String(process.pid));",
     },
@@ -40,7 +40,7 @@ export const CANARIES: readonly Canary[] = [
       startedTwice,
       {
         what: "",
-        file: "src/agent/reconcile.ts",
+        file: "src/agent/finding.ts",
         text: 'alive: "adopt"',
         instead: 'alive: "start"',
       },
@@ -54,7 +54,7 @@ export const CANARIES: readonly Canary[] = [
       startedTwice,
       {
         what: "",
-        file: "src/agent/reconcile.ts",
+        file: "src/agent/finding.ts",
         text: 'if (bootId !== currentBootId) return "lost";',
         instead: 'if (bootId !== currentBootId) return "start";',
       },
@@ -65,14 +65,13 @@ export const CANARIES: readonly Canary[] = [
   canary(
     "an end that is forgotten when its report fails",
     {
-      file: "src/agent/agent.ts",
+      file: "src/executors/loop.ts",
       text: "        trouble = why;",
       instead: `        trouble = why;
-        for (const [token, part] of parts) {
-          if (!part.isEnded()) continue;
-          part.close();
-          parts.delete(token);
-          rmSync(part.entry.directory, { recursive: true, force: true });
+        for (const token of [...ended]) {
+          const entry = entries.get(token) as Entry<O>;
+          acknowledge(entry);
+          journal.prune(Number.POSITIVE_INFINITY);
         }`,
     },
     {
@@ -124,8 +123,8 @@ export const CANARIES: readonly Canary[] = [
     "an agent that leaves alone what is no longer wanted",
     {
       file: "src/agent/agent.ts",
-      text: 'return parts.get(step.token)?.say({ kind: "kill" });',
-      instead: "return undefined;",
+      text: 'stop: (token) => parts.get(token)?.say({ kind: "kill" }),',
+      instead: "stop: () => undefined,",
     },
     { rounds: [LONG_CUT], finders: ["survivors of ended jobs"] },
   ),
