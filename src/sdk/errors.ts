@@ -77,10 +77,7 @@ export function errorOfEnding(request: WireRequest): BerthError | undefined {
       return new BerthError("cancelled", `${which} was cancelled.`);
     case "preempted":
       return new BerthError("preempted", `${which} was preempted and is not queued again.`, {
-        hint:
-          request.retries.max !== null && request.attempt > request.retries.max
-            ? `Its ${request.retries.max} further attempts are used up; allow more with retries.`
-            : "Let it wait again with requeue on_preemption, or ask for work that is not preemptible.",
+        hint: preemptionHint(request),
       });
     case "expired":
       return expiry(which, request);
@@ -91,6 +88,15 @@ export function errorOfEnding(request: WireRequest): BerthError | undefined {
     default:
       return undefined;
   }
+}
+
+function preemptionHint({ attempt, retries: { max } }: WireRequest): string {
+  if (max === null || attempt <= max) {
+    return "Let it wait again with requeue on_preemption, or ask for work that is not preemptible.";
+  }
+  if (max === 0) return "It was allowed no further attempt; allow some with retries.";
+  const used = max === 1 ? "1 further attempt is" : `${max} further attempts are`;
+  return `Its ${used} used up; allow more with retries.`;
 }
 
 function rejection(which: string, { reasons }: WireRequest): BerthError {

@@ -188,6 +188,43 @@ test("an explanation says whose turn comes first, and when starvation begins", (
   });
 });
 
+test("who waits behind others in a FIFO group asks for more than its fair share only if the group could not serve it (9.10)", () => {
+  const group: Command = {
+    kind: "createGroup",
+    pool: POOL,
+    group: { name: "line" as GroupName, mode: "fifo" },
+  };
+  const state = worldWith(pool(8), group, policy("a", POOL, { group: "line" as GroupName }), policy("b"));
+  send(state, 0, submit("b0", "b", 4, { operation: "other" }));
+  send(state, 0, submit("a0", "a", 4, { operation: "first" }));
+  send(state, 0, submit("b1", "b", 4, { operation: "other" }));
+  send(state, 1_000, submit("a1", "a", 3, { operation: "second" }));
+  send(state, 1_000, submit("a2", "a", 5, { operation: "large" }));
+  const beyond = (name: string) => viewOf(state, name)?.exceedsFairShare;
+  expect(viewOf(state, "second")?.fairShare).toEqual({ gpu: 0 });
+  expect([beyond("first"), beyond("second"), beyond("large")]).toEqual([false, false, true]);
+});
+
+test("a promise stands when the weight of the waiter is lowered; others take back by starving, in their time (V5, 9.7)", () => {
+  const settings = { starvationTimeoutMs: 2_000, preemptiveBackoffMs: 0 };
+  const state = worldWith(pool(8, settings), policy("a"), policy("b"));
+  for (let i = 0; i < 8; i++) send(state, 0, submit(`a${i}`, "a", 1, { operation: "a" }));
+  for (let i = 0; i < 4; i++) send(state, 1_000, submit(`b${i}`, "b", 1, { operation: "b" }));
+  expect(victimsIn(send(state, 3_000, { kind: "tick" }))).toEqual(["a7", "a6", "a5", "a4"]);
+
+  const lowered = { pool: POOL, component: "b" as ComponentName, weight: 0.1 };
+  send(state, 5_000, { kind: "updatePolicy", policy: lowered });
+  for (const id of ["a7", "a6", "a5", "a4"]) {
+    const token = requestOf(state, id as RequestId)?.progress.allocation?.token as number;
+    send(state, 6_000, { kind: "reportEnd", requestId: id as RequestId, token, outcome: "stopped" });
+  }
+  const running = () =>
+    [0, 1, 2, 3].filter((i) => requestOf(state, `b${i}` as RequestId)?.progress.status === "allocated");
+  expect(running()).toEqual([0, 1, 2, 3]);
+  expect(victimsIn(send(state, 7_999, { kind: "tick" }))).toEqual([]);
+  expect(victimsIn(send(state, 8_000, { kind: "tick" }))).toEqual(["b3", "b2"]); // Up to 0.8 of the fair share of a.
+});
+
 /** Four units in use by one operation; another has waited from the beginning. */
 function starving(): EngineState {
   const state = worldWith(pool(4), policy("hog"), policy("prod"));

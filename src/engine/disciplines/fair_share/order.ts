@@ -94,7 +94,7 @@ export function wayTo(operation: Operation): (Branch | Operation)[] {
 }
 
 /** Below a FIFO group operations follow directly (9.11). */
-function parentIn({ parent }: Operation): Branch {
+export function parentIn({ parent }: Operation): Branch {
   let branch = parent;
   if (parent.isInLine) while (!branch.isFifo) branch = branch.parent as Branch;
   return branch;

@@ -4,7 +4,7 @@ import type { PoolName, RequestId } from "../../records.ts";
 import { type EngineState, type Pool, type PoolLine, type Request, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOfAll } from "./allocations.ts";
-import { inOrder, satisfactionOf, waitersOf } from "./order.ts";
+import { inOrder, parentIn, satisfactionOf, waitersOf } from "./order.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
 import { SHARE_EPSILON, SHOWN_STEPS, UNIT_EPSILON } from "./tolerances.ts";
 import {
@@ -106,10 +106,14 @@ export function viewOfOperation(pool: Pool, tree: PoolTree, operation: Operation
   return { ...viewOf(pool, tree, operation, "operation", operation.peers as Peers), exceedsFairShare };
 }
 
-/** Whether no request of the line can ever be served within the fair share of its operation (9.10). */
+/**
+ * Whether no request of the line can ever be served within the fair share of its operation (9.10). Below a FIFO group
+ * the next one is owed nothing yet, and as much as the group when its turn comes.
+ */
 export function isBeyondFairShare(tree: PoolTree, operation: Operation, { need, line }: PoolLine): boolean {
-  const { fairShare, leaf } = operation.peers as Peers;
+  const { fairShare: own, leaf } = operation.peers as Peers;
   if (leaf.isGang || line.members.size === 0) return false;
+  const { fairShare } = operation.parent.isInLine ? parentIn(operation) : { fairShare: own };
   return tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + UNIT_EPSILON);
 }
 
