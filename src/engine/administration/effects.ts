@@ -94,7 +94,7 @@ function waitersOf(line: Line): Request[] {
   return [...line.members, ...holders].sort(bySubmission);
 }
 
-/** After a change: those whom no pool admits any more are rejected (P9), and what was closing may have gone. */
+/** After a change: requests that no pool admits any more are rejected (P9). */
 export function settleAdministration(transaction: Transaction): void {
   const { dismissed, undo } = transaction.state;
   // In an order that does not depend on what was tried and taken back before.
