@@ -62,6 +62,7 @@ export function normalise(text: string): string {
     .replaceAll(/\bcost [\d.]+ min\b/g, "cost COST") // Of lost work, which grows.
     .replaceAll(/\b\d+ (kB|MB)\b/g, "SIZE")
     .replaceAll(/berth_[A-Za-z0-9_-]{43}/g, "SECRET")
+    .replaceAll(/#once=[\w-]{22}/g, "#once=LINK")
     .replaceAll(/[ \t]+/g, " ")
     .replaceAll(/ $/gm, "")
     .trim();

@@ -35,6 +35,7 @@ const COMMANDS: readonly CommandEntry[] = [
   entry(DAILY, "cancel", "cancel requests; what runs is stopped first", () => import("./cancel.ts")),
   entry(DAILY, "events", "what happens, as it happens", () => import("./events.ts")),
   entry(DAILY, "share", "who is owed how much, and who has it", () => import("./share.ts")),
+  entry(DAILY, "dashboard", "a link that opens the dashboard in a browser", () => import("./dashboard.ts")),
   entry(DAILY, "demo", "see borrowing, a queue and a reclaim in under a minute", () => import("./demo.ts")),
   entry(DAILY, "job", "jobs: list, show, logs, cancel, signal", () => import("./job.ts")),
   entry(

@@ -8,6 +8,7 @@ import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { parseAmounts } from "./amounts.ts";
 import { readContexts, type SavedContext, saveContext } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
+import { linkTo } from "./dashboard.ts";
 import { plainIfNeeded } from "./output/print.ts";
 import { amountsText } from "./output/text.ts";
 import { dataDirectory, shownPath } from "./paths.ts";
@@ -68,7 +69,8 @@ async function up(options: UpOptions, context: CliContext): Promise<void> {
     leaveNote(settings.dataDir, server.url, saved.token);
     const client = createClient({ url: server.url, token: saved.token });
     const pool = await preparePool(client, capacity);
-    const text = plainIfNeeded(welcome({ server, pool, saved, capacity, program }), context);
+    const link = await linkTo(client, server.url);
+    const text = plainIfNeeded(welcome({ server, pool, saved, capacity, program, link }), context);
     context.write(text);
     process.send?.({ ready: text }); // To the one who started us in the background.
     await ending.asked;
@@ -194,9 +196,10 @@ interface Welcome {
   readonly saved: OwnContext;
   readonly capacity: Record<string, number> | undefined;
   readonly program: string;
+  readonly link: string;
 }
 
-function welcome({ server, pool, saved, capacity, program }: Welcome): string {
+function welcome({ server, pool, saved, capacity, program, link }: Welcome): string {
   const ask = pool.capacity.gpu === undefined ? "--cpu 1" : "--gpu 1";
   const where = saved.isCurrent ? "" : `--context ${saved.name} `;
   const other =
@@ -206,6 +209,7 @@ function welcome({ server, pool, saved, capacity, program }: Welcome): string {
   return `✓ store      ${shownPath(server.storeName)}
 ✓ pool       ${POOL}   ${amountsText(pool.capacity)}${other}
 ✓ context    ${saved.name} → ${server.url}   (token saved, mode 0600)
+  dashboard  ${link}
   reference  ${server.url}/docs
 Next:  ${program} run ${where}${ask} -- echo hello
 `;

@@ -24,6 +24,7 @@ import { SECURITY_HEADERS } from "./headers.ts";
 import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
 import { URL_LENGTH_MAX } from "./limits.ts";
+import type { Pages } from "./pages.ts";
 import { checkPermission, methodsOf, parseBody, parseParams, parseQuery, takesBody } from "./parsing.ts";
 import { ProblemError, problemError } from "./problems.ts";
 import type { Replicated } from "./replicated.ts";
@@ -36,6 +37,7 @@ export interface Pipeline {
   readonly handlers: Handlers;
   readonly checkHost: HostCheck;
   readonly extraHeaders: Readonly<Record<string, string>>;
+  readonly pages: Pages;
   /** Of a server that is one of several. */
   readonly replicated?: Replicated;
 }
@@ -51,6 +53,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
     const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
     app.on(route.method, path, (context) => serve(context, name, route));
   }
+  for (const path of pipeline.pages.paths) app.get(path, servePage);
   app.notFound((context) => serve(context, undefined, unknownRoute(context)));
   // Whatever escapes from the pipeline itself; a caller never sees more than an id.
   app.onError((error) => send(failure(error, pipeline.services), "unknown"));
@@ -94,6 +97,22 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       }
       return send(failure(error, pipeline.services), name ?? "unknown");
     }
+  }
+
+  /** The page is everybody's; what it shows, it asks for like any client. */
+  function servePage({ env: { incoming }, req }: Context<Env>): Response {
+    try {
+      pipeline.checkHost(incoming);
+    } catch (error) {
+      return send(failure(error, pipeline.services), "page");
+    }
+    const {
+      status,
+      headers: own,
+      body,
+    } = pipeline.pages.answer(req.path, incoming.headers["accept-encoding"]);
+    pipeline.services.metrics.countCall("page", status);
+    return new Response(body, { status, headers: { ...own, ...pipeline.extraHeaders } });
   }
 
   function send(reply: Exclude<Reply, "sent">, route: string): Response {

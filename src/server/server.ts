@@ -32,6 +32,7 @@ import {
   STANDSTILL_MS,
 } from "./limits.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
+import { loadPages } from "./pages.ts";
 import { createApp } from "./pipeline.ts";
 import { createQueueRows } from "./queue-rows.ts";
 import { createRateLimits } from "./rates.ts";
@@ -131,6 +132,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     handlers: HANDLERS,
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
     ...(replica && { replicated: createReplicated(replica, { positions: streams.positions, log }) }),
+    pages: loadPages(),
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });
 

@@ -39,9 +39,12 @@ test("the first five minutes happen as they are printed", { timeout: 240_000 }, 
   const up = begin("berth up --capacity gpu=2");
   const [, port] = await up.shows(/127\.0\.0\.1:(\d+)[\s\S]*Next:/);
   const url = `http://127.0.0.1:${port}`;
-  expect(up.screen()).toBe(`✓ store      ~/.local/share/berth/berth.db
+  expect(
+    up.screen().replace(/#once=[\w-]{22}\n/, "#once=LINK\n"),
+  ).toBe(`✓ store      ~/.local/share/berth/berth.db
 ✓ pool       local   gpu 2
 ✓ context    local → ${url}   (token saved, mode 0600)
+  dashboard  ${url}/#once=LINK
   reference  ${url}/docs
 Next:  berth run --gpu 1 -- echo hello
 `);
