@@ -2,7 +2,7 @@
 // A room is a thought: it remembers only how some nodes differ from the state.
 
 import { compareIds, type Vector } from "../resources.ts";
-import type { Node, Pool } from "../state.ts";
+import type { Node, Pool, Run } from "../state.ts";
 import { hasLabels, isReady, type Wanted } from "./node-index.ts";
 import { compareFit, covers, type NodeList } from "./node-list.ts";
 
@@ -46,6 +46,22 @@ export class Room {
 
   leftOn(node: Node): Vector {
     return this.#left.get(node) ?? node.left;
+  }
+
+  /** What would be left on a node with all gone that may go; what is stopping is left out of account. */
+  leftWithout(node: Node, mayGo: (run: Run) => boolean): number[] {
+    const left = [...this.leftOn(node)];
+    for (const run of node.runs) {
+      if (run.isStopping || !mayGo(run)) continue;
+      const { need } = run.poolLine.ask as Ask;
+      for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + (need[i] as number);
+    }
+    return left;
+  }
+
+  /** The nodes that may be asked, whatever is left on them. */
+  *candidates({ wanted }: Ask): Generator<Node> {
+    for (const list of this.pool.places.select(this.pool, wanted).groups.values()) yield* list;
   }
 
   /** Gives units to a node, or with sign -1 takes them from it. */

@@ -115,6 +115,17 @@ export class NodeCover implements Cover {
     return null;
   }
 
+  /** The nodes without room that would have it with all gone there that may go. */
+  *clearable(mayGo: (run: Run) => boolean): Generator<Node> {
+    for (const node of this.#room.candidates(this.#ask)) {
+      if (!this.#hasRoom(node) && this.isClearable(node, mayGo)) yield node;
+    }
+  }
+
+  isClearable(node: Node, mayGo: (run: Run) => boolean): boolean {
+    return covers(this.#room.leftWithout(node, mayGo), this.#ask.need);
+  }
+
   /** Whether some node has so much left. */
   couldServe(need: readonly number[]): boolean {
     return this.#room.hasRoomFor({ ...this.#ask, need, count: 1 });

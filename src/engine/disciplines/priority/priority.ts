@@ -82,27 +82,21 @@ function choiceOf(search: VictimSearch, taken: readonly Victim[], cover: Cover):
 
 /**
  * The same where one more node must get room: the prefix ends where the first node has it, and whoever is not on that
- * node is spared. So each node is asked for itself how much of the order it takes, one priority after the other.
+ * node is spared. So each node is asked for itself how much of the order it takes.
  */
 function chooseOnOneNode(
   search: VictimSearch,
   short: readonly number[],
   cover: NodeCover,
 ): VictimChoice | "hopeless" | null {
-  const { policies } = search;
   const field = new NodeField(search, short, cover);
-  for (let start = 0, end = 0; start < policies.length; start = end) {
-    const { priority } = (policies[start] as Policy).record;
-    while (policies[end]?.record.priority === priority) field.gather(policies[end++] as Policy);
-    const victims = field.firstWithRoom();
-    if (victims === null) continue;
-    for (const { run } of victims) cover.take(run);
-    return choiceOf(search, victims, cover);
-  }
-  return field.isComplete ? "hopeless" : null;
+  const victims = field.firstWithRoom();
+  if (victims === null) return field.isComplete ? "hopeless" : null;
+  for (const { run } of victims) cover.take(run);
+  return choiceOf(search, victims, cover);
 }
 
-/** The candidates on each node that could get room, in the order of 8.3. */
+/** The nodes that could get room, and the candidates on them in the order of 8.3. */
 class NodeField {
   /** Whether nobody was left out who could be permitted later. */
   isComplete: boolean;
@@ -110,69 +104,71 @@ class NodeField {
   readonly #cover: NodeCover;
   readonly #mayPermit: (policy: Policy) => boolean;
   readonly #judge: (kind: RunKind) => Permission | string;
-  readonly #candidates = new Map<Node, Victim[]>();
-  /** Those of the priority in hand. */
-  readonly #touched = new Map<Node, Victim[]>();
 
   constructor(search: VictimSearch, short: readonly number[], cover: NodeCover) {
     const rights = rightsFor(search, short);
     this.#search = search;
     this.#cover = cover;
-    this.#mayPermit = mayPermit(search, short, rights);
-    this.#judge = judgeFor(search, short, rights);
+    this.#mayPermit = remembering(mayPermit(search, short, rights));
+    this.#judge = remembering(judgeFor(search, short, rights));
     this.isComplete = search.pool.record.settings.minRuntimeMs === 0;
   }
 
-  gather(policy: Policy): void {
-    if (!this.#mayPermit(policy)) return;
-    for (const kind of policy.runKinds) {
-      const verdict = this.#judge(kind);
-      if (typeof verdict !== "string") this.#gatherKind(verdict);
-      else if (verdict === "V6") this.isComplete = false;
-    }
-  }
-
-  #gatherKind(permission: Permission): void {
-    const { state, pool, nowMs, head } = this.#search;
-    for (const run of permission.kind.runs.backwards((each) => isMature(each, pool, nowMs))) {
-      if (run.token < permission.from) return;
-      if (hasDisplaced(state, run.request.spec.id, head.request.spec.id)) {
-        this.isComplete = false;
-        continue;
-      }
-      if (!this.#cover.isHelpedBy(run)) continue;
-      const victim = { run, reason: reasonFor(run, permission) };
-      for (const node of run.nodes) {
-        const others = this.#touched.get(node);
-        if (others === undefined) this.#touched.set(node, [victim]);
-        else others.push(victim);
-      }
-    }
-  }
-
-  /** What the first node takes that gets room, with those of lower priority; null: none does. */
+  /** What the first node takes that gets room; null: none does. Kinds are judged only where that can decide. */
   firstWithRoom(): Victim[] | null {
-    let first: { latest: number; victims: Set<Victim> } | null = null;
-    for (const [node, own] of this.#touched) {
-      own.sort((a, b) => b.run.token - a.run.token);
-      const lower = this.#candidates.get(node);
-      const all = lower === undefined ? own : [...lower, ...own];
-      this.#candidates.set(node, all);
-      const taken = this.#cover.untilRoom(node, all);
+    let first: { last: Victim; victims: Map<Run, Victim> } | null = null;
+    const mayGo = ({ poolLine }: Run) => this.#mayPermit(poolLine.policy);
+    for (const node of this.#cover.clearable(mayGo)) {
+      if (first !== null && !this.#mayEndBy(first.last, node, mayGo)) continue;
+      const taken = this.#cover.untilRoom(node, this.#candidatesOn(node));
       if (taken === null) continue;
-      const latest = (taken.at(-1) as Victim).run.token;
-      if (first === null || latest > first.latest) first = { latest, victims: new Set(taken) };
-      else if (latest === first.latest) for (const victim of taken) first.victims.add(victim);
+      const last = taken.at(-1) as Victim;
+      const byLast = first === null ? -1 : byOrder(last, first.last);
+      if (byLast > 0) continue;
+      if (first === null || byLast < 0) first = { last, victims: new Map() };
+      for (const victim of taken) first.victims.set(victim.run, victim);
     }
-    this.#touched.clear();
-    return first === null ? null : [...first.victims].sort(byOrder);
+    return first === null ? null : [...first.victims.values()].sort(byOrder);
+  }
+
+  /** Whether a node could get room from those that do not come after another in the order. */
+  #mayEndBy(last: Victim, node: Node, mayGo: (run: Run) => boolean): boolean {
+    const isEarly = (run: Run) => byOrder({ run }, last) <= 0;
+    return this.#cover.isClearable(node, (run) => mayGo(run) && isEarly(run));
+  }
+
+  #candidatesOn(node: Node): Victim[] {
+    const { state, pool, nowMs, head } = this.#search;
+    const found: Victim[] = [];
+    for (const run of node.runs) {
+      if (run.isStopping || !this.#mayPermit(run.poolLine.policy)) continue;
+      const permission = this.#judge(run.kind);
+      if (permission === "V6") this.isComplete = false;
+      if (typeof permission === "string" || run.token < permission.from || !isMature(run, pool, nowMs))
+        continue;
+      if (hasDisplaced(state, run.request.spec.id, head.request.spec.id)) this.isComplete = false;
+      else found.push({ run, reason: reasonFor(run, permission) });
+    }
+    return found.sort(byOrder);
   }
 }
 
+/** Answers the same question only once. */
+function remembering<Question, Answer>(answer: (question: Question) => Answer): typeof answer {
+  const known = new Map<Question, Answer>();
+  return (question) => {
+    let of = known.get(question);
+    if (of === undefined) {
+      of = answer(question);
+      known.set(question, of);
+    }
+    return of;
+  };
+}
+
 /** Lower priority first, then the latest (8.3). */
-function byOrder(a: Victim, b: Victim): number {
-  const byPriority = a.run.poolLine.policy.record.priority - b.run.poolLine.policy.record.priority;
-  return byPriority || b.run.token - a.run.token;
+function byOrder({ run: a }: { readonly run: Run }, { run: b }: { readonly run: Run }): number {
+  return a.poolLine.policy.record.priority - b.poolLine.policy.record.priority || b.token - a.token;
 }
 
 /** What the head may do, whoever it is about (8). */

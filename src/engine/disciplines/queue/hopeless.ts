@@ -7,8 +7,8 @@
 // are taken back. A head with other rights, or behind other holders, is another head.
 
 import { covers } from "../../placement/node-list.ts";
-import { type Ask, mayServe, type Room } from "../../placement/room.ts";
-import type { Node, Policy, PoolLine, Request, Run } from "../../state.ts";
+import { type Ask, mayServe } from "../../placement/room.ts";
+import type { Node, Policy, PoolLine, Request } from "../../state.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 
 interface Remembered {
@@ -82,18 +82,8 @@ export class HopelessHead {
     const ask = poolLine.ask as Ask;
     const room = search.walk.roomSoon(request);
     const mayStop = this.#rules.mayEverStop(search);
-    return (node) => mayServe(node, ask) && covers(leftWithout(room, node, mayStop), ask.need);
+    return (node) => mayServe(node, ask) && covers(room.leftWithout(node, mayStop), ask.need);
   }
-}
-
-function leftWithout(room: Room, node: Node, isGone: (run: Run) => boolean): number[] {
-  const left = [...room.leftOn(node)];
-  for (const run of node.runs) {
-    if (run.isStopping || !isGone(run)) continue;
-    const { need } = run.poolLine.ask as Ask;
-    for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + (need[i] as number);
-  }
-  return left;
 }
 
 function someNode(nodes: Iterable<Node>, test: (node: Node) => boolean): boolean {
