@@ -135,11 +135,12 @@ console.log(`${refused} refused calls, one after the other: none may have change
 if (failures.length > 0 || !isAlert) process.exitCode = 1;
 
 if (process.argv.includes("--canaries")) {
+  const sound = await findOut(undefined);
+  console.log(
+    `the same program on the source as it is: ${sound === 0 ? "no failure" : `${sound} failures, so that canaries mean nothing`}`,
+  );
+  if (sound !== 0) process.exitCode = 1;
   for (const fault of FAULTS) if (!tell(fault.what, await findOut(fault))) process.exitCode = 1;
-  if ((await findOut(undefined)) !== 0) {
-    console.log("  the same without a fault: NOT SOUND");
-    process.exitCode = 1;
-  }
 }
 
 /** How many failures this program sees on a copy of the source with a fault. */

@@ -2,6 +2,8 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -28,14 +30,15 @@ export function bundle(path: string, ...faults: readonly Fault[]): Promise<strin
 export async function bundleFrom(source: string, path: string, ...faults: readonly Fault[]): Promise<string> {
   const names = [...(source === root ? [] : [basename(source)]), ...faults.map(({ what }) => what)];
   const suffix = names.map((name) => `-${name.replaceAll(/\W+/g, "-")}`).join("");
-  const outfile = `${root}node_modules/.cache/berth/${basename(path)}${suffix}.mjs`;
+  const outdir = `${root}node_modules/.cache/berth/${basename(path)}${suffix}`;
+  // The server looks for the program of its foresight thread beside itself. Early servers have none.
+  const thread = { in: `${source}src/foresight/thread.ts`, out: "thread" };
   await build({
-    ...{
-      entryPoints: [`${source}bench/${path}.ts`],
-      outfile,
-      absWorkingDir: source,
-      logLevel: "warning",
-    },
+    entryPoints: [
+      { in: `${source}bench/${path}.ts`, out: "program" },
+      ...(existsSync(thread.in) ? [thread] : []),
+    ],
+    ...{ outdir, absWorkingDir: source, logLevel: "warning" },
     ...{ bundle: true, format: "esm", platform: "node", target: "node20.19" },
     plugins: faults.map((fault) => planted(source, fault)),
     external: ["esbuild", "@photostructure/sqlite", "node:sqlite", "pg", "pg-native"],
@@ -43,7 +46,8 @@ export async function bundleFrom(source: string, path: string, ...faults: readon
       js: 'import { createRequire as berthRequire } from "node:module"; const require = berthRequire(import.meta.url);',
     },
   });
-  return outfile;
+  await writeFile(`${outdir}/package.json`, '{"type":"module"}');
+  return `${outdir}/program.js`;
 }
 
 /** `under` is a program, with its arguments, that runs the server, such as strace. */
