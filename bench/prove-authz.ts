@@ -34,7 +34,7 @@ const MAY: Record<Permission, readonly Role[]> = {
   "settings.change": ["admin"],
 };
 
-/** Users are bound to components; whoever reads the log or makes tokens reaches everything anyway. */
+/** Users are bound to components; a caller that reads the log or makes tokens reaches everything anyway. */
 const SCOPES: Record<Role, readonly boolean[]> = {
   viewer: [false, true],
   user: [true],
@@ -46,7 +46,7 @@ const SCOPES: Record<Role, readonly boolean[]> = {
   join: [true],
 };
 
-/** `mine` was submitted by the caller, `team` by somebody else of the same component. */
+/** `mine` was submitted by the caller, `team` by another user of the same component. */
 type Ownership = "mine" | "team" | "foreign" | "missing";
 
 interface Principal {

@@ -428,7 +428,7 @@ interface Complaint {
 
 /**
  * Whether a store is exactly what it was before its last commit. A flip in the last transaction of the write-ahead
- * log cannot be told from a power cut in the middle of it; the transactions before are vouched for by those behind.
+ * log cannot be distinguished from a power cut in the middle of it; the transactions before are vouched for by those behind.
  */
 function isOneCommitBehind(after: Sight, sound: Sight): boolean {
   const lastAtMs = sound.journal.at(-1)?.atMs ?? 0;

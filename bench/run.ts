@@ -17,7 +17,7 @@ const TOKENS = 40;
 const WATCH_SECONDS = 60;
 const PREEMPTIONS = 100;
 const LEASE_SECONDS = 300;
-/** No holder renews sooner, and no grant is told later. */
+/** No holder renews sooner, and no grant is reported later. */
 const RENEWED_AFTER_MS = 50;
 /** A machine that is busy with other things shall be measured, not given up. */
 const PATIENCE_MS = 120_000;

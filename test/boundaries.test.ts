@@ -33,7 +33,7 @@ const settings: Record<Numeric, string> = {
   leaseMs: "L2 one and a half leases",
   renewalMs: "", // Advice to holders: no rule compares with it.
   heartbeatMs: "", // Advice to agents.
-  nodeLostMs: "", // Judged outside the engine, which is only told that a node is lost.
+  nodeLostMs: "", // Judged outside the engine, which gets the command that a node is lost.
 };
 
 /** Times and bounds that are written into the engine, by the name of their constant. */

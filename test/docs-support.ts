@@ -68,7 +68,7 @@ export function normalise(text: string): string {
     .trim();
 }
 
-/** Whether somebody was seen waiting before a grant is a question of milliseconds. */
+/** Whether a request was seen waiting before its grant is a question of milliseconds. */
 function withoutWaits(text: string): string {
   return /^granted/m.test(text) ? text.replaceAll(/^waiting .*\n/gm, "") : text;
 }

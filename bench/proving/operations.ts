@@ -1,4 +1,4 @@
-// What the clients of a proof ask of a server, whatever way they talk to it, and what they are told.
+// What the clients of a proof ask of a server, whatever way they talk to it, and what they are answered.
 
 export type Operation =
   /** `retries`: how many further attempts it may have. */

@@ -55,7 +55,7 @@ export function judge(poolLine: PoolLine): RejectionReason | null {
 
 /**
  * Whether work of this line may live inside reserved only on this key: NP work on every key, class 10 and
- * sensitive work on the keys that somebody reserves (10.8).
+ * sensitive work on the keys that a policy reserves (10.8).
  */
 export function isFirmOn(poolLine: PoolLine, index: number): boolean {
   return poolLine.firm && (!poolLine.line.shape.preemptible || (poolLine.pool.isReserved[index] as boolean));

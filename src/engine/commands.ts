@@ -1,4 +1,4 @@
-// What somebody asks of the engine, in the imperative. A command may be refused; then nothing changes.
+// What a caller asks of the engine, in the imperative. A command may be refused; then nothing changes.
 
 import type { EndFacts } from "./events.ts";
 import type {

@@ -33,7 +33,7 @@ import { EvolveError, Transaction } from "./transaction.ts";
 
 export type Decision =
   | { readonly outcome: "accepted"; readonly events: readonly Event[] }
-  /** `bug` is there when the engine itself failed: undone, to be reported, and the server lives on. */
+  /** `bug` is set when the engine itself failed: undone, to be reported, and the server lives on. */
   | { readonly outcome: "refused"; readonly refusal: Refusal; readonly bug?: unknown };
 
 /**
@@ -312,7 +312,7 @@ function checkSpec(state: EngineState, spec: RequestSpec): void {
   wholeFrom(0, "retry delay in milliseconds", spec.retryDelayMs);
 }
 
-/** Members of an array are told apart by their numbers, and belong to one operation (J9). */
+/** Members of an array differ by their numbers, and belong to one operation (J9). */
 function checkBeginning(state: EngineState, { array, operation, after, id }: RequestSpec): void {
   const unknown = after?.find(({ requestId }) => requestId !== id && !state.requests.has(requestId));
   if (unknown !== undefined) {
@@ -467,7 +467,7 @@ function requestNamed(state: EngineState, id: RequestId): Request {
   );
 }
 
-/** The request with the allocation that the caller speaks of; an old token is told so (L1). */
+/** The request with the allocation that the caller speaks of; an old token is refused (L1). */
 function runningRequest(state: EngineState, id: RequestId, token: number | undefined): Request {
   const request = requestNamed(state, id);
   const { allocation, status } = request.progress;

@@ -170,7 +170,7 @@ export type Event =
       readonly placement: readonly Placement[];
       readonly atMs: number;
     }
-  /** Cancellation or walltime: the run was told to stop (Q5, Q7), or the next phase of section 11 began. */
+  /** Cancellation or walltime: the run was asked to stop (Q5, Q7), or the next phase of section 11 began. */
   | {
       readonly kind: "stopChanged";
       readonly requestId: RequestId;

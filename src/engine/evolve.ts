@@ -514,7 +514,7 @@ function forgetWhereAdmitted(state: EngineState, { line }: Request): void {
 function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged">): void {
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
-  keepOrderUntil(state, pool, 0); // Whoever looks says until when it holds; after a replay nobody has looked yet.
+  keepOrderUntil(state, pool, 0); // The look says until when it holds; after a replay there was none yet.
   recheckWhenTakenBack(
     state,
     pool,

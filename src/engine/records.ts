@@ -84,7 +84,7 @@ export interface NodeRecord {
 export type CheckpointKind = "none" | "auto" | "manual";
 export type Requeue = "never" | "on_preemption" | "on_failure";
 
-/** What somebody asks for; never changes after submission (Q1). */
+/** What is asked for; never changes after submission (Q1). */
 export interface RequestSpec {
   readonly id: RequestId;
   readonly component: ComponentName;

@@ -248,7 +248,7 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
   return request;
 }
 
-/** A group can only be set below a parent that is there. */
+/** A group can only be set below a parent that exists. */
 function parentsFirst(groups: readonly GroupRecord[]): GroupRecord[] {
   const ordered: GroupRecord[] = [];
   const isPlaced = (group: GroupRecord) =>

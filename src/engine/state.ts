@@ -116,7 +116,7 @@ export interface Pool {
   runCount: number;
   /** Fair-share elements that are not normal (9.3, 9.4). */
   readonly starvation: Map<string, StarvationChange>;
-  /** The order of the queue as of the last look; null: to be made when somebody asks, or the discipline keeps none. */
+  /** The order of the queue as of the last look; null: to be made when it is next used, or the discipline keeps none. */
   order: QueueOrder | null;
   /** Until when time alone leaves the order of the queue as it was last seen; infinite: for ever. */
   orderUntilMs: number;
@@ -124,7 +124,7 @@ export interface Pool {
   readonly preemptiveStartAtMs: Map<string, number>;
   /** Since when a node has held more than it has (9.9). */
   readonly overcommittedSinceMs: Map<NodeName, number>;
-  /** What the records give for section 9; null: to be built anew when somebody asks. */
+  /** What the records give for section 9; null: to be built anew when it is next used. */
   shareTree: PoolTree | null;
   /** Lines whose demand or usage may differ from what the tree says. */
   readonly staleLines: Set<PoolLine>;
@@ -209,7 +209,7 @@ export interface PoolLine {
   reserveRank: number;
   /** Kinds of runs of this line, by what tells them apart. */
   readonly runKinds: Map<string, RunKind>;
-  /** Runs of this line that were told to stop. */
+  /** Runs of this line that were asked to stop. */
   readonly stoppingRuns: Set<Run>;
 }
 

@@ -142,7 +142,7 @@ function outcomeOf(reported: ReportedEnd, stop: Stop | null): AttemptOutcome {
   return stop?.cause === "walltime" ? "walltime" : "preempted";
 }
 
-/** Whether a run that was told to stop is queued again when it has stopped (Q3). */
+/** Whether a run that was asked to stop is queued again when it has stopped (Q3). */
 export function comesBack(request: Request): boolean {
   return mayComeBack(request, outcomeOf("stopped", allocationOf(request).stop));
 }

@@ -259,7 +259,7 @@ export interface KeyUse {
   readonly borrowed: number;
   /** Free, and set aside for requests that wait for the rest. */
   readonly held: number;
-  /** Free, and reserved for somebody who does not use it. */
+  /** Free, and reserved for a component that does not use it. */
   readonly reservedIdle: number;
   readonly free: number;
 }

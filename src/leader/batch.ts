@@ -111,7 +111,7 @@ export function commitOf(
   };
 }
 
-/** Decides what somebody asked for, once: the same key gets the same answer (Q4). */
+/** Decides a call once: the same key gets the same answer (Q4). */
 export function decideCall(batch: Batch, decider: Decider, lookups: Lookups, call: Call): Answer {
   const { idempotency } = call.context;
   if (idempotency === undefined) return decideAnew(batch, decider, lookups, call);

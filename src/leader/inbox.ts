@@ -2,7 +2,7 @@
 //
 // Invariants
 //   1. Every call that was taken in is answered exactly once, or fails.
-//   2. What waits has a limit, and what can be told beforehand to be too much is refused before it waits.
+//   2. What waits has a limit, and what is known to be too much is refused before it waits.
 //   3. An audit entry stays here until it is on the disk, however often writing it fails.
 
 import { type ComponentName, waitingCountOf } from "../engine/index.ts";

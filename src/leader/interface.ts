@@ -46,7 +46,7 @@ export interface Leader {
 
   /**
    * A sign of life of a holder (its token), or of the client that waits for an attended request (null). Clients name
-   * themselves, so that mass silence can be told from the silence of one of them (L3).
+   * themselves, so that mass silence can be distinguished from the silence of one of them (L3).
    */
   renew(requestId: RequestId, token: number | null, client?: string): Promise<Renewal>;
   /** A sign of life of the client that waits for an attended request, whatever it wanted (L2). */
@@ -63,7 +63,7 @@ export interface Leader {
   /** Called after every commit that brought events, in order. Returns the way to stop. */
   onCommit(listener: (batch: CommittedBatch) => void): () => void;
   /**
-   * The committed events from `fromSeq` on, for as long as somebody asks; never a gap, never one twice. Slow
+   * The committed events from `fromSeq` on, for as long as the caller reads; never a gap, never one twice. Slow
    * readers are served from the store. Ends when the signal is aborted or the leader closes.
    */
   events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
@@ -139,7 +139,7 @@ export type Answer =
       readonly outcome: "accepted";
       /** What `present` made of it. */
       readonly body: Json;
-      /** Of the last event of this command: whoever passes it on reads its own writes. */
+      /** Of the last event of this command: a client that sends it with a read sees its own writes. */
       readonly seq: number;
       readonly atMs: number;
       /** Empty for an answer that is given again. */
@@ -149,7 +149,7 @@ export type Answer =
     }
   | { readonly outcome: "refused"; readonly refusal: LeaderRefusal; readonly replayed: boolean };
 
-/** Codes of the engine, of the leader (`idempotency_conflict`, `mixed_versions`), and of whoever gives a precondition. */
+/** Codes of the engine, of the leader (`idempotency_conflict`, `mixed_versions`), and of the caller's precondition. */
 export interface LeaderRefusal {
   readonly code:
     | Refusal["code"]
@@ -252,7 +252,7 @@ export type Renewal =
       readonly leaseMs: number;
       readonly renewAfterMs: number;
     }
-  /** The grant is over, or the request has ended: whoever asks must stop (L1). */
+  /** The grant is over, or the request has ended: the holder must stop (L1). */
   | { readonly standing: "stale"; readonly status: RequestStatus }
   /** Not in memory: ended a while ago (`store.getRequest` knows), or never there. */
   | { readonly standing: "unknown" };

@@ -67,7 +67,7 @@ export interface Leases {
   /** A sign of life, of this client if it names itself. False if this token does not hold. */
   renew(requestId: RequestId, token: number | null, client?: string): boolean;
   stateOf(requestId: RequestId): LeaseState | undefined;
-  /** Whoever is lost by now, and the brakes that were put on at this moment. */
+  /** The holders that are lost by now, and the brakes that were put on at this moment. */
   expired(): { readonly lost: readonly LostHolder[]; readonly alerts: readonly Brake[] };
   /** When `expired` may have something to say. */
   nextCheckMs(): number | null;

@@ -118,7 +118,7 @@ export function createLoop(
     reads.serve();
   }
 
-  /** As many as there is time for: whoever renews a lease or reads must not wait for all of a large bulk. */
+  /** As many as there is time for: renewals and reads must not wait for all of a large bulk. */
   function decideCalls(batch: Batch, lookups: Lookups, calls: readonly Call[]): readonly Answer[] {
     const untilMs = clock.monotonicMs() + DECIDING_MS_MAX;
     const answers: Answer[] = [];

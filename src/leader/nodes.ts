@@ -113,7 +113,7 @@ export function createNodeClocks(now: () => number): NodeClocks {
   };
 }
 
-/** All clocks are of one kind: there are no grants of a node that could be told apart. */
+/** All clocks are of one kind: a node has no grants that differ. */
 const CLOCK = 0;
 
 /** The agent acts at two thirds of the time (E3), so from then on its silence counts for the brake. */
@@ -124,7 +124,7 @@ function termsOf(group: string, { nodeLostMs = DEFAULT_NODE_LOST_MS }: PoolSetti
 const DEFAULT_NODE_LOST_MS = DEFAULT_POOL_SETTINGS.nodeLostMs as number;
 
 /**
- * The node is down, and what ran there is lost. Not so where somebody has drained it, because that must stay known, and
+ * The node is down, and what ran there is lost. Not so where a person has drained it, because that must stay known, and
  * where something runs on: then the node stays as it is, and all but that is lost (E3).
  */
 function lossOf(state: EngineState, name: NodeName): Command[] {

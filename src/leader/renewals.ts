@@ -1,4 +1,4 @@
-// What the lease of a request is, how its holder stands, and what a holder is told when it renews (L1, L2).
+// What the lease of a request is, how its holder stands, and what a renewal is answered with (L1, L2).
 
 import {
   type Command,

@@ -2,7 +2,7 @@
 // before it had everything (C14).
 //
 // Invariants
-//   1. Whoever knows of a loss takes over, so that it is declared once: by an entry in the audit log, an epoch above every one
+//   1. A server that knows of a loss takes over, so that it is declared once: by an entry in the audit log, an epoch above every one
 //      that is known, and a new incarnation, in which positions and grant tokens of the lost history mean nothing.
 //   2. A database on another timeline is treated as one that has lost something, though perhaps nobody knows what.
 
@@ -29,7 +29,7 @@ export interface HistoryKeeper {
   readonly losses: number;
   /** Everything up to here was acknowledged. */
   remember(position: JournalPosition): void;
-  /** Somebody out there knows more than the journal has. */
+  /** A client or another server knows more than the journal has. */
   report(known: Pick<Head, "seq" | "epoch">, why: string): Promise<void>;
   /** Looks whether the store still has what was remembered, and in which history it is. */
   check(): Promise<void>;

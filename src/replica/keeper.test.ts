@@ -8,7 +8,7 @@ const log = { info: () => undefined, warn: () => undefined, error: () => undefin
 
 type Answer = "renewed" | "taken" | "failed" | "silent";
 
-/** A keeper whose store answers as it is told to. */
+/** A keeper whose store answers as the test says. */
 function keep() {
   const clock = createFakeClock();
   const lost: string[] = [];
@@ -121,7 +121,7 @@ test("an answer that was under way while the process was frozen does not count f
     { epoch: 1, times: TIMES, onRenewed: ignore, onLost: ignore },
   );
   clock.freeze(3_000);
-  arrive(true); // Sent 3 s ago: somebody may have taken over since.
+  arrive(true); // Sent 3 s ago: another server may have taken over since.
   await settle();
   expect(keeper.isSure).toBe(false);
   keeper.stop();

@@ -1,4 +1,4 @@
-// Several servers of one store in one process, with a clock that only moves when it is told to.
+// Several servers of one store in one process, with a clock that only moves when the test moves it.
 
 import { afterEach, expect, test } from "vitest";
 import { createFakeClock, type FakeClock } from "../../test/simulation/rig.ts";

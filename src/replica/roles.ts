@@ -149,7 +149,7 @@ export function createRoles(
       leader.stepDown("it could not begin");
       throw new StoreError("unavailable", "The store went away while this server began to lead.");
     } catch (error) {
-      keeper.stop(); // A lease that is kept by somebody who does not lead would keep everybody from leading.
+      keeper.stop(); // A lease that is kept by a server that does not lead would keep all from leading.
       throw error;
     }
   }
@@ -209,7 +209,7 @@ export function createRoles(
       try {
         await follower.catchUp();
         if (follower.head.epoch === checkedEpoch) return;
-        await history.check(); // Whoever leads since then may have begun another history.
+        await history.check(); // The server that leads since then may have begun another history.
         checkedEpoch = follower.head.epoch;
       } catch (error) {
         if (isStoreError(error, "history_lost") && role.kind === "following") {

@@ -1,4 +1,4 @@
-// Does the work of a follower whenever there may be something to do: at once when somebody rings, and every so often in
+// Does the work of a follower whenever there may be something to do: at once when it is notified, and every so often in
 // any case, since nobody rings behind some poolers (C7).
 
 import type { Clock } from "../leader/index.ts";

@@ -20,7 +20,7 @@ export type CheckpointReport =
   /** Said by a checkpoint command that did not succeed; an application has no need to say so. */
   | { kind: "failed"; message: string };
 
-/** What the reporter is told. */
+/** What the reporter is answered. */
 export interface CheckpointAnswer {
   accepted: boolean;
   /** Why not, or how much of a deferral was granted. */
@@ -53,7 +53,7 @@ const POLL_MS = 500;
 const SOCKET_PATH_BYTES_MAX = process.platform === "linux" ? 107 : 103;
 const reportNames = ["done", "finished", "progress", "defer"] as const;
 
-/** `owner` is who the job runs as, if that is somebody else: the files are then for that user, too. */
+/** `owner` is who the job runs as, if that is another user: the files are then for that user, too. */
 export async function openCheckpointChannel(
   paths: { preemptFile: string; checkpointDir: string; socketPath: string },
   owner?: { readonly uid: number; readonly gid: number },

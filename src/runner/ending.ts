@@ -99,7 +99,7 @@ export function endTree(plan: EnclosurePlan): { end: Promise<TreeEnd>; gone: Pro
 
 function askToEnd(enclosure: Enclosure): void {
   enclosure.signal("SIGTERM");
-  // Who was stopped from the keyboard or frozen by us could not act on what it was told.
+  // Who was stopped from the keyboard or frozen by us could not act on the notice.
   enclosure.signal("SIGCONT");
   enclosure.thaw();
 }

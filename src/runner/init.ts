@@ -1,6 +1,6 @@
 // The first process of a job's PID namespace. When it ends, the kernel ends everything inside.
 //
-// It starts commands as told on descriptor 3, one JSON message per line, and reports their end; descriptors 4 to 6
+// It starts the commands that come on descriptor 3, one JSON message per line, and reports their end; descriptors 4 to 6
 // become their input and output. It stays after the main command, so that what is left inside gets its grace, and
 // ends when descriptor 3 closes.
 // A first process ignores signals it does not handle, which is why the command itself cannot be the first.

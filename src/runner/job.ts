@@ -51,7 +51,7 @@ export interface JobOptions {
   releaseHook?: ReleaseHook;
   /** The strongest available by default. */
   containment?: ContainmentLevel;
-  /** Called before the command starts, and again when more is known, for whoever ends the job if we and the guardian die. */
+  /** Called before the command starts, and again when more is known, for the program that ends the job if we and the guardian die. */
   onPlan?: (plan: EnclosurePlan) => void;
   /** As whom the command runs, without a way to more rights. Only root can say so; without it: as ourselves. */
   user?: JobUser;

@@ -12,7 +12,7 @@ export interface CommandEnd {
 export interface Circumstances {
   /** It was asked to checkpoint, or it got SIGTERM; undefined: neither. */
   readonly told: "checkpoint" | "stop" | undefined;
-  /** It has reported a complete checkpoint since it was told. */
+  /** It has reported a complete checkpoint since the notice. */
   readonly hasSaved: boolean;
   /** It has said that it is finished. */
   readonly hasFinished: boolean;

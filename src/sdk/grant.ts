@@ -20,7 +20,7 @@ export interface Grant {
   readonly number: number;
   /** Null: outside all pools. */
   readonly pool: string | null;
-  /** The fencing token: grows with every grant, and what is written under an old one can be told apart. */
+  /** The fencing token: grows with every grant, and what is written under an old one can be recognised. */
   readonly token: string;
   readonly attempt: number;
   /** A checkpoint of an earlier attempt is complete. */
@@ -41,7 +41,7 @@ export interface Grant {
     /** Asks for more time; the answer is how much of it was granted. */
     defer(seconds: number): Promise<number>;
   };
-  /** Whether the end of the work is the stop that was asked for: it was told to stop or has saved, and has not said that it is finished (11.4). */
+  /** Whether the end of the work is the stop that was asked for: it was asked to stop or has saved, and has not said that it is finished (11.4). */
   wasStopped(): boolean;
   /** Shown by the server while the work runs. */
   describe(progress: string | number): void;

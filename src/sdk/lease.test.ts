@@ -28,7 +28,7 @@ function serverTime(seconds: number, leaseSeconds = 300): string {
   return new Date(Date.parse(EXPIRES) + (seconds - leaseSeconds) * 1000).toISOString();
 }
 
-/** Holds a grant for 300 s at a time, and writes down what the holder is told. */
+/** Holds a grant for 300 s at a time, and records the instructions that the holder gets. */
 function hold(renewal: (asked: Asked) => Reply, { leaseSeconds = 300, answerAfterMs = 0 } = {}) {
   const stream = eventStream();
   const { fetch, asked } = fakeServers((one) =>

@@ -136,7 +136,7 @@ export function keepLease(
     handlers.onInstruction(instruction);
   }
 
-  /** A preemption is told with all that its victim must know (11.1); of anything else the next renewal tells. */
+  /** The event of a preemption has all that its victim must know (11.1); anything else comes with the next renewal. */
   function hear(event?: WireEvent): void {
     if (event?.event === "request.preempting") follow(instructionOfEvent(event));
     renew();

@@ -22,7 +22,7 @@ const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 5_000;
 const FAILURES_MAX = 20;
 
-/** The output of one attempt, to its end: that of what is there now, or with `follow` that of the attempt. */
+/** The output of one attempt, to its end: of what has been written so far, or with `follow` that of the attempt. */
 export async function* readLog(
   transport: Transport,
   id: string,

@@ -97,7 +97,7 @@ const leaderless: ReadonlySet<string> = new Set(["not_leader", "no_leader"]);
 /** Answers after which the same call may succeed. */
 const passingStatuses: ReadonlySet<number> = new Set([0, 408, 425, 429, 502, 503, 504, 507]);
 
-/** Names this process, so that its silence is told from that of many (L3). */
+/** Names this process, so that its silence is not taken for that of many (L3). */
 const CLIENT_ID = newKey(Math.random);
 
 export function createTransport(options: ClientOptions): Transport {

@@ -24,7 +24,7 @@ const WITHDRAW_FOR_MS = 5_000;
 /**
  * Runs the work once it is granted, and again for as long as the server queues it again. Work that throws because
  * `grant.signal` was aborted counts as stopped; for any other reason, as failed. What it returns counts, unless it was
- * told to stop or has saved what it was asked to save; work that is really finished says `grant.checkpoint.finished()`
+ * asked to stop or has saved what it was asked to save; work that is really finished says `grant.checkpoint.finished()`
  * before it returns (11.4).
  */
 export async function withGrant<Result>(
@@ -111,7 +111,7 @@ async function runOnce<Result>(
       });
       return { kind: "ended", request, error: reason };
     } catch {
-      throw reason; // Nobody could be told; why the work ended matters more.
+      throw reason; // The end could not be reported; why the work ended matters more.
     }
   } finally {
     grant.abandon();

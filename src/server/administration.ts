@@ -241,7 +241,7 @@ const CREATE_OR_CHANGE_TRIES = 3;
 
 // --- Reach and pages
 
-/** The pool of the path, if the caller reaches it and it is there. */
+/** The pool of the path, if it exists and the caller reaches it. */
 export async function reachedPool(
   call: Call,
   { leader }: Services,

@@ -6,7 +6,7 @@
 //
 // Invariants
 //   1. No address has more than `idlePerAddressMax` idle connections, nor more than `perAddressMax` in all.
-//   2. What has been told that its call cannot be read is gone `LINGER_MS` later, whether or not its client closes.
+//   2. A connection that was answered that its call cannot be read is gone `LINGER_MS` later, whether or not its client closes.
 
 import { type Server, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";

@@ -134,7 +134,7 @@ async function keptTail(
   }
   const { pieces, bytes } = kept.body as KeptTail;
   const tail = Buffer.concat(pieces.map((piece) => Buffer.from(piece, "base64")));
-  // In its place: whoever has read some of it on the node goes on from there.
+  // In its place: a reader that has read some of it on the node goes on from there.
   const end = bytes ?? tail.length;
   const begin = end - tail.length;
   const wanted = from < 0 ? Math.max(0, end + from) : from;

@@ -96,7 +96,7 @@ export async function openServer(options: OpenServerOptions): Promise<OpenedServ
     });
     url = server.url;
     opened.push(server);
-    // Last: a start that fails must not make a token that nobody is told.
+    // Last: a start that fails must not make a token that is shown to nobody.
     const firstToken = await server.makeFirstToken(firstTokenName);
     return { ...server, leader, store, storeName, firstToken, close };
   } catch (error) {

@@ -1,5 +1,5 @@
 // What a client knows, in the server's own hand: every answer says how far it reflects the journal, and the client gives
-// that back with its next call. A leader that is asked by somebody who knows more than the journal has learns that the
+// that back with its next call. A leader that is called by a client that knows more than the journal has learns that the
 // database has lost something (C14). Signed, since anybody can write a number.
 
 import { createHmac, timingSafeEqual } from "node:crypto";
@@ -9,7 +9,7 @@ import type { Positions } from "./positions.ts";
 export interface Proofs {
   /** For the header Berth-Position: history, epoch, event, signature. */
   current(): string;
-  /** What somebody knows of this history; undefined: nothing, or it is not from us. */
+  /** What a client knows of this history; undefined: nothing, or it is not from us. */
   parse(text: unknown): { readonly epoch: number; readonly seq: number } | undefined;
 }
 

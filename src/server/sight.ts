@@ -34,7 +34,7 @@ export interface World {
 }
 
 /**
- * How much of a request is seen. `none`: it does not exist; `counted`: that it is there and what it holds, but not which
+ * How much of a request is seen. `none`: it does not exist; `counted`: that it exists and what it holds, but not which
  * one it is; `named`: all but what is private; `whole`: everything.
  */
 export type Degree = "none" | "counted" | "named" | "whole";

@@ -224,7 +224,7 @@ interface Facts {
 
 interface Told {
   readonly events: readonly WireEvent[];
-  /** As it was when the events were told. */
+  /** As it was when the events were sent. */
   readonly world: World;
 }
 

@@ -1,4 +1,4 @@
-// Journal and audit as hash chains: each row is hashed together with the hash before it, so that whoever
+// Journal and audit as hash chains: each row is hashed together with the hash before it, so that a person who
 // reads them in order notices what was changed, removed or slipped in, and where.
 
 import { hash as digest } from "node:crypto";

@@ -55,7 +55,7 @@ async function refuseServed(source: Driver, movingTo: string): Promise<void> {
   // The same again: the copy before was interrupted in its last step, or there is a whole one, which is not overwritten.
   if (movedTo !== undefined && movedTo !== movingTo)
     throw new StoreError("moved", `The store was moved to ${movedTo} already.`);
-  if (source.meta.kind !== "postgres") return; // Whoever has it open holds its lock.
+  if (source.meta.kind !== "postgres") return; // A process that has it open holds its lock.
   const alive = (await membersWithin(source, ALIVE_MS)).filter(({ hasLeft }) => !hasLeft);
   if (alive.length === 0) return;
   throw new StoreError(
@@ -201,7 +201,7 @@ async function setPosition(
   ]);
 }
 
-/** Only if nobody has written meanwhile; and whoever still believes to lead is fenced from now on. */
+/** Only if nobody has written meanwhile; and a server that still believes to lead is fenced from now on. */
 async function leaveForwardingAddress(source: Driver, head: Head, movedTo: string): Promise<void> {
   const left = await source.transaction([
     {

@@ -21,7 +21,7 @@ export async function noteOrigin(driver: Driver, origin: string): Promise<void> 
   await driver.transaction([{ sql: setMeta, rows: [[ORIGIN, origin]] }]);
 }
 
-/** From here on another history: what was signed and counted in the old one is told apart. */
+/** From here on another history: what was signed and counted in the old one differs. */
 export async function beginHistory(driver: Driver): Promise<StoreMeta> {
   const meta = { ...(await readMeta(driver)), incarnation: randomUUID() };
   const rows = [

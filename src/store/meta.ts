@@ -10,7 +10,7 @@ import type { StoreMeta } from "./store.ts";
 export type MetaRow = { key: string; value: string };
 
 /**
- * The version that a store has: 0 if it is new. Refuses one that is newer than we are, unless whoever brought it there
+ * The version that a store has: 0 if it is new. Refuses one that is newer than we are, unless the server that brought it there
  * has said that servers of our version may go on using it (C12).
  */
 export function storedVersion(rows: readonly MetaRow[], ours: number): number {

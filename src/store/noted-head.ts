@@ -1,4 +1,4 @@
-// A head that was noted outside the store. Whoever can write the store can rewrite its history and seal both hash chains
+// A head that was noted outside the store. A person who can write the store can rewrite its history and seal both hash chains
 // again; what they cannot change is a hash that is kept elsewhere.
 
 import { GENESIS_HASH } from "./chain.ts";

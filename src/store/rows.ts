@@ -196,7 +196,7 @@ export type CommitRows = {
   deletedTokenIds: readonly string[];
 };
 
-// Records outside the hash chains carry a checksum: a flipped byte must not become somebody's history.
+// Records outside the hash chains carry a checksum: a flipped byte must not become a part of the history.
 
 export function requestRow(record: RequestRecord): RequestRow {
   return sealed("requests", {

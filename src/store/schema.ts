@@ -76,7 +76,7 @@ function membersSchema({ integer, text, tableOptions }: SchemaWords) {
   ];
 }
 
-/** Of a table of its own: whoever may read the records of requests need not be able to read these. */
+/** In a table of its own: a database user who may read the records of requests need not be able to read these. */
 function attachmentsSchema({ integer, text, json, keyedTableOptions }: SchemaWords) {
   return [
     `create table @attachments (request_id ${text}, part ${text}, body ${json} not null,

@@ -80,7 +80,7 @@ export async function latestSnapshot(
     const snapshot = await readSnapshot(driver, seq);
     if (snapshot !== undefined) return snapshot;
   }
-  // A snapshot only saves time while the whole journal is there; otherwise it is history that nobody else has.
+  // A snapshot only saves time while the whole journal is kept; otherwise it holds history that is nowhere else.
   const floor = await readFloor(driver);
   if (floor.journal_seq === 0) return undefined;
   throw new StoreError(

@@ -50,7 +50,7 @@ export function createSqlStore(driver: Driver): Store {
   // The head as this process knows it. Only a hint: the compare-and-swap has the last word.
   let knownHead: Head | undefined;
   let { meta } = driver;
-  /** Counts what has set the known head: a commit that was given up must not set it once somebody else did. */
+  /** Counts what has set the known head: a commit that was given up must not set it after another one did. */
   let knownBy = 0;
   // Commits of one process follow each other, whatever the caller does.
   let lastCommit: Promise<unknown> = Promise.resolve();

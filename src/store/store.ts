@@ -8,7 +8,7 @@
 //   1. Sequence numbers are dense from 1, and epochs never go down along them.
 //   2. A commit is all or nothing, and only the writer that knows the head can make it.
 //   3. A resolved `commit` is on disk. A rejected one left nothing behind, unless its error says
-//      `unavailable`: then whoever opens the store next reads the head to know.
+//      `unavailable`: then the next one to open the store reads the head to know.
 //   4. Journal and audit are hash chains, so that a changed, missing or foreign row has a position.
 
 /** Anything that JSON can carry unchanged. */
@@ -287,7 +287,7 @@ export type Store = {
   refreshMeta(): Promise<StoreMeta>;
   /** The journal has lost its end: from here on another incarnation. */
   beginHistory(): Promise<void>;
-  /** Where the journal is written now, and where it was written when somebody last noted it. */
+  /** Where the journal is written now, and where it was written when that was last noted. */
   origin(): Promise<Origin>;
   noteOrigin(origin: string): Promise<void>;
 
@@ -295,10 +295,10 @@ export type Store = {
   commit(commit: Commit): Promise<Head>;
   head(): Promise<Head>;
 
-  /** Raises the epoch: from here on, whoever led before is fenced. */
+  /** Raises the epoch: from here on the leader before is fenced. */
   takeOver(takeOver: TakeOver): Promise<Head>;
   lease(): Promise<Lease>;
-  /** False when somebody else leads by now. */
+  /** False when another server leads by now. */
   renewLease(epoch: number): Promise<boolean>;
   /** Says that nobody needs to wait for this holder any longer, or nobody but the server that it prefers. */
   releaseLease(epoch: number, offeredTo?: string): Promise<void>;
@@ -306,7 +306,7 @@ export type Store = {
   /** Only where several servers can share the store. */
   readonly hint?: LeaderHint;
   /**
-   * Calls back when somebody has committed, or has released or taken the lease, soon after; not every time, and never where
+   * Calls back when another server has committed, or has released or taken the lease, soon after; not every time, and never where
    * a pooler is in the way. Returns the way to stop.
    */
   onNews?(listener: (news: News) => void): () => void;

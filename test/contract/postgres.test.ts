@@ -99,7 +99,7 @@ describe("a shared database", () => {
     const before = heard;
     await writer.commit({ epoch, expectedSeq: seq, atMs: 1, audit: [auditEntry("ann")] });
     await vi.waitFor(() => expect(heard).toBeGreaterThan(before), { timeout: 20_000 });
-    await writer.releaseLease(epoch); // Whoever follows tries at once (C4).
+    await writer.releaseLease(epoch); // A follower tries at once (C4).
     await vi.waitFor(() => expect(heardOfLease).toBe(1), { timeout: 20_000 });
     await writer.takeOver({ holder: "writer" });
     await vi.waitFor(() => expect(heardOfLease).toBe(2), { timeout: 20_000 });

@@ -294,7 +294,7 @@ describe("a file", () => {
       await expectCode(openSqliteStore({ path: copy }), "corrupt");
       flipByte(`${copy}-wal`, position);
     }
-    // The last commit may be one that a crash has cut short, and nobody was told of it.
+    // The last commit may be one that a crash has cut short, and no client has an answer to it.
     truncateSync(`${copy}-wal`, log - 100);
     const cut = await open(copy);
     expect((await cut.head()).seq).toBe(78);

@@ -855,7 +855,7 @@ function everything(): Partial<Commit> {
   };
 }
 
-/** Nothing of `everything` is there: the store is as it was at `head`. */
+/** Nothing of `everything` was written: the store is as it was at `head`. */
 async function expectNothingOf(store: Store, head: Head): Promise<void> {
   expect(await store.head()).toEqual(head);
   expect(await store.sizes()).toMatchObject({

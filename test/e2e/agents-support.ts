@@ -11,7 +11,7 @@ import { openTestServer, type TestServer } from "./server-support.ts";
 export interface AgentCluster {
   readonly server: TestServer;
   readonly client: Client;
-  /** Where jobs may write: they run as somebody else if we are root. */
+  /** Where jobs may write: they run as another user if we are root. */
   readonly scratch: string;
   readonly agents: Map<string, Agent>;
   join(node: string, gpus?: number): Promise<void>;

@@ -44,7 +44,7 @@ async function inShell(shell: string, script: string): Promise<string> {
   return stdout;
 }
 
-/** What each shell is told to do to complete a line, the last word being typed. */
+/** How each shell is made to complete a line, the last word being typed. */
 const shells: Record<string, (words: readonly string[]) => string> = {
   bash: (words) => `source <(berth completion bash)
     COMP_WORDS=(${words.map((word) => `'${word}'`).join(" ")}); COMP_CWORD=${words.length - 1}

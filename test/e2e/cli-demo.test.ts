@@ -1,5 +1,5 @@
 // `berth demo` tells its stories to the end, on a server of its own. What happens waits for the story, so without pauses
-// it is the same story, only told faster.
+// it is the same story, only faster.
 
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";

@@ -91,7 +91,7 @@ Next:  berth run --gpu 1 -- echo hello
   await evaluation.shows(/granted {2}#3 · gpu 1 · waited \d+ s\nevaluated\n/);
   expect(await evaluation.exited).toBe(0);
 
-  // Lists fit, also on a narrow terminal, and are coloured unless somebody does not want that.
+  // Lists fit, also on a narrow terminal, and are coloured unless the user does not want that.
   const coloured = begin("berth ps --all");
   await coloured.exited;
   expect(coloured.raw()).toContain("\u001b[32mreleased\u001b[39m");
@@ -143,7 +143,7 @@ test("in the background it serves until it is told to stop, and finds its data a
   expect((await typed("berth ps --all --columns name,status --no-headers")).screen).toContain("held");
   const piped = await typed("berth ps --all -o jsonl | head -1 | cut -c1-5");
   expect(piped).toEqual({ exitCode: 0, screen: '{"id"\n' });
-  // Whoever writes to nobody notices it with the next event.
+  // A program whose output is closed notices it with the next event.
   const events = begin("berth events --after 0 | head -1");
   let isOver = false;
   void events.exited.then(() => {

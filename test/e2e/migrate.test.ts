@@ -117,7 +117,7 @@ test("a running store moves to PostgreSQL and back; its holder, tokens, history 
   reading.abort();
   await read.catch(() => undefined);
 
-  /** The server is there again, knows everything, and hears of the holder. */
+  /** The server answers again, knows everything, and hears of the holder. */
   async function goesOn(): Promise<void> {
     await eventually(async () => {
       const { status, holder_silent_since: silentSince } = await client.requests.get(request);

@@ -1,4 +1,4 @@
-// Preemption of real processes: told, saved, stopped, queued, started again.
+// Preemption of real processes: notified, saved, stopped, queued, started again.
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +39,7 @@ async function storyOf({ client }: World, { id }: WireRequest): Promise<WireEven
   return story;
 }
 
-/** Phase by phase; a phase whose deadline was moved is there as often. */
+/** Phase by phase; a phase whose deadline was moved appears as often. */
 function phasesOf(story: readonly WireEvent[]): unknown[] {
   return story.filter(({ phase }) => phase !== undefined).map(({ phase }) => phase);
 }
@@ -73,7 +73,7 @@ async function startVictim(
   return { world, run, logFile, log: () => readFileSync(logFile, "utf8"), name };
 }
 
-/** Somebody more important takes everything, as soon as it is free. */
+/** A component of higher priority takes everything, as soon as it is free. */
 async function preempt({ world }: Scene): Promise<{ release: () => Promise<void> }> {
   const { client } = world;
   const wanted = { component: "urgent", resources: { gpu: 2 }, name: "urgent" };

@@ -146,7 +146,7 @@ export function startBerth(
 
 const WAIT_MS_MAX = 45_000;
 
-/** Waits for a condition that somebody else must be asked about. */
+/** Waits for a condition that takes a call to look at. */
 export async function eventually<T>(
   what: string,
   look: () => Promise<T | undefined | false> | T | undefined | false,

@@ -229,7 +229,7 @@ describe("Ctrl-C", () => {
     run.kill("SIGINT");
     expect((await run.exited).code).toBe(9);
     expect(run.stdout()).toContain("caught\n");
-    // Although it might have been tried again: whoever presses Ctrl-C does not want that.
+    // Although it might have been tried again: a person who presses Ctrl-C does not want that.
     expect((await named(world, "trapper")).status).toBe("cancelled");
   });
 });

@@ -124,7 +124,7 @@ test("a killed guardian is replaced, and the new one keeps the promise", async (
   const first = await until("there is a guardian", () => guardiansOf(child.pid)[0]);
   process.kill(first, "SIGKILL");
   await until("there is another", () => guardiansOf(child.pid).some((pid) => pid !== first));
-  // A wrapper that answers again has told the new one what to do.
+  // A wrapper that answers again has sent the new one its instructions.
   child.kill("SIGWINCH");
   await until("the wrapper answers", () => output().includes("frozen"));
   child.kill("SIGKILL");

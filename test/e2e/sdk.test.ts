@@ -228,7 +228,7 @@ test("an old token is refused, whatever it is used for", async () => {
 
 test("a holder whose token has become old is told to stop, and its work is not reported", async () => {
   const work = client.withGrant(wanted, async (grant) => {
-    // Somebody else reports the end in our place.
+    // Another client reports the end in our place.
     await client.requests.release(grant.id, { token: grant.token, outcome: "failed" });
     await untilStopped(grant);
   });

@@ -10,7 +10,7 @@ interface Open {
   readonly url: string;
   readonly secret: string;
   readonly call: Caller;
-  /** Requests that somebody who waits was heard of for. */
+  /** Requests whose waiting client was heard of. */
   readonly heard: readonly string[];
   close(): Promise<void>;
 }

@@ -1,5 +1,5 @@
 // The leader under faults, in virtual time: random commands, full disks, crashes before and after a commit, answers that get
-// lost. Whatever happens, what was answered is there once, and memory, journal, records and stream tell one
+// lost. Whatever happens, what was answered took effect once, and memory, journal, records and stream tell one
 // story. A failure names its seed; `SEED=17 npx vitest run test/simulation` repeats it.
 
 import { Readable } from "node:stream";

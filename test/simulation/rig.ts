@@ -1,4 +1,4 @@
-// A leader for tests: on any store, with a clock that only moves when it is told to.
+// A leader for tests: on any store, with a clock that only moves when the test moves it.
 
 import {
   type Command,

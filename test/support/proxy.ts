@@ -14,7 +14,7 @@ export interface TcpProxy {
   readonly port: number;
   /** Connections that are made from now on go to this port of this machine. */
   aim(port: number): void;
-  /** Nothing passes this way, and nobody is told. */
+  /** Nothing passes this way, and neither side is notified. */
   silence(way: Way): void;
   /** All connections are reset, and all new ones. */
   reset(): void;

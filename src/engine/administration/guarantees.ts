@@ -35,12 +35,12 @@ interface Breach {
 
 /** By how much each rule of P4 is broken in a pool. Words are made for what is broken only. */
 function breaches(pool: Pool, scope: Scope): Breach[] {
-  // What a pool will have is not known before its first node is there.
+  // What a pool will have is not known before it has a node.
   const isUnknown = pool.record.nodeBacked && pool.nodes.size === 0;
   return [...breachesOfOwners(pool, scope, isUnknown), ...(isUnknown ? [] : breachesOfSums(pool))];
 }
 
-/** Whoever reserves or limits something: a policy, or a group. */
+/** What reserves or limits something: a policy, or a group. */
 interface Owner {
   readonly what: string;
   readonly name: string;

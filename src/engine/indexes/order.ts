@@ -27,7 +27,7 @@ export function touchHolder(state: EngineState, request: Request): void {
   }
 }
 
-/** Something about the pool itself changed: its queue is sorted anew when somebody asks. */
+/** Something about the pool itself changed: its queue is sorted anew when it is next used. */
 export function forgetOrder(state: EngineState, pool: Pool): void {
   const forget = () => {
     pool.order = null;

@@ -39,7 +39,7 @@ export function startRun(state: EngineState, request: Request): void {
   state.undo.addTo(state.unsettled, poolLine.pool);
 }
 
-/** The run was told to stop: its units are on their way out and it is nobody's candidate any more. */
+/** The run was asked to stop: its units are on their way out and it is nobody's candidate any more. */
 export function stopRun(state: EngineState, run: Run): void {
   if (run.isStopping) return;
   state.undo.addTo(state.unsettled, run.poolLine.pool);

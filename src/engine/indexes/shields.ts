@@ -1,4 +1,4 @@
-// Shields (V6): whoever was preempted too often within 24 hours is kept from some rules until that is over.
+// Shields (V6): a request that was preempted too often within 24 hours is exempt from some rules until that is over.
 
 import type { AttemptOutcome } from "../events.ts";
 import type { Pool, Request } from "../state.ts";

@@ -6,7 +6,7 @@ import { compareIds, type Resources } from "../resources.ts";
 import type { Node, Policy, Pool } from "../state.ts";
 import { NodeList } from "./node-list.ts";
 
-/** Selections are made when somebody asks for their labels; the oldest is given up for a new one. */
+/** Selections are made when a request asks for their labels; the oldest is given up for a new one. */
 const SELECTIONS_MAX = 64;
 
 /** Labels that nodes must have, with a text that is the same for the same labels. */
@@ -50,7 +50,7 @@ export class NodeIndex {
   readonly servable = new Set<Node>();
   /** Nodes on which something is stopping. */
   readonly withStopping = new Set<Node>();
-  /** Nodes on which something has started, ended, begun to stop or been set aside; whoever has looked clears it. */
+  /** Nodes on which something has started, ended, begun to stop or been set aside; cleared by the code that has looked. */
   readonly changed = new Set<Node>();
   /** Policies that have a home (N3). */
   homes: readonly Policy[] = [];
@@ -85,7 +85,7 @@ export class NodeIndex {
     return most;
   }
 
-  /** A node is there now. */
+  /** A node was added. */
   enter(node: Node): void {
     touch(node);
     node.pool.order?.suspectHolds();
@@ -122,7 +122,7 @@ export class NodeIndex {
     for (const selection of selections) this.#list(selection, node);
   }
 
-  /** Keys, or the order of best fit, may have changed: lists are made anew when somebody asks. */
+  /** Keys, or the order of best fit, may have changed: lists are made anew when they are next used. */
   forgetSelections(): void {
     this.#selections.clear();
     this.#order = null;

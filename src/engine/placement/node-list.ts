@@ -114,7 +114,7 @@ export class NodeList {
     for (const { nodes } of this.#chunks) yield* nodes;
   }
 
-  /** The first chunk in which somebody has enough left of the main key, by which they are sorted. */
+  /** The first chunk in which a node has enough left of the main key, by which they are sorted. */
   #firstWithEnough(need: Vector): number {
     const main = this.#order[0];
     if (main === undefined || need[main] === 0) return 0;

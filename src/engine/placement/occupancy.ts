@@ -114,7 +114,7 @@ export function setAside(state: EngineState, request: Request, pool: Pool, sign:
   }
 }
 
-/** Whether what is promised on a node is there, and whether some of those it is promised to could start. */
+/** Whether what is promised on a node is free, and whether some of those it is promised to could start. */
 export function judgePromises(node: Node): void {
   const { pool, holders, promised, free, stopping } = node;
   const { strained, servable } = pool.places;
@@ -159,7 +159,7 @@ export function awayFromHome({ poolLine, nodes }: Run): number[] | null {
   return need.map((amount, i) => Math.min(amount, away.length * ((ask as Ask).need[i] as number)));
 }
 
-/** The units of a run that was told to stop are on their way out. */
+/** The units of a run that was asked to stop are on their way out. */
 export function stopOnNodes(state: EngineState, run: Run): void {
   const { ask } = run.poolLine;
   if (ask !== null) for (const node of run.nodes) addStopping(state, node, ask.need, 1);

@@ -108,7 +108,7 @@ function act(transaction: Transaction, looks: Looks): Waiter | undefined {
   return preemption === undefined ? undefined : preempt(transaction, preemption);
 }
 
-/** The first pool by name that names somebody decides who it is; that request takes the pool it prefers (G5). */
+/** The first pool by name that names a request decides which one it is; that request takes the pool it prefers (G5). */
 function serve<Found extends { readonly waiter: Waiter; readonly isHelped?: boolean }>(
   looks: readonly PoolLook[],
   name: (look: PoolLook) => Found | undefined,
@@ -142,7 +142,7 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Waiter | undef
   if (pool.promised.size === 0) return false;
   const lost = notAdmitted(pool) ?? disciplineOf(pool).lostHold(pool, transaction.nowMs);
   if (lost === undefined) return false;
-  // If it is no longer covered since somebody took units here, that one displaced it (V6).
+  // If it is no longer covered since another request took units here, that one displaced it (V6).
   const by = lost.why === "not_covered" && taker?.poolLine.pool === pool ? taker.request : null;
   transaction.emit({
     kind: "holdEnded",

@@ -583,7 +583,7 @@ function releaseChange(
   };
 }
 
-/** How a job ends is for whoever started it to say (J5). */
+/** How a job ends is reported by the agent that started it (J5). */
 function executorsOnly(view: View, id: RequestId): LeaderRefusal | undefined {
   if (requestOf(view.state, id)?.progress.allocation?.phase === undefined) return undefined;
   return {

@@ -56,7 +56,7 @@ export interface Bell {
 /** A connection that broke is made anew after this time. */
 const BELL_RETRY_MS = 500;
 
-/** Hears of commits while somebody wants to. A broken connection is made anew: whoever listens looks by itself meanwhile. */
+/** Hears of commits while there are listeners. A broken connection is made anew; the listeners poll meanwhile. */
 export function createBell(newClient: () => Client, channel: string): Bell {
   const listeners = new Set<(news: News) => void>();
   let current: Client | undefined;

@@ -79,7 +79,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
 
   const pool = new pg.Pool({ ...config(READ_MS_MAX), max: READ_CONNECTIONS_MAX });
   pool.on("error", () => undefined); // An idle connection broke; the pool makes another when it needs one.
-  // One that breaks while it is in use says so twice: here, and to whoever waits for its answer.
+  // One that breaks while it is in use says so twice: here, and to the caller that waits for its answer.
   pool.on("connect", (client) => client.on("error", () => undefined));
 
   const query = async <Row>(sql: string, values: readonly Value[] = []): Promise<Row[]> => {
@@ -206,7 +206,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
       urgent: lane.query,
       hint,
       onNews: bell.listen,
-      warmUp: () => void connectWriter().catch(() => undefined), // Whoever writes tries again.
+      warmUp: () => void connectWriter().catch(() => undefined), // The next write tries again.
       // A copy of the database has another identifier, or is on another timeline. Some services do not tell.
       origin: () =>
         query<{ origin: string }>(originSql).then(

@@ -30,7 +30,7 @@ export function keepReserve(
   wantedBytes: number,
   { nowMs, disk }: Surroundings = { nowMs: () => performance.now(), disk: diskOf },
 ): Reserve {
-  // A small disk is there for the store, not for its reserve.
+  // A small disk is for the store, not for its reserve.
   const bytes = Math.min(wantedBytes, Math.floor(disk(path).totalBytes / 4));
   // Only when as much again stays free: a reserve that leaves nothing would have to be given up at once.
   const take = () => disk(path).freeBytes >= 2 * bytes && fill(path, bytes);

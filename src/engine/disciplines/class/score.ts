@@ -45,7 +45,7 @@ export function byClass(a: PoolLine, b: PoolLine): number {
   return rankOfClass(b.preemptionClass, classBands) - rankOfClass(a.preemptionClass, classBands);
 }
 
-/** In whole millionths, so that scores compare the same on every machine; most waiters are told apart without it. */
+/** In whole millionths, so that scores compare the same on every machine; most waiters can be ordered without it. */
 export function scoreOf(waiter: Waiter, nowMs: number): number {
   if (!Number.isNaN(waiter.score)) return waiter.score;
   const weights = weightsOf(waiter.poolLine);
@@ -103,7 +103,7 @@ function isSameRank(a: Waiter, b: Waiter): boolean {
   );
 }
 
-/** Whoever asked no later, with no less to its credit and the same weight of waiting, stays ahead for ever. */
+/** A request that asked no later, with no less to its credit and the same weight of waiting, stays ahead for ever. */
 function neverOvertakes(ahead: Waiter, behind: Waiter): boolean {
   const weights = weightsOf(ahead.poolLine);
   const others = weightsOf(behind.poolLine);

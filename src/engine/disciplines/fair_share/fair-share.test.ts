@@ -1,4 +1,4 @@
-// Discipline `fair_share` through the engine's front door; the rules themselves are told by the scenario files.
+// Discipline `fair_share` through the engine's front door; the rules themselves are in the scenario files.
 
 import { expect, test } from "vitest";
 import {

@@ -26,7 +26,7 @@ export function tryGangsAgain(tree: ShareTree): void {
 /**
  * One gang after another, in the order of the rule. Most of them change nothing outside the element right above them:
  * their siblings take what they leave, and nobody else stands otherwise. Then only that element is drawn anew, and those
- * above it when somebody gives up whose siblings cannot take it all, or when nobody is left.
+ * above it when a gang gives up whose siblings cannot take it all, or when none is left.
  */
 export function settleGangs(tree: ShareTree): void {
   for (;;) {
@@ -85,7 +85,7 @@ function firstToGiveUp(corners: readonly Corner[]): Corner | undefined {
 function giveUpIn(corner: Corner, tree: ShareTree): boolean {
   const { element, level, smallest } = corner;
   const { gang } = smallest as PartialGang;
-  // The water inside rises: whoever has gangs farther below would stand otherwise.
+  // The water inside rises: elements with gangs farther below would stand otherwise.
   const hasOthersBelow = element.members.some(({ path, gangCount }) => path === null && gangCount > 0);
   const isQuietBefore = level !== null && !level.isBelow && !element.isFifo && !hasOthersBelow;
   const before = isQuietBefore ? growthAt(element.curve, level.level) : undefined;

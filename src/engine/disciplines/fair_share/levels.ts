@@ -45,7 +45,7 @@ export interface Growth {
   readonly isGrowing: readonly boolean[];
 }
 
-/** Undefined where the curve jumps or ends: there it cannot be told so simply. */
+/** Undefined where the curve jumps or ends: there it is not so simple. */
 export function growthAt(curve: Curve, level: number): Growth | undefined {
   const { numbers, stride } = curve.paper;
   const { point, part } = locate(curve, level, false);
@@ -84,7 +84,7 @@ function locate(curve: Curve, level: number, isBelow: boolean): Location {
   const { numbers, stride } = curve.paper;
   if (isBelow) {
     const arrival = countBelow(curve, level - SAME_LEVEL);
-    // There is nothing below level 0: what is guaranteed is there from the beginning.
+    // There is nothing below level 0: what is guaranteed counts from the beginning.
     if (arrival === 0) return { point: firstPoint(curve), part: 0, isArrival: false };
     if (arrival < curve.pointCount && numbers[offsetOf(curve, arrival)]! <= level + SAME_LEVEL) {
       return { point: arrival, part: 0, isArrival: true };

@@ -65,7 +65,7 @@ export function hideNeeds({ waiting, searches }: PoolTree, peers: Peers): void {
   }
 }
 
-/** What is left on a node is another amount: whoever fits there now is no misfit any more. */
+/** What is left on a node is another amount: a request that fits there now is no misfit any more. */
 export function noteGrowth({ needs }: PoolTree, node: Node): void {
   for (const need of needs.values()) {
     if (need.isMisfit && covers(node.left, need.units) && isServedBy(need, node)) need.isMisfit = false;

@@ -1,4 +1,4 @@
-// Nodes whose allocations exceed their resources, because somebody made them smaller (9.9).
+// Nodes whose allocations exceed their resources, because they were made smaller (9.9).
 
 import type { NodeName } from "../../records.ts";
 import { compareIds } from "../../resources.ts";

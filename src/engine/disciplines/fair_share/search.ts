@@ -62,7 +62,7 @@ export class Search {
   readonly #pool: Pool;
   readonly #tree: PoolTree;
   readonly #places = new Map<Node | null, Place>();
-  /** Where somebody may be taken, the highest `best` first. */
+  /** Places where a run may be taken, the highest `best` first. */
   readonly #givers = new SortedList<Place>(byBest);
   readonly #due = new SortedList<Place>(byDue);
   readonly #stale = new Set<Node | null>();
@@ -140,7 +140,7 @@ export class Search {
     return { node, candidates: candidates.sort(byPreference), left, most, best, backoffEndMs, dueMs };
   }
 
-  /** Everything that runs in the pool, of peers that have somebody to lose. */
+  /** Everything that runs in the pool, of peers that have a run to lose. */
   *#runs(): Generator<Run> {
     for (const peers of this.#tree.running) {
       if (!this.#mayLose(peers)) continue;
@@ -247,7 +247,7 @@ export class Search {
     return this.#due.first()?.dueMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Places where a request of the peers may find room for one node's part, by taking somebody or without. */
+  /** Places where a request of the peers may find room for one node's part, with victims or without. */
   *placesFor(peers: Peers, need: Need): Generator<Place> {
     const where = this.hopes.get(peers)?.where ?? null;
     if (where !== null && need.ask?.count === 1) {
@@ -286,7 +286,7 @@ export function inheritedRight(branch: Branch): Right {
   return right;
 }
 
-/** Whether somebody there has more than the peers, even without one of his own. */
+/** Whether an operation there has more than the peers, even without one of its runs. */
 function isRicher({ best }: Place, peers: Peers): boolean {
   return isHigher(best, satisfactionOf(peers));
 }

@@ -1,6 +1,6 @@
 // The tree over which fair shares are computed (9.1, 9.2): what every element says of itself, and what was drawn for it.
 //
-// The elements of a pool (`tree.ts`) are such elements themselves; whoever changes one says so with a function of
+// The elements of a pool (`tree.ts`) are such elements themselves; code that changes one says so with a function of
 // this file. `updateShares` then draws what is stale, and nothing else.
 //
 // Invariants
@@ -59,7 +59,7 @@ export interface ShareTree {
   readonly root: ShareElement;
   readonly keyCount: number;
   readonly paper: Paper;
-  /** Whose fair share is another one than before; whoever has looked at them clears it. */
+  /** Whose fair share is another one than before; cleared by the code that has looked at them. */
   readonly changed: Set<ShareElement>;
   /** The gangs that gave up in the last update, and everything that was drawn without them. */
   givenUp: ShareElement[];

@@ -23,7 +23,7 @@ export function updateShares(tree: ShareTree): void {
   tidy(tree);
 }
 
-/** Hands the level down and sums the shares up. Whoever stands where it stood, on the same curve, has what it had. */
+/** Hands the level down and sums the shares up. An element that stands where it stood, on the same curve, has what it had. */
 function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
   const isMoved = element.place === null || !isSamePlace(element.place, place);
   if (!isMoved && !element.isRedrawn) return;

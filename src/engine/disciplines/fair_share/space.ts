@@ -19,7 +19,7 @@ export interface Space {
   nodes(): readonly Node[];
 }
 
-/** What is to fit: units, in a pool of nodes as somebody asks for them there. */
+/** What is to fit: units, in a pool of nodes as a request asks for them there. */
 interface Fitting {
   readonly units: readonly number[];
   readonly ask: Ask | null;

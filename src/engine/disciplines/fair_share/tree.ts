@@ -177,7 +177,7 @@ export interface PoolTree extends ShareTree {
   readonly shapes: Map<string, number>;
   /** Leaves that have more or fewer operations than their claim says. */
   readonly claims: Set<Leaf>;
-  /** Whoever stands otherwise than at the last look. */
+  /** Elements that stand otherwise than at the last look. */
   readonly touched: Set<Branch | Peers>;
   /** Operations that are new, stand elsewhere, or must be looked at again; and keys of those that have gone. */
   readonly moved: Set<Operation>;
@@ -192,7 +192,7 @@ export interface PoolTree extends ShareTree {
   readonly rights: Record<Stage, number>;
   /** What the preemptive stages know; null: nobody has had the right to one since the tree was built. */
   readonly searches: Record<Stage, Search | null>;
-  /** Whether somebody has looked at statuses since it was built. */
+  /** Whether statuses were looked at since it was built. */
   isLookedAt: boolean;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];

@@ -49,7 +49,7 @@ export interface SearchRound {
   readonly pool: Pool;
   readonly tree: PoolTree;
   readonly nowMs: number;
-  /** Requests that the guard kept from somebody (V6). */
+  /** Requests that the guard kept from a victim (V6). */
   readonly barred: Set<Request>;
 }
 
@@ -135,7 +135,7 @@ function untilEnough(
   return chosen;
 }
 
-/** Leaves out whoever is not needed, the oldest first (V4). */
+/** Leaves out victims that are not needed, the oldest first (V4). */
 function minimal(
   chosen: readonly Allocation[],
   shortage: readonly number[],
@@ -208,7 +208,7 @@ class Means {
   }
 }
 
-/** Which part of its fair share somebody has on a key; infinite without a fair share. */
+/** Which part of its fair share an operation has on a key; infinite without a fair share. */
 function part(usage: number, fairShare: number): number {
   return fairShare > SHARE_EPSILON ? usage / fairShare : Number.POSITIVE_INFINITY;
 }

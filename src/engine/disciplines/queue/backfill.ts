@@ -97,7 +97,7 @@ class Gap {
     return this.#isOpportunistic && line.shape.preemptible;
   }
 
-  /** Whether somebody in this part of the queue may start: a no is certain. */
+  /** Whether a request in this part of the queue may start: a no is certain. */
   mayServe({ lines, least, most, shortestMs }: Part): boolean {
     const [any] = lines;
     const { ask } = any as PoolLine;
@@ -178,7 +178,7 @@ function areAllFor(pool: Pool, wanted: Wanted, ask: Ask): boolean {
   return true;
 }
 
-/** Somebody of a line who asks for so much, before anything is known about its place. */
+/** A member of a line that asks for so much, before anything is known about its place. */
 function waiterOf(poolLine: PoolLine, need: readonly number[]): Waiter {
   const request = poolLine.line.members.first() as Request;
   const asking = { ...poolLine, need: [...need] };
