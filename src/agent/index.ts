@@ -2,7 +2,6 @@
 
 export { type Agent, type AgentOptions, startAgent } from "./agent.ts";
 export { type Device, findDevices, machineCapacity } from "./devices.ts";
-export { POLICY_FILE, RunAsRefusal, readPolicy } from "./run-as.ts";
 export {
   type Membership,
   readMembership,

@@ -1,11 +1,10 @@
 // Turns what the server wants into what a shim can run, or into the reason why it cannot be run here.
 
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { environmentOf, identityFor, RunAsRefusal, secretsOf } from "../executors/index.ts";
 import type { WireWantedPart } from "../protocol/index.ts";
 import type { JobOrder } from "./claims.ts";
-import { environmentOf } from "./environment.ts";
-import { identityFor, RunAsRefusal } from "./run-as.ts";
 
 export interface OrderSettings {
   /** Where the checkpoint directories of requests are. */
@@ -45,26 +44,5 @@ export function jobOrderOf(part: WireWantedPart, settings: OrderSettings): JobOr
   } catch (error) {
     if (error instanceof RunAsRefusal) return error.message;
     throw error;
-  }
-}
-
-/** Their names are checked where they enter, so that none leads out of the folder; a component is a name, too. */
-function secretsOf(names: readonly string[], component: string, directory: string): Record<string, string> {
-  return Object.fromEntries(
-    names.map((name) => {
-      const value = readSecret(join(directory, component, name)) ?? readSecret(join(directory, name));
-      if (value === undefined)
-        throw new RunAsRefusal(`There is no secret ${name} for ${component} on this node.`);
-      return [name, value];
-    }),
-  );
-}
-
-/** Without the line break that editors add. */
-function readSecret(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8").replace(/\n$/, "");
-  } catch {
-    return undefined;
   }
 }

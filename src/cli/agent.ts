@@ -7,15 +7,13 @@ import {
   findDevices,
   type Membership,
   machineCapacity,
-  POLICY_FILE,
-  RunAsRefusal,
   readMembership,
-  readPolicy,
   STATE_PATH_BYTES_MAX,
   startAgent,
   takeDirectory,
   writeMembership,
 } from "../agent/index.ts";
+import { POLICY_FILE, RunAsRefusal, readPolicy } from "../executors/index.ts";
 import { bootId, hideVariable } from "../runner/index.ts";
 import { createClient } from "../sdk/index.ts";
 import { parseAmounts } from "./amounts.ts";

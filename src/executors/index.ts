@@ -2,6 +2,7 @@
 // Other folders import from this file only.
 
 export { endedPart, ending, printable, startFailed, TAIL_BYTES } from "./ends.ts";
+export { environmentOf } from "./environment.ts";
 export { type Executor, type ExecutorEvents, leftMs, type SyncAnswer, type Terms } from "./executor.ts";
 export {
   type Entry,
@@ -16,3 +17,8 @@ export {
 } from "./journal.ts";
 export type { LogPart, LogRead, LogReader, LogStream } from "./log-reader.ts";
 export { type ExecutorLoop, type SyncBody, startLoop } from "./loop.ts";
+export { identityFor, POLICY_FILE, RunAsRefusal, readPolicy } from "./run-as.ts";
+export { secretsOf } from "./secrets.ts";
+export { type SlurmAdapterOptions, startSlurmAdapter } from "./slurm/adapter.ts";
+export { createSlurm, programsIn, type RunProgram, type Slurm, SlurmFailure } from "./slurm/commands.ts";
+export { reportedNodes } from "./slurm/nodes.ts";

@@ -192,6 +192,7 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
     });
     const isHeld = seen === answer.version;
     accept(answer, jobs, sentAt);
+    if (latest?.terms.answer === answer) await executor.settle?.();
     // A server that does not hold the call is not asked without end.
     const everySeconds = Math.min(answer.sync_after_seconds, options.compareEverySeconds);
     const restMs = (everySeconds - (uptime() - sentAt)) * 1000;

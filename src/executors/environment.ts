@@ -21,6 +21,17 @@ export function environmentOf(
 ): Record<string, string> {
   return {
     ...{ HOME: home, USER: user, LOGNAME: user, PATH: path },
+    ...variablesOf(part, secrets),
+    ...(hasGpus && devicesOf(part.devices)),
+  };
+}
+
+/** What Berth says to a job, wherever it runs. */
+export function variablesOf(
+  part: WireWantedPart,
+  secrets: Readonly<Record<string, string>>,
+): Record<string, string> {
+  return {
     ...meetingPoint(part),
     ...part.run?.environment,
     ...secrets,
@@ -32,7 +43,6 @@ export function environmentOf(
     BERTH_NODE_COUNT: String(part.nodes.length),
     BERTH_NODES: part.nodes.join(","),
     ...(part.array_index !== null && { BERTH_ARRAY_INDEX: String(part.array_index) }),
-    ...(hasGpus && devicesOf(part.devices)),
   };
 }
 

@@ -1,0 +1,86 @@
+// The batch script, run by a real shell (S2, S4).
+
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { type ScriptFacts, scriptOf } from "./script.ts";
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "berth-script-"));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+function start(command: string[], more: Partial<ScriptFacts> = {}, env: NodeJS.ProcessEnv = {}) {
+  const at = (name: string) => join(directory, name);
+  const script = scriptOf({
+    ...{ command, directory, environment: {}, nodeCount: 1 },
+    ...{ checkpointDir: at("checkpoint"), preemptFile: at("preempt"), exitFile: at("exit") },
+    ...more,
+  });
+  const child = spawn("/bin/sh", ["-s"], { env, stdio: ["pipe", "pipe", "inherit"] });
+  child.stdin.end(script);
+  let output = "";
+  child.stdout.on("data", (data: Buffer) => {
+    output += data.toString();
+  });
+  const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
+  return {
+    child,
+    ended,
+    output: () => output,
+    says: (text: string) => vi.waitFor(() => expect(output).toContain(text), { timeout: 20_000 }),
+    exitFile: () => readFileSync(at("exit"), "utf8").trim(),
+    has: (name: string) => existsSync(at(name)),
+  };
+}
+
+test("words, values and the directory arrive as they were given", async () => {
+  const environment = { A: `it's "$HOME" \`x\`\n\\n` };
+  const run = start(["printf", "%s|%s|", "a b", "$A'"], { environment });
+  expect(await run.ended).toBe(0);
+  expect(run.output()).toBe("a b|$A'|");
+  const shown = start(["sh", "-c", 'printf %s "$A"'], { environment });
+  await shown.ended;
+  expect(shown.output()).toBe(environment.A);
+});
+
+test("the exit code is kept whole, and returned", async () => {
+  const run = start(["sh", "-c", "exit 200"]);
+  expect(await run.ended).toBe(200);
+  expect(run.exitFile()).toBe("200");
+});
+
+test("J5: a requeued job does not run again", async () => {
+  const run = start(["echo", "again"], {}, { SLURM_RESTART_COUNT: "1" });
+  expect(await run.ended).not.toBe(0);
+  expect(run.output()).toBe("");
+});
+
+test("S4: USR1 does not end a program that does not expect it; TERM is waited for", async () => {
+  const run = start(["sh", "-c", "trap 'echo bye; exit 7' HUP; echo ready; while :; do sleep 0.1; done"]);
+  await run.says("ready");
+  run.child.kill("SIGUSR1");
+  run.child.kill("SIGTERM"); // To the script alone here; Slurm sends it to all.
+  spawn("pkill", ["-HUP", "-P", String(run.child.pid)]);
+  await run.says("bye");
+  expect(await run.ended).toBe(7);
+});
+
+test("S4: the command gets the signal it wants; a checkpoint command that succeeds has saved", async () => {
+  const run = start(
+    ["sh", "-c", "trap 'echo saving; exit 0' USR2; echo ready; while :; do sleep 0.1; done"],
+    {
+      checkpointSignal: "SIGUSR2",
+      checkpointCommand: ["sh", "-c", "echo beside"],
+    },
+  );
+  await run.says("ready");
+  run.child.kill("SIGUSR1");
+  await run.says("saving");
+  await run.says("beside");
+  expect(await run.ended).toBe(0);
+  await vi.waitFor(() => expect(run.has("checkpoint/done")).toBe(true), { timeout: 20_000 });
+});

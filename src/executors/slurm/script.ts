@@ -1,0 +1,80 @@
+// The batch script of an attempt. It is sent on standard input, because arguments and comments can be read by everybody (S2);
+// Slurm keeps it where only its own user and the job's can read it.
+//
+// The script stays between Slurm and the command, so that a notice does not end a program that does not expect one:
+//   USR1    asks for a checkpoint, after the file BERTH_PREEMPT_FILE has appeared: the command gets the signal that it wants,
+//           and the checkpoint command runs, whose success counts as a completed checkpoint
+//   others  reach the command by Slurm itself; the script waits for its end
+
+export interface ScriptFacts {
+  readonly command: readonly string[];
+  readonly directory: string;
+  readonly environment: Readonly<Record<string, string>>;
+  /** Where reports about checkpoints are made, by files (11.2). */
+  readonly checkpointDir: string;
+  readonly preemptFile: string;
+  /** Where the exit code of the command is kept. */
+  readonly exitFile: string;
+  /** Such as SIGUSR1. */
+  readonly checkpointSignal?: string | undefined;
+  readonly checkpointCommand?: readonly string[] | undefined;
+  readonly nodeCount: number;
+}
+
+/** A requeued job must not run again under the same grant (J5). */
+const REFUSED_RESTART = 143;
+
+export function scriptOf(facts: ScriptFacts): string {
+  const { command, directory, environment, checkpointDir, preemptFile, exitFile, nodeCount } = facts;
+  const variables = Object.entries({
+    ...environment,
+    BERTH_CHECKPOINT_DIR: checkpointDir,
+    BERTH_PREEMPT_FILE: preemptFile,
+  });
+  const words = command.map(quoted).join(" ");
+  return [
+    "#!/bin/sh",
+    `[ "\${SLURM_RESTART_COUNT:-0}" = 0 ] || exit ${REFUSED_RESTART}`,
+    // A user without a login shell has none.
+    `PATH="\${PATH:-/usr/local/bin:/usr/bin:/bin}"; export PATH`,
+    ...variables.map(([name, value]) => `export ${name}=${quoted(value)}`),
+    `mkdir -p ${quoted(checkpointDir)} || exit 126`,
+    `rm -f ${["done", "finished", "progress", "defer"].map((name) => quoted(`${checkpointDir}/${name}`)).join(" ")}`,
+    `cd ${quoted(directory)} || exit 126`,
+    ...["notice() {", ...noticeOf(facts), "}"],
+    "trap notice USR1",
+    "trap : TERM INT HUP QUIT USR2",
+    `${nodeCount > 1 ? `${ON_EACH_NODE} ` : ""}${words} &`,
+    "child=$!",
+    // A trap interrupts the wait; the status is that of the command only when it is gone.
+    "while :; do",
+    '  wait "$child"; status=$?',
+    '  kill -0 "$child" 2>/dev/null || break',
+    "done",
+    "trap '' USR1 TERM INT HUP QUIT USR2",
+    // Slurm shows 137 as 9: the whole number is kept beside the output.
+    `echo "$status" > ${quoted(`${exitFile}.new`)} && mv ${quoted(`${exitFile}.new`)} ${quoted(exitFile)}`,
+    'exit "$status"',
+    "",
+  ].join("\n");
+}
+
+/** `srun` starts it on each node, and ends all if one fails (E7). */
+const ON_EACH_NODE = `srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 /bin/sh -c 'BERTH_NODE_RANK=$SLURM_NODEID; export BERTH_NODE_RANK; exec "$@"' sh`;
+
+function noticeOf({ checkpointSignal, checkpointCommand, checkpointDir }: ScriptFacts): string[] {
+  return [
+    "  :",
+    ...(checkpointSignal === undefined
+      ? []
+      : [`  kill -s ${checkpointSignal.replace(/^SIG/, "")} "$child" 2>/dev/null`]),
+    ...(checkpointCommand === undefined
+      ? []
+      : [`  { ${checkpointCommand.map(quoted).join(" ")} && : > ${quoted(`${checkpointDir}/done`)}; } &`]),
+  ];
+}
+
+/** As one word of a shell, whatever is in it. */
+export function quoted(word: string): string {
+  return `'${word.replaceAll("'", `'\\''`)}'`;
+}

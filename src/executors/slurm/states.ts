@@ -1,0 +1,87 @@
+// What Slurm's states mean (S3). Pure.
+
+import { type Circumstances, outcomeOf } from "../../runner/index.ts";
+import type { StoredEnd } from "../journal.ts";
+import type { AccountedJob } from "./commands.ts";
+
+export type Stage =
+  /** It waits in Slurm. */
+  | "waiting"
+  | "running"
+  /** Its processes end, or its epilog runs: its units are still held. */
+  | "completing"
+  /** Held back from its nodes for now, as `scontrol suspend` does. */
+  | "suspended"
+  | "over";
+
+const STAGES: Readonly<Record<string, Stage>> = {
+  PENDING: "waiting",
+  REQUEUED: "waiting",
+  REQUEUE_HOLD: "waiting",
+  REQUEUE_FED: "waiting",
+  SPECIAL_EXIT: "waiting",
+  CONFIGURING: "waiting",
+  RUNNING: "running",
+  RESIZING: "running",
+  SIGNALING: "running",
+  COMPLETING: "completing",
+  STAGE_OUT: "completing",
+  SUSPENDED: "suspended",
+  STOPPED: "suspended",
+};
+
+export function stageOf(state: string): Stage {
+  return STAGES[state] ?? "over";
+}
+
+/** Ends that are the machine's or somebody else's doing, so that the attempt is lost rather than failed. */
+const LOST: ReadonlySet<string> = new Set(["NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REQUEUED", "REVOKED"]);
+
+/** Undefined: it has not ended by the word of the accounting. */
+export function endOf(job: AccountedJob, circumstances: Circumstances): StoredEnd["end"] | undefined {
+  const { state, exitCode, signal, endedAt } = job;
+  if (state !== "REQUEUED" && stageOf(state) !== "over") return undefined;
+  const at = endedAt === undefined ? {} : { ended_at: endedAt };
+  const exit = {
+    exit_code: signal > 0 ? 128 + signal : exitCode,
+    ...(signal > 0 && { signal: nameOf(signal) }),
+    ...at,
+  };
+  const isAsked = circumstances.told !== undefined;
+  if (LOST.has(state)) {
+    return isAsked
+      ? { outcome: "stopped", ...at }
+      : { outcome: "lost", message: `Slurm ended it: ${state}.`, ...at };
+  }
+  switch (state) {
+    case "COMPLETED":
+    case "FAILED":
+      return { outcome: outcomeOf({ exitCode: exit.exit_code, signal: null }, circumstances), ...exit };
+    case "OUT_OF_MEMORY":
+      return { outcome: "failed", cause: "oom", ...exit };
+    case "TIMEOUT":
+    case "DEADLINE":
+      return {
+        outcome: "failed",
+        message: "It ran longer than the time limit of its Slurm partition.",
+        ...exit,
+      };
+    default:
+      // CANCELLED, by us or by somebody else.
+      if (isAsked) return { outcome: circumstances.hasFinished ? "succeeded" : "stopped", ...exit };
+      return { outcome: "failed", cause: "interrupted", message: `Slurm ended it: ${state}.`, ...exit };
+  }
+}
+
+const SIGNALS: Readonly<Record<number, string>> = {
+  1: "SIGHUP",
+  2: "SIGINT",
+  6: "SIGABRT",
+  9: "SIGKILL",
+  11: "SIGSEGV",
+  15: "SIGTERM",
+};
+
+function nameOf(signal: number): string {
+  return SIGNALS[signal] ?? `SIG${signal}`;
+}

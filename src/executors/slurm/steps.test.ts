@@ -1,0 +1,237 @@
+// What to do next about an attempt in Slurm (S2–S6): what is written down, what Slurm shows, what is wanted.
+
+import { expect, test } from "vitest";
+import type { AccountedJob, QueuedJob } from "./commands.ts";
+import { MISSING_MS_MAX, type Move, type Note, nextMoves, START_MS_MAX, type Wish } from "./steps.ts";
+
+const NOW = 10_000_000;
+const queued = (id: string, state: string, reason = "None"): QueuedJob => ({
+  ...{ id, state, reason, comment: "berth lab", name: "berth-r-1" },
+});
+const accounted = (id: string, state: string, exitCode = 0, signal = 0): AccountedJob => ({
+  ...{ id, state, exitCode, signal, name: "berth-r-1", endedAt: undefined },
+});
+const submitted: Note = { jobId: "7" };
+const released: Note = { jobId: "7", releasedAtMs: NOW - 1_000 };
+const running: Note = { ...released, hasRun: true };
+const stopping: Note = { ...running, told: "stop", asked: "stop" };
+
+interface Case {
+  readonly note: Note;
+  readonly queue?: QueuedJob[];
+  readonly accounts?: AccountedJob[];
+  readonly missingForMs?: number;
+  readonly wish?: Wish["do"];
+  readonly isOverdue?: boolean;
+  readonly want: string[];
+}
+
+const cases: Record<string, Case> = {
+  "S2 a new attempt: its name is looked for in the accounting, too": { note: {}, want: ["account"] },
+  "S2 absent: it is submitted": { note: {}, accounts: [], want: ["submit"] },
+  "S2 submitted by a process that did not write the number down: it is now": {
+    note: {},
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: ["note jobId=7"],
+  },
+  "S2 of two of one name the first counts": {
+    note: {},
+    queue: [queued("12", "PENDING", "JobHeldUser"), queued("7", "PENDING", "JobHeldUser")],
+    want: ["note jobId=7"],
+  },
+  "S2 ended before its number was known (a lost disk): not started again": {
+    note: {},
+    accounts: [accounted("7", "COMPLETED")],
+    want: ["note jobId=7"],
+  },
+  "S2 others of the name never ran and are cancelled": {
+    note: running,
+    queue: [queued("7", "RUNNING"), queued("9", "PENDING", "JobHeldUser")],
+    want: ["cancel 9"],
+  },
+  "J5 the release is written down before it happens": {
+    note: submitted,
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: [`note releasedAtMs=${NOW}`],
+  },
+  "S6 a release that the controller forgot comes again": {
+    note: released,
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: ["release 7"],
+  },
+  "S3 released and waiting: nothing": {
+    note: released,
+    queue: [queued("7", "PENDING", "Resources")],
+    want: [],
+  },
+  "S3 not started in time: held, and given back": {
+    note: { ...released, releasedAtMs: NOW - START_MS_MAX - 1 },
+    queue: [queued("7", "PENDING", "Resources")],
+    want: ["hold 7", "note gaveUp=Resources"],
+  },
+  "S3 given back: cancelled": {
+    note: { ...released, gaveUp: "Resources" },
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: ["cancel 7"],
+  },
+  "S3 given back and gone: a start that failed, with Slurm's reason": {
+    note: { ...released, gaveUp: "Resources" },
+    accounts: [accounted("7", "CANCELLED")],
+    want: ["end failed start_failed Slurm did not start it in time: Resources."],
+  },
+  "at work for the first time: written down": {
+    note: released,
+    queue: [queued("7", "RUNNING")],
+    want: ["note hasRun=true"],
+  },
+  "S4 asked for a checkpoint: written down, then asked": {
+    note: running,
+    queue: [queued("7", "RUNNING")],
+    wish: "checkpoint",
+    want: ["note hasSaved=false told=checkpoint"],
+  },
+  "S4 told, but not asked yet": {
+    note: { ...running, told: "checkpoint" },
+    queue: [queued("7", "RUNNING")],
+    wish: "checkpoint",
+    want: ["ask checkpoint 7"],
+  },
+  "S4 SIGTERM after the checkpoint": {
+    note: { ...running, told: "stop", asked: "checkpoint" },
+    queue: [queued("7", "RUNNING")],
+    wish: "stop",
+    want: ["ask stop 7"],
+  },
+  "S4 asked to stop, within the grace: nothing more": {
+    note: stopping,
+    queue: [queued("7", "RUNNING")],
+    wish: "stop",
+    want: [],
+  },
+  "S4 the grace is over: cancelled": {
+    note: stopping,
+    queue: [queued("7", "RUNNING")],
+    wish: "stop",
+    isOverdue: true,
+    want: ["cancel 7"],
+  },
+  "S6 a cancellation that the controller forgot comes again": {
+    note: stopping,
+    queue: [queued("7", "RUNNING")],
+    wish: "end",
+    want: ["cancel 7"],
+  },
+  "stopped before it was at work: cancelled, as our doing": {
+    note: { ...released, told: "stop" },
+    queue: [queued("7", "PENDING", "Priority")],
+    wish: "stop",
+    want: ["cancel 7"],
+  },
+  "cancelled before it was submitted: never submitted": {
+    note: {},
+    accounts: [],
+    wish: "stop",
+    want: ["end stopped"],
+  },
+  "S3 COMPLETING holds its units": {
+    note: running,
+    queue: [queued("7", "COMPLETING")],
+    accounts: [],
+    want: [],
+  },
+  "over in the queue: the accounting says how": {
+    note: running,
+    queue: [queued("7", "COMPLETED")],
+    want: ["account"],
+  },
+  "the accounting is late: nothing is said yet": {
+    note: running,
+    queue: [queued("7", "FAILED")],
+    accounts: [accounted("7", "RUNNING")],
+    want: [],
+  },
+  "S3 COMPLETED": { note: running, accounts: [accounted("7", "COMPLETED")], want: ["end succeeded 0"] },
+  "S3 FAILED": { note: running, accounts: [accounted("7", "FAILED", 3)], want: ["end failed 3"] },
+  "S3 OUT_OF_MEMORY": {
+    note: running,
+    accounts: [accounted("7", "OUT_OF_MEMORY", 0, 9)],
+    want: ["end failed oom 137"],
+  },
+  "S3 NODE_FAIL: lost": {
+    note: running,
+    accounts: [accounted("7", "NODE_FAIL")],
+    want: ["end lost Slurm ended it: NODE_FAIL."],
+  },
+  "S3 a foreign CANCELLED: failed": {
+    note: running,
+    accounts: [accounted("7", "CANCELLED")],
+    want: ["end failed interrupted Slurm ended it: CANCELLED. 0"],
+  },
+  "S3 our own CANCELLED: stopped": {
+    note: stopping,
+    accounts: [accounted("7", "CANCELLED")],
+    wish: "stop",
+    want: ["end stopped 0"],
+  },
+  "11.4 saved, then ended with 0: the stop that was asked for": {
+    note: { ...running, told: "checkpoint", asked: "checkpoint", hasSaved: true },
+    accounts: [accounted("7", "COMPLETED")],
+    wish: "checkpoint",
+    want: ["end stopped 0"],
+  },
+  "S3 requeued by somebody else: it must not run again": {
+    note: running,
+    queue: [queued("7", "PENDING", "BeginTime")],
+    want: ["cancel 7"],
+  },
+  "S3 requeued and then cancelled: lost": {
+    note: running,
+    accounts: [accounted("7", "REQUEUED"), accounted("7", "CANCELLED")],
+    want: ["end lost Slurm ended it: REQUEUED."],
+  },
+  "neither knows it: not yet lost": { note: running, accounts: [], missingForMs: 1_000, want: [] },
+  "neither has known it for long: lost": {
+    note: running,
+    accounts: [],
+    missingForMs: MISSING_MS_MAX,
+    want: ["end lost Slurm no longer knows it."],
+  },
+  "never released and forgotten: it never ran, and is submitted again": {
+    note: submitted,
+    accounts: [],
+    missingForMs: MISSING_MS_MAX,
+    want: ["note "],
+  },
+};
+
+for (const [name, one] of Object.entries(cases)) {
+  test(name, () => {
+    const { note, queue = [], accounts, missingForMs = 0, wish = "carry_on", isOverdue = false } = one;
+    const seen = { queued: queue, accounted: accounts, missingForMs };
+    const moves = nextMoves(note, seen, { do: wish, isOverdue }, NOW);
+    expect(moves.map((move) => textOf(move, note))).toEqual(one.want);
+  });
+}
+
+function textOf(move: Move, before: Note): string {
+  switch (move.kind) {
+    case "note": {
+      const changes = Object.entries(move.note).filter(([key, value]) => before[key as keyof Note] !== value);
+      return `note ${changes
+        .map(([key, value]) => `${key}=${value}`)
+        .toSorted()
+        .join(" ")}`;
+    }
+    case "end": {
+      const { outcome, cause, message, exit_code } = move.end;
+      return ["end", outcome, cause, message, exit_code].filter((word) => word !== undefined).join(" ");
+    }
+    case "ask":
+      return `ask ${move.for} ${move.id}`;
+    case "submit":
+    case "account":
+      return move.kind;
+    default:
+      return `${move.kind} ${move.id}`;
+  }
+}
