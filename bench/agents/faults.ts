@@ -67,7 +67,8 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
     if (running(isVictim).length === 0) await load.submit({ kind: "saver", ms: 15_000, nodes: 1 });
     await within(MOMENT_MS_MAX, "a job that can save", () => running(isVictim).length > 0);
     const victims = running(isVictim);
-    await load.submit({ component: "urgent", gpus: NODE_GPUS, nodes: 1, kind: "short", ms: 1_000 });
+    const nodes = random() < 0.5 ? 2 : 1;
+    await load.submit({ component: "urgent", gpus: NODE_GPUS, nodes, kind: "short", ms: 1_000 });
     const isAsked = async () => {
       for (const job of victims) if ((await load.look(job)).stop !== null) return true;
       return false;

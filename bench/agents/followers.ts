@@ -39,18 +39,27 @@ export function follow(
   return { id, attempt, output };
 }
 
-const READ_MS_MAX = 90_000;
+/** What is left of the time that logs which do not come are waited for, all together. */
+export interface Patience {
+  leftMs: number;
+}
 
 /** The whole output of one part of an attempt that has ended. */
 export async function readWhole(
   api: Api,
   { id, attempt, rank }: { readonly id: string; readonly attempt: number; readonly rank: number },
+  patience: Patience,
 ): Promise<Output> {
-  for (const endMs = performance.now() + READ_MS_MAX; ; await delay(500)) {
+  for (;;) {
+    const beganMs = performance.now();
     const output = emptyOutput();
     const query = `attempt=${attempt}&rank=${rank}`;
-    await read(api, { id, query, position: 0 }, output, AbortSignal.timeout(40_000)).catch(() => 0);
-    if ((output.isComplete && !output.isTail) || performance.now() > endMs) return output;
+    const limitMs = Math.ceil(Math.max(8_000, Math.min(40_000, patience.leftMs)));
+    await read(api, { id, query, position: 0 }, output, AbortSignal.timeout(limitMs)).catch(() => 0);
+    if (output.isComplete && !output.isTail) return output;
+    await delay(500);
+    patience.leftMs -= performance.now() - beganMs;
+    if (patience.leftMs < 0) return output;
   }
 }
 

@@ -52,6 +52,8 @@ interface Marks {
  * server may have held for five seconds. Away for less than the rest, with a second for the clocks, it has lost nothing.
  */
 const LOSS_AFTER_S_MIN = (LOST_SECONDS * 2) / 3 - 5 - 1;
+/** For logs that do not come. */
+const LOGS_MS_MAX = 90_000;
 /** Code of a job that ended because it was asked to. */
 const ASKED_CODE = 7;
 
@@ -77,6 +79,7 @@ export async function judge(given: {
   for (const [key, starts] of mains)
     if (starts.length > 1) problems["double starts"].push(`${key} was started ${starts.length} times`);
 
+  const patience = { leftMs: LOGS_MS_MAX };
   let lines = 0;
   let attempts = 0;
   let lost = 0;
@@ -95,7 +98,8 @@ export async function judge(given: {
       problems["exits lost"].push(...lostExits);
       problems["exits invented"].push(...invented);
       for (const one of ran) {
-        const output = await readWhole(api, { id: job.id, attempt: one.attempt, rank: one.rank });
+        const place = { id: job.id, attempt: one.attempt, rank: one.rank };
+        const output = await readWhole(api, place, patience);
         const found = judgeLog(job, one, output);
         lines += found.lines;
         problems["logs incomplete"].push(...found.problems);

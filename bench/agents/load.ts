@@ -67,7 +67,17 @@ export function startLoad(scene: Scene, random: () => number): Load {
   const pick = <T>(values: readonly T[]): T => values[Math.floor(random() * values.length)] as T;
 
   function wishFor(given: Partial<Wish>): Wish {
-    const kind = pick(["short", "short", "saver", "saver", "tree", "deaf", "loud"] as const);
+    const kind = pick([
+      "short",
+      "short",
+      "saver",
+      "saver",
+      "saver",
+      "saver",
+      "tree",
+      "deaf",
+      "loud",
+    ] as const);
     return {
       kind,
       ms: 500 + Math.floor(random() * (kind === "saver" ? 12_000 : 6_000)),
@@ -75,7 +85,8 @@ export function startLoad(scene: Scene, random: () => number): Load {
       nodes: random() < 0.1 ? 2 : 1,
       component: "vision",
       onLost: pick(["suspend", "suspend", "kill"] as const),
-      requeue: pick(["never", "on_preemption", "on_failure", "on_failure"] as const),
+      // Who saves wants to go on.
+      requeue: kind === "saver" ? "on_failure" : pick(["never", "on_preemption", "on_failure"] as const),
       ...given,
     };
   }

@@ -8,11 +8,14 @@ import { hasCode, type JobRefusal, refusal } from "./errors.ts";
 
 /** Throws a `JobRefusal`, or returns because the command can be started as it is. */
 export function checkCommand(command: readonly string[], env: Record<string, string>, cwd: string): void {
-  const problem =
-    malformedCommand(command) ??
-    malformedEnvironment(env) ??
-    missingDirectory(cwd) ??
-    unexecutable(command[0] ?? "", env, cwd);
+  checkWords(command, env);
+  const problem = missingDirectory(cwd) ?? unexecutable(command[0] ?? "", env, cwd);
+  if (problem !== undefined) throw problem;
+}
+
+/** Of a command that is run elsewhere: only whether its words and its environment are what was meant. */
+export function checkWords(command: readonly string[], env: Record<string, string>): void {
+  const problem = malformedCommand(command) ?? malformedEnvironment(env);
   if (problem !== undefined) throw problem;
 }
 

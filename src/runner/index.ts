@@ -9,7 +9,7 @@ export {
   sendCheckpointReport,
   takeReports,
 } from "./checkpoint.ts";
-export { checkCommand } from "./command.ts";
+export { checkCommand, checkWords } from "./command.ts";
 export { type Containment, detectContainment } from "./containment.ts";
 export type { ContainmentLevel, EnclosurePlan } from "./enclosure.ts";
 export { endTree, type TreeEnd } from "./ending.ts";

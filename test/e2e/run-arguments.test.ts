@@ -1,6 +1,6 @@
 // Ten thousand hostile words: each reaches the command byte for byte, or is refused before it runs.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -100,6 +100,31 @@ describe("bytes that are not UTF-8", () => {
       expect(code).toBe(2);
       expect(said).toContain("not valid UTF-8");
       expect(() => readFileSync(marker)).toThrow("ENOENT");
+    });
+  }
+});
+
+describe("bytes that are not UTF-8, in a job for another machine (J2)", () => {
+  const cases: Record<string, string> = {
+    "in an argument": `exec "$@" -- true "$(printf 'a\\377b')"`,
+    "in a variable": `export BAD="$(printf 'a\\377b')"; exec "$@" --env BAD -- true`,
+    "in a directory": `exec "$@" --cwd "$(printf '/tmp/a\\377b')" -- true`,
+  };
+  for (const [name, script] of Object.entries(cases)) {
+    test(`${name} are refused, and nothing is submitted`, () => {
+      const words = [process.execPath, berth, "submit", "--gpu", "1"];
+      const { status, stderr } = spawnSync("sh", ["-c", script, "sh", ...words], {
+        env: {
+          PATH: process.env.PATH,
+          HOME: temporaryDirectory(),
+          BERTH_URL: world.url,
+          BERTH_API_TOKEN: world.token,
+          BERTH_COMPONENT: "research",
+        },
+        encoding: "utf8",
+      });
+      expect(stderr).toContain("not valid UTF-8");
+      expect(status).toBe(2);
     });
   }
 });

@@ -2,6 +2,7 @@
 
 import type { Command } from "commander";
 import type { WireJobArray, WireRequestSubmission, WireRun } from "../../protocol/index.ts";
+import { checkWords, isJobRefusal } from "../../runner/index.ts";
 import { CHOICES } from "../choices.ts";
 import { CliError } from "../context.ts";
 import { collect, given, oneOf, wholeNumber } from "../options.ts";
@@ -36,11 +37,13 @@ export function withJobOptions(command: Command): Command {
 
 export function runOf(words: readonly string[], options: JobOptions): WireRun {
   const { env, secret, cwd, user, checkpointSignal, checkpointCmd, onLost } = options;
+  const environment = env && environmentOf(env);
+  checkText([...words, cwd ?? "", checkpointCmd ?? ""], environment ?? {});
   return {
     command: [...words],
     ...given({
       directory: cwd,
-      environment: env && environmentOf(env),
+      environment,
       secrets: secret && [...secret],
       user,
       checkpoint_signal: checkpointSignal === undefined ? undefined : signalNamed(checkpointSignal),
@@ -48,6 +51,16 @@ export function runOf(words: readonly string[], options: JobOptions): WireRun {
       on_lost: onLost === undefined ? undefined : oneOf("--on-lost", onLost, CHOICES.onLost),
     }),
   };
+}
+
+/** What cannot be sent as it was typed is refused here: on its way it would become something else. */
+function checkText(words: readonly string[], environment: Record<string, string>): void {
+  try {
+    checkWords(words, environment);
+  } catch (error) {
+    if (isJobRefusal(error)) throw new CliError("usage", error.message, error.hint);
+    throw error;
+  }
 }
 
 function environmentOf(texts: readonly string[]): Record<string, string> {
