@@ -9,6 +9,7 @@ import { ERRORS } from "../../src/protocol/index.ts";
 import { createUser } from "./cli-support.ts";
 import { buildBerth, openWorld } from "./run-support.ts";
 import { temporaryDirectory } from "./runner-support.ts";
+import { openTerminal } from "./terminal-support.ts";
 
 test.each(["before", "after"])("`npm link` %s the build puts berth on the path", async (when) => {
   const directory = temporaryDirectory();
@@ -42,8 +43,21 @@ test.each(["before", "after"])("`npm link` %s the build puts berth on the path",
   expect(linked()).toMatchObject({ status: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+/) });
 });
 
-test("two users with tokens of their own see each other in ps, and why names who holds what", async () => {
-  const world = await openWorld({ gpu: 1 });
+/** What a line shows that a person types in a terminal of their own. */
+async function typed({ home }: { readonly home: string }, line: string): Promise<string> {
+  const terminal = openTerminal(`exec '${process.execPath}' '${await buildBerth()}' ${line}`, {
+    cwd: home,
+    env: { HOME: home, USER: "alice" },
+  });
+  await terminal.exited;
+  return terminal.screen();
+}
+
+test("two users with tokens of their own see each other in ps, and why names who holds what", {
+  timeout: 240_000,
+}, async () => {
+  // Nobody holds the grant of a plain submission; here that is no matter for as long as the test may take.
+  const world = await openWorld({ gpu: 1, settings: { lease_seconds: 7_200, renewal_seconds: 2_400 } });
   const admin = createUser({ BERTH_URL: world.url, BERTH_API_TOKEN: world.token });
   const users: (typeof admin)[] = [];
   for (const name of ["ann", "bob"]) {
@@ -59,12 +73,12 @@ test("two users with tokens of their own see each other in ps, and why names who
   const runs = (await ann.berth(["submit", "--gpu", "1", "--name", "of-ann", "-o", "name"])).stdout.trim();
   const waits = (await bob.berth(["submit", "--gpu", "1", "--name", "of-bob", "-o", "name"])).stdout.trim();
   for (const person of users) {
-    const { stdout } = await person.berth(["ps", "-o", "csv", "--columns", "name,status"]);
-    expect(stdout).toMatch(/^of-ann,allocated$/m);
-    expect(stdout).toMatch(/^of-bob,queued$/m);
+    const screen = await typed(person, "ps");
+    expect(screen).toMatch(/of-ann +allocated +team-ann/);
+    expect(screen).toMatch(/of-bob +queued +team-bob/);
   }
-  expect((await bob.berth(["why", waits])).stdout).toContain(`#${runs} of-ann (team-ann`);
-  expect((await ann.berth(["why", waits])).stdout).toContain("of-bob");
+  expect(await typed(bob, `why ${waits}`)).toContain(`#${runs} of-ann (team-ann`);
+  expect(await typed(ann, `why ${waits}`)).toContain(`#${waits} of-bob waits for 1 gpu in pool lab.`);
   // Seeing is not acting.
   expect((await bob.berth(["cancel", runs, "-y"])).exitCode).toBe(ERRORS.forbidden.exitCode);
   await world.close();

@@ -47,19 +47,21 @@ test("a wrapper that dies while it waits is forgotten after a lease", async () =
   const small = await openWorld({
     gpu: 1,
     data: "memory",
-    settings: { lease_seconds: 4, renewal_seconds: 0.5 },
+    settings: { lease_seconds: 10, renewal_seconds: 0.5 },
   });
   const { client } = small;
   const holder = await client.requests.submit({ component: "urgent", resources: { gpu: 1 } });
   expect(holder.status).toBe("allocated");
+  // Meanwhile nothing comes free for it, however long a start takes.
+  const renew = () => client.requests.renew(holder.id, { token: holder.token ?? "" });
+  const renewing = setInterval(() => void renew().catch(() => undefined), 200);
   const run = startBerth(berth, small, ["run", "--gpu", "1", "--name", "waiter", "--", "true"]);
   await named(small, "waiter", "queued");
   run.kill("SIGKILL");
-  const renewal = { token: holder.token ?? "" };
   await eventually("it has expired", async () => {
-    await client.requests.renew(holder.id, renewal); // Meanwhile nothing comes free for it.
     const { items } = await client.requests.list({ status: "expired" });
     return items.some((item) => item.name === "waiter");
   });
+  clearInterval(renewing);
   await small.close();
 });

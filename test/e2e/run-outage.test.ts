@@ -2,7 +2,7 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { listProcesses, type ProcessRow } from "../../src/runner/processes.ts";
 import {
   buildBerth,
@@ -17,6 +17,8 @@ import {
 } from "./run-support.ts";
 import { readOrEmpty, sleepersOf, stateOf, temporaryDirectory, uniqueSeconds } from "./runner-support.ts";
 
+vi.setConfig({ testTimeout: 180_000 }); // Whole leases pass in here, also on a busy machine.
+
 let berth = "";
 beforeAll(async () => {
   berth = await buildBerth();
@@ -26,7 +28,7 @@ let world: World;
 afterEach(() => world.close());
 
 /** Short enough to wait for its end, long enough that a busy machine does not miss it. */
-const SHORT_LEASE = { ...QUICK, lease_seconds: 5, renewal_seconds: 0.5 };
+const SHORT_LEASE = { ...QUICK, lease_seconds: 10, renewal_seconds: 0.5 };
 
 /** Adds a line to its log every moment, until the gate opens. */
 const ticking =
@@ -141,7 +143,6 @@ test("of several servers, one is enough", async () => {
 });
 
 describe("a wrapper that stands still for a lease", () => {
-  const LEASE = { ...QUICK, lease_seconds: 10, renewal_seconds: 0.5 };
   const timed = 'echo "pid $$" >> "$LOG"; until [ -e "$GATE" ]; do date +%s%3N >> "$LOG"; sleep 0.05; done';
   const lastTick = (log: string) => Number(readOrEmpty(log).trimEnd().split("\n").at(-1));
   const pidOf = (log: string) => Number(/pid (\d+)/.exec(readOrEmpty(log))?.[1]);
@@ -153,7 +154,7 @@ describe("a wrapper that stands still for a lease", () => {
   }
 
   test("finds its job frozen, and lets it go on if the grant is still its own", async () => {
-    world = await openWorld({ settings: LEASE });
+    world = await openWorld({ settings: SHORT_LEASE });
     const { run, gate, log } = startTicking(["--gpu", "1"], "paused", timed);
     await renewedAndWatched(run, log);
     run.kill("SIGSTOP");
@@ -165,7 +166,7 @@ describe("a wrapper that stands still for a lease", () => {
   });
 
   test("has lost its job when its units are given to others, and nothing of it ran until then", async () => {
-    world = await openWorld({ settings: LEASE });
+    world = await openWorld({ settings: SHORT_LEASE });
     const { run, log } = startTicking(["--gpu", "1"], "overdue", timed);
     await renewedAndWatched(run, log);
     run.kill("SIGSTOP");

@@ -309,7 +309,7 @@ describe("with a checkpoint", () => {
   });
 
   test("a checkpoint command that fails saves nothing", async () => {
-    const world = await worldWith({ checkpoint_timeout_seconds: 0.5 });
+    const world = await worldWith({ checkpoint_timeout_seconds: 5 }); // Time enough for a command to start and fail.
     const scene = await startVictim(world, "unlucky", `${secondTimeLucky} say ready; ${forEver}`, [
       ...["--checkpoint-cmd", "exit 3"],
     ]);
