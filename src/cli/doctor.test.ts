@@ -9,7 +9,7 @@ const cases: Record<string, { clusterTime: string | undefined; want: string[] }>
   "a cluster that is ahead": {
     clusterTime: "2026-11-26T19:00:00.000Z",
     want: [
-      "time in the cluster is 10d ahead of the server's clock: tokens end early, until the clock is there",
+      "time in the cluster is 10d ahead of the server's clock: tokens end early, until the clock has caught up",
     ],
   },
 };

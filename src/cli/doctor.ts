@@ -154,7 +154,7 @@ export function aboutTime(clusterTime: string | undefined, serverTime: string | 
   const aheadMs = Date.parse(clusterTime ?? "") - Date.parse(serverTime ?? "");
   if (!(aheadMs > AHEAD_MS_MAX)) return [];
   const ahead = ageOf(new Date(0).toISOString(), aheadMs);
-  const text = `time in the cluster is ${ahead} ahead of the server's clock: tokens end early, until the clock is there`;
+  const text = `time in the cluster is ${ahead} ahead of the server's clock: tokens end early, until the clock has caught up`;
   return [{ what: "time", state: "bad", text }];
 }
 

@@ -104,7 +104,7 @@ function createMeters(registry: Registry) {
     preemptions: counter("berth_preemptions_total", "Victims, by reason.", ["pool", "reason"]),
     checkpoint: histogram(
       "berth_preemption_checkpoint_duration_seconds",
-      "From being told to stop to a complete checkpoint.",
+      "From the notice of a stop to a complete checkpoint.",
       ["pool"],
       WAITS,
     ),

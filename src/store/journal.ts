@@ -53,7 +53,7 @@ export async function raiseEpoch(
   if (taken === undefined) {
     throw new StoreError(
       "fenced",
-      `${holder} did not take over: somebody else leads, or the leader is alive.`,
+      `${holder} did not take over: another server leads, or the leader is alive.`,
     );
   }
   return readHead(driver);

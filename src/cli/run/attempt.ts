@@ -196,7 +196,7 @@ function superviseJob(
           talk.say(`stopping ${title} · ${next.reason} · checkpoint within ${secondsText(next.leftMs)}`);
           const deadlineAtMs = Date.now() + next.leftMs;
           void job.requestCheckpoint({ deadlineAtMs, reason: next.reason }).catch((error: Error) => {
-            talk.say(`berth: the job could not be told to checkpoint: ${error.message}`);
+            talk.say(`berth: the job could not be asked to checkpoint: ${error.message}`);
           });
         }
         if (next.do === "stop") {

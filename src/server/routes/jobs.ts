@@ -74,7 +74,7 @@ export const submitJobArray: Handler<"submitJobArray"> = async (call, services) 
   const { job, indices, at_once } = call.body;
   const { run, ...wanted } = job as Omit<WireJobSubmission, "array">;
   if (new Set(indices).size < indices.length) {
-    throw problemError("invalid_request", "An index is there twice.", {
+    throw problemError("invalid_request", "An index appears twice.", {
       errors: [{ pointer: "/indices", message: "has an index twice" }],
     });
   }
