@@ -15,6 +15,7 @@ type LiveEvent = typeof client.events.stream extends (...args: never[]) => Async
 export type { LiveEvent };
 
 export type Connection =
+  | { readonly kind: "connecting"; readonly sinceMs: number }
   | { readonly kind: "live" }
   | { readonly kind: "interrupted"; readonly sinceMs: number }
   | { readonly kind: "paused"; readonly sinceMs: number }
@@ -31,7 +32,7 @@ const HIDDEN_MS_MAX = 30_000;
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 30_000;
 
-export const connection = signal<Connection>({ kind: "interrupted", sinceMs: Date.now() });
+export const connection = signal<Connection>({ kind: "connecting", sinceMs: Date.now() });
 /** Offline, the last state stays on the screen and nothing can be done (B11). */
 export const isOffline = computed(() => connection.value.kind === "offline");
 /** Moves once a second, for ages. */
@@ -113,7 +114,7 @@ async function listen(): Promise<boolean> {
 
 function noteSuccess(): void {
   // What was missed is sent now; but who was away for long, or met another server, does better to look at everything.
-  if (connection.value.kind !== "live") reset();
+  if (connection.value.kind !== "connecting") reset();
   connection.value = { kind: "live" };
 }
 

@@ -1,6 +1,6 @@
 // The page of the dashboard. It talks to the server through the SDK only, and is served by every server (B1).
 
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { followLinks } from "./address.ts";
 import { App } from "./frame/app.tsx";
@@ -14,7 +14,9 @@ document.addEventListener("click", followLinks);
 document.addEventListener("keydown", onKey);
 startClock();
 effect(() => {
-  if (session.value.kind === "signedIn") void runStream(session.value.identity);
+  const { value } = session;
+  // Untracked: what the stream reads on its way is no reason for a second one.
+  if (value.kind === "signedIn") untracked(() => void runStream(value.identity));
 });
 render(<App />, root);
 await begin();

@@ -21,7 +21,7 @@ export {
   planLines,
   titleOfAffected,
 } from "./plan-words.ts";
-export type { WaitingReason } from "./reason.ts";
+export { describeWaiting, type WaitingReason } from "./reason.ts";
 export {
   fairShares,
   mainKeyOf,

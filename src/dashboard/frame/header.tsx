@@ -61,6 +61,8 @@ export function connectionText(state: Connection, now: number): { mark: string; 
   switch (state.kind) {
     case "live":
       return { mark: "●", text: "live" };
+    case "connecting":
+      return { mark: "○", text: "connecting" };
     case "interrupted":
       return { mark: "○", text: `${ageOf(new Date(state.sinceMs).toISOString(), now)} old` };
     case "paused":

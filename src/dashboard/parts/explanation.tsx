@@ -1,7 +1,7 @@
 // Why a request waits, in the server's own words (Y1), and what can be done about it.
 
 import { useEffect, useState } from "preact/hooks";
-import { type AnswerOf, amountsText } from "../../sdk/index.ts";
+import { type AnswerOf, amountsText, describeWaiting } from "../../sdk/index.ts";
 import { hrefOf } from "../address.ts";
 import { berth } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
@@ -41,7 +41,7 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
                 the whole life
               </a>
             )}
-            <CancelButton request={request} />
+            {!isAlone && <CancelButton request={request} />}
             <CopyButton command={berth(["why", number])} />
           </p>
         </div>
@@ -73,8 +73,7 @@ async function linesOf(request: Request, signal: AbortSignal): Promise<string[]>
   const explanation = await client.requests.explain(request.id, { signal });
   const { text } = explanation as { text?: unknown };
   if (typeof text === "string") return text.trimEnd().split("\n");
-  const reason = await client.requests.why(request);
-  return [reason?.line ?? "Nobody can say now."];
+  return [`#${request.number} waits: ${describeWaiting(request, explanation)}`];
 }
 
 export function statusText({ number, status, pool, resources, stop }: Request): string {

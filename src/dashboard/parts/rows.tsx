@@ -60,11 +60,10 @@ export function VirtualRows(rows: Rows) {
   useEffect(() => onShown(from, to), [from, to, count]);
 
   return (
-    // biome-ignore lint/a11y/useSemanticElements: a table element cannot leave out rows.
     <div
       ref={box}
       class="rows"
-      role="grid"
+      role="treegrid"
       tabIndex={-1}
       aria-label={label}
       aria-rowcount={count + 1}

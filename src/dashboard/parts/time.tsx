@@ -3,8 +3,9 @@
 import { ageOf } from "../../sdk/index.ts";
 import { nowMs } from "../live.ts";
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const shortClock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const hours = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+const clock = new Intl.DateTimeFormat(undefined, { ...hours, second: "2-digit" });
+const shortClock = new Intl.DateTimeFormat(undefined, hours);
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 export function clockText(atMs: number, isShort = false): string {

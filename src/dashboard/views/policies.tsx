@@ -181,7 +181,11 @@ function Form({
             {fields.map((field) => (
               <th key={field}>{field}</th>
             ))}
-            {isEditable && <th class="hidden">detach</th>}
+            {isEditable && (
+              <th>
+                <span class="hidden">detach</span>
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>

@@ -52,7 +52,7 @@ export function ticksOf(fromMs: number, lengthMs: number): number[] {
   const ticks: number[] = [];
   for (
     let atMs = Math.ceil((fromMs - offsetMs) / stepMs) * stepMs + offsetMs;
-    atMs < fromMs + lengthMs;
+    atMs < fromMs + 0.985 * lengthMs;
     atMs += stepMs
   ) {
     ticks.push(atMs);

@@ -306,13 +306,12 @@ function Waiting({ timeline, fromMs, lengthMs }: { timeline: Timeline; fromMs: n
       <ul>
         {shown.map(({ number, name, since, wants }) => (
           <li key={number}>
-            <a href={hrefOf(`/requests/${number}`)}>
-              #{number} {name}
+            <a href={hrefOf(`/requests/${number}`)} title={amountsText(wants)}>
+              #{number} {name} <span class="soft">{amountsText(wants)}</span>
             </a>
             <span class="wait-field">
               <i class="held" style={{ left: `${part(Date.parse(since) - fromMs)}%` }} />
             </span>
-            <span class="soft">{amountsText(wants)}</span>
           </li>
         ))}
       </ul>

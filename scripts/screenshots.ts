@@ -1,0 +1,72 @@
+// npm run screenshots: every view, light and dark, wide and narrow, of a server with six hours of history.
+// They go to dist/screenshots; with --publish the best of them also to docs/images, for README and guide.
+
+import { copyFileSync, mkdirSync, statSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { findChromium, openBrowser, openPage, signIn } from "../test/browser/browser.ts";
+import { installDashboard } from "../test/browser/install.ts";
+import { openPlayground } from "../test/browser/playground.ts";
+import { furnish, live } from "../test/browser/world.ts";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const { values } = parseArgs({ options: { publish: { type: "boolean" }, only: { type: "string" } } });
+
+const WIDTHS = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } };
+
+await installDashboard();
+const executable = findChromium();
+if (executable === undefined) process.exit(1);
+const playground = await openPlayground({ hoursAgo: 6 });
+const browser = await openBrowser(executable);
+try {
+  await furnish(playground);
+  await live(playground);
+  const views = await viewsOf();
+  const out = `${root}dist/screenshots`;
+  mkdirSync(out, { recursive: true });
+  for (const colorScheme of ["light", "dark"] as const) {
+    for (const [size, viewport] of Object.entries(WIDTHS)) {
+      const page = await openPage(browser, { colorScheme, viewport });
+      await signIn(page, playground);
+      for (const [name, { path, ready }] of Object.entries(views)) {
+        const file = `${name}-${colorScheme}-${size}.png`;
+        if (values.only !== undefined && !file.includes(values.only)) continue;
+        await page.goto(playground.url + path);
+        await page.locator(ready).first().waitFor();
+        await page.waitForTimeout(400); // Charts and fonts settle.
+        await page.screenshot({ path: `${out}/${file}` });
+        process.stdout.write(`${file}  ${Math.round(statSync(`${out}/${file}`).size / 1024)} KB\n`);
+      }
+      if (page.faults.length > 0) throw new Error(page.faults.join("\n"));
+      await page.context().close();
+    }
+  }
+  if (values.publish === true) publish(out);
+} finally {
+  await browser.close();
+  await playground.close();
+}
+
+async function viewsOf(): Promise<Record<string, { path: string; ready: string }>> {
+  const { rows } = await playground.client.call("getQueue", { query: { pool: "local" } });
+  const { items } = await playground.client.requests.list({ limit: 100 });
+  const open = rows.find(({ name }) => name === "sweep-5") ?? rows[0];
+  const stopped = items.find(({ preempted_count: count }) => count > 0) ?? items[0];
+  return {
+    overview: { path: "/", ready: "[data-pool=training] .hours, [data-pool=training]" },
+    queue: { path: `/queue?pool=local&open=${open?.number}`, ready: "[data-why]" },
+    timeline: { path: "/timeline?pool=local&lanes=request", ready: ".lane-bar" },
+    shares: { path: "/shares?pool=training", ready: "[data-share=vision]" },
+    policies: { path: "/policies?pool=local", ready: "[data-policy=carol]" },
+    request: { path: `/requests/${stopped?.number}`, ready: ".steps li" },
+  };
+}
+
+function publish(out: string): void {
+  const images = `${root}docs/images`;
+  mkdirSync(images, { recursive: true });
+  for (const name of ["overview-light", "queue-light", "timeline-dark", "shares-light", "policies-light"]) {
+    copyFileSync(`${out}/${name}-wide.png`, `${images}/dashboard-${name.split("-")[0]}.png`);
+  }
+}
