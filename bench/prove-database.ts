@@ -12,7 +12,7 @@ import { DATABASE_CANARIES, type DatabaseCanary } from "./failover/canaries.ts";
 import { noLoss, promoteWithLoss } from "./failover/loss.ts";
 import { away, type Database, promote, readOnly, restart, slow, stall } from "./failover/outages.ts";
 import { type Proof, prove, type Round } from "./failover/proof.ts";
-import { isQuiet, type Limit, report, reportTimes } from "./failover/report.ts";
+import { isQuiet, type Limit, report, reportTimes, sayRound } from "./failover/report.ts";
 import { tell } from "./proving/canaries.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle } from "./proving/start.ts";
@@ -75,7 +75,7 @@ process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on f
 function proveOn(program: string, kinds: DatabaseCanary["rounds"], logs?: string): Promise<Proof> {
   return withDatabase(logs, (database, directory) =>
     prove({
-      ...{ program, databaseUrl: database.current.url, directory, random },
+      ...{ program, databaseUrl: database.current.url, directory, random, onRound: sayRound },
       judgeUrl: () => database.current.url,
       rounds: kinds.map((kind) => roundOf(kind, database)),
     }),
@@ -107,7 +107,7 @@ async function proveLoss(program: string): Promise<Proof> {
   const loss = noLoss();
   const proof = await withDatabase(values.logs, (database, directory) =>
     prove({
-      ...{ program, databaseUrl: database.current.url, directory, random, loss },
+      ...{ program, databaseUrl: database.current.url, directory, random, loss, onRound: sayRound },
       judgeUrl: () => database.current.url,
       rounds: [{ kind: LOSS, run: (scene) => promoteWithLoss(scene, database, loss) }],
     }),

@@ -13,7 +13,7 @@ import { startPostgres } from "../test/support/postgres.ts";
 import { CANARIES, type Canary } from "./failover/canaries.ts";
 import { CUTS, type Cut, cutDatabase, cutPeers, freeze, handOver, kill } from "./failover/faults.ts";
 import { prove, type Round } from "./failover/proof.ts";
-import { isQuiet, type Limit, report, reportTimes } from "./failover/report.ts";
+import { isQuiet, type Limit, report, reportTimes, sayRound } from "./failover/report.ts";
 import { tell } from "./proving/canaries.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle } from "./proving/start.ts";
@@ -78,7 +78,9 @@ async function proveOn(program: string, rounds: readonly Round[], logs?: string)
   const directory = logs ?? (await mkdtemp(join(tmpdir(), "berth-failover-")));
   const postgres = await startPostgres({ max_connections: "100" });
   try {
-    return await prove({ program, databaseUrl: postgres.url, directory, random, rounds });
+    return await prove({
+      ...{ program, databaseUrl: postgres.url, directory, random, rounds, onRound: sayRound },
+    });
   } finally {
     await postgres.remove();
     if (logs === undefined) await rm(directory, { recursive: true, force: true });

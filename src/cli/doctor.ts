@@ -6,6 +6,7 @@ import { detectContainment } from "../runner/index.ts";
 import { type Client, createClient } from "../sdk/index.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
 import type { CliContext } from "./context.ts";
+import { aboutReplicas } from "./doctor/replicas.ts";
 import { aboutStore, headOf, type StoreOptions } from "./doctor/store.ts";
 import { type ConnectionOptions, withConnection } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson } from "./output/print.ts";
@@ -138,6 +139,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
       });
       findings.push(...aboutTime(time, headers.get("date")));
       findings.push(...(await aboutAlerts(client)));
+      findings.push(...aboutReplicas(await client.server.cluster()));
       await client.server.ready().then(
         () => findings.push({ what: "ready", state: "good", text: "calls are served" }),
         () => findings.push({ what: "ready", state: "bad", text: "the server takes no changes now" }),

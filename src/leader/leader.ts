@@ -124,13 +124,13 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   }
 
   /** False: it had stopped already, or cannot write. */
-  async function finish(): Promise<boolean> {
+  async function finish(restOfChores: () => Promise<void>): Promise<boolean> {
     if (condition().kind === "stopped") return false;
     inbox.close();
     // A chore may begin when a turn ends, and a turn while a chore goes on.
     do {
       await loop.rest();
-      await chores.rest();
+      await restOfChores();
     } while (loop.isBusy);
     const isWhole = condition().kind === "leading";
     trouble.stop("it was closed.");
@@ -189,11 +189,11 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
       trouble.stop(why, ledger.isAhead ? "unavailable" : "not_leader");
     },
     async retire(to) {
-      chores.stop();
-      if (await finish()) await store.releaseLease(ledger.head.epoch, to);
+      chores.stop(); // What is under way gives up by itself: others need not wait for it.
+      if (await finish(async () => undefined)) await store.releaseLease(ledger.head.epoch, to);
     },
     async close() {
-      if (!(await finish())) return;
+      if (!(await finish(chores.rest))) return;
       await chores.snapshot();
       await noteTime();
       await store.releaseLease(ledger.head.epoch);

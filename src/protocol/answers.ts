@@ -824,7 +824,13 @@ export const clusterAnswer = z
       ),
     has_hint: z
       .boolean()
-      .describe("Whether the death of a leader is noticed at once; not so behind some poolers."),
+      .describe("Whether this server holds the lock by which the death of a leader is noticed at once."),
+    database_path: z
+      .enum(["direct", "pooler"])
+      .nullable()
+      .describe(
+        "How this server reaches the database. Through a pooler there is no such lock. Null: not known yet, or a store of its own.",
+      ),
     members: z.array(
       z.object({
         id: z.string(),

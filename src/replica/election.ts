@@ -88,7 +88,7 @@ export function createElection(
   async function seekHint(): Promise<void> {
     while (hint !== undefined && !isStopped) {
       try {
-        await hint.acquire();
+        if (!(await hint.acquire())) return;
         while (hint.isHeld && !isStopped) {
           await pause(2 * times.hintedSilenceMs);
           if (roles.role.kind === "following" && watch.toTry(true) === undefined) await hint.release();

@@ -1,7 +1,7 @@
 // One server of several on one database: it leads or follows, and the rest of the server need not know which.
 
 import type { Clock, Leader, LeaderSettings, Log, Observer } from "../leader/index.ts";
-import type { Head, Member, Store } from "../store/index.ts";
+import type { DatabasePath, Head, Member, Store } from "../store/index.ts";
 import type { Loss } from "./history.ts";
 import type { KeeperTimes } from "./keeper.ts";
 import type { TailTimes } from "./tail.ts";
@@ -48,6 +48,8 @@ export interface Cluster {
   readonly members: readonly Member[];
   readonly head: Head;
   readonly isHinted: boolean;
+  /** Undefined: this server does not know yet, or its store is its own. */
+  readonly databasePath: DatabasePath | undefined;
 }
 
 export interface ReplicaTimes extends LeaseTimes, KeeperTimes, TailTimes {

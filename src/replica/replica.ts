@@ -126,10 +126,11 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     reaches: (seq, withinMs) => reaches(surroundings, seq, withinMs),
     onTokensChanged: tokens.listen,
     async cluster() {
-      const { epoch, holder } = await store.lease();
+      const [lease, members, head] = await Promise.all([store.lease(), membership.list(), store.head()]);
       return {
-        ...{ epoch, leaderId: holder, members: await membership.list(), head: await store.head() },
+        ...{ epoch: lease.epoch, leaderId: lease.holder, members, head },
         isHinted: store.hint?.isHeld === true,
+        databasePath: store.hint?.path,
       };
     },
     behindMs: () => (roles.role.kind === "following" ? roles.role.follower.behindMs : 0),
@@ -194,7 +195,7 @@ function leaderSurface(
     performMany: async (calls) => roles.leader().performMany(calls),
     renew: async (...call) => roles.leader().renew(...call),
     hear(...call) {
-      // A follower keeps no leases; clients that wait also renew, and that reaches the leader.
+      // A follower keeps no leases: the server passes signs of life on to the leader.
       if (roles.role.kind === "leading") roles.role.leader.hear(...call);
     },
     hearNode(name) {

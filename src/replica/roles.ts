@@ -169,9 +169,11 @@ export function createRoles(
   async function retire(to?: string): Promise<void> {
     if (role.kind !== "leading") return;
     const { leader, keeper } = role;
+    const beganMs = clock.monotonicMs();
     become({ kind: "changing" });
     try {
       await leader.retire(to);
+      log.info({ ms: clock.monotonicMs() - beganMs }, "the lease is released");
       history.remember(leader.position());
     } catch (error) {
       if (!isAway(error)) throw error;

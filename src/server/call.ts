@@ -19,6 +19,7 @@ import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Agents } from "./agents/agents.ts";
 import type { Grants } from "./grants.ts";
+import type { Hear } from "./hearing.ts";
 import type { Identity } from "./identity.ts";
 import type { Metrics } from "./metrics.ts";
 import { ProblemError, refusalProblem } from "./problems.ts";
@@ -34,6 +35,7 @@ import type { Waiting } from "./waiting.ts";
 export interface Services {
   readonly agents: Agents;
   readonly leader: Leader;
+  readonly hear: Hear;
   /** The same, of a server that is one of several. */
   readonly replica: Replica | undefined;
   readonly store: Store;

@@ -37,9 +37,16 @@ const HOP_HEADERS = new Set([
   ORIGIN,
 ]);
 
+/** Who calls, and from which program. */
+const IDENTIFYING = new Set(["authorization", "cookie", "origin", "berth-client"]);
+
 export interface Forwarding {
   /** False: this server leads by now, and serves the call itself. */
   forward(incoming: IncomingMessage, outgoing: ServerResponse, call: ForwardedCall): Promise<boolean>;
+  /** This server follows. */
+  readonly isNeeded: boolean;
+  /** Sends the leader a call of our own in the name of a client, and waits for nothing. */
+  tellLeader(incoming: IncomingMessage, call: { readonly address: string; readonly path: string }): void;
   /** The address of the client, if a follower that knows our secret passed the call on. */
   clientAddress(incoming: IncomingMessage): string | undefined;
 }
@@ -91,6 +98,22 @@ export function createForwarding(replica: Replica): Forwarding {
         await delay(RETRY_MS);
       }
     },
+    get isNeeded() {
+      return replica.role() === "follower";
+    },
+    tellLeader({ headers }, { address, path }) {
+      const url = replica.leaderUrl();
+      if (url === undefined) return;
+      const sent = requestTo(new URL(path, url), "POST", {
+        ...Object.fromEntries(Object.entries(headers).filter(([name]) => IDENTIFYING.has(name))),
+        "content-type": "application/json",
+        "content-length": "2",
+        [FORWARDED]: `${address} ${sign(address)}`,
+      });
+      sent.on("error", () => undefined);
+      sent.on("response", (answer) => answer.resume());
+      sent.end("{}");
+    },
     clientAddress(incoming) {
       const [address, signature] = String(incoming.headers[FORWARDED] ?? "").split(" ");
       if (address === undefined || signature === undefined) return undefined;
@@ -129,17 +152,11 @@ function passOn(
     const watch = setInterval(() => {
       if (!stillLeads() && !outgoing.headersSent) passed.destroy(new Error("another server leads"));
     }, LOOK_MS);
-    const send = url.protocol === "https:" ? httpsRequest : httpRequest;
-    const passed = send(url, {
-      method,
-      headers: { ...headers, "content-length": body.length },
-      timeout: ANSWER_MS_MAX,
-    });
+    const passed = requestTo(url, method, { ...headers, "content-length": String(body.length) });
     passed.on("socket", (socket) => {
       if (!socket.connecting) mayHaveArrived = true;
       else socket.once("connect", () => (mayHaveArrived = true));
     });
-    passed.on("timeout", () => passed.destroy(new Error("no answer in time")));
     const hangUp = () => passed.destroy(); // The caller has gone.
     outgoing.once("close", hangUp);
     passed.on("close", () => {
@@ -161,6 +178,18 @@ function passOn(
     });
     passed.end(body);
   });
+}
+
+/** A call that is destroyed when there is no answer in time. */
+function requestTo(
+  url: URL,
+  method: string | undefined,
+  headers: IncomingMessage["headers"],
+): ReturnType<typeof httpRequest> {
+  const send = url.protocol === "https:" ? httpsRequest : httpRequest;
+  const sent = send(url, { method, headers, timeout: ANSWER_MS_MAX });
+  sent.on("timeout", () => sent.destroy(new Error("no answer in time")));
+  return sent;
 }
 
 function endToEnd(headers: IncomingMessage["headers"]): IncomingMessage["headers"] {

@@ -7,7 +7,6 @@ import type { RequestRecord } from "../store/index.ts";
 import { toRequestId } from "../translation/index.ts";
 import type { Call, Denial, Services } from "./call.ts";
 import { denial } from "./call.ts";
-import { clientOf } from "./holders.ts";
 import type { Identity } from "./identity.ts";
 import { forbidden, hidden, NOT_FOUND_HINT, notFound, problemError } from "./problems.ts";
 import { type Owned, ownedOf, ownedOfRecord, type Sight, sightOf } from "./sight.ts";
@@ -54,7 +53,7 @@ async function find(call: Call, services: Services, text: string, purpose: "see"
   });
   if (found instanceof Error) throw found;
   if (found !== undefined) {
-    if (found.owned.submittedBy === identity.name) services.leader.hear(found.id, clientOf(call));
+    if (found.owned.submittedBy === identity.name) services.hear(call, found.id);
     return found;
   }
 

@@ -5,7 +5,7 @@ import type { HttpBindings } from "@hono/node-server";
 import type { Log } from "../leader/index.ts";
 import type { RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
-import { createForwarding, type Forwarding, NOT_TAKEN } from "./forwarding.ts";
+import { type Forwarding, NOT_TAKEN } from "./forwarding.ts";
 import type { Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
 import { createProofs } from "./proofs.ts";
@@ -40,11 +40,15 @@ export async function reachOrRefuse(replica: Replica, seq: number): Promise<void
   });
 }
 
+function seconds(ms: number): string {
+  return (Math.round(ms) / 1_000).toFixed(1);
+}
+
 export function createReplicated(
   replica: Replica,
-  { positions, log }: { readonly positions: Positions; readonly log: Log },
+  parts: { readonly positions: Positions; readonly log: Log; readonly forwarding: Forwarding },
 ): Replicated {
-  const forwarding = createForwarding(replica);
+  const { positions, log, forwarding } = parts;
   const proofs = createProofs(replica, positions);
 
   /** Only the leader has everything that was acknowledged; who follows may be behind. */
@@ -80,6 +84,7 @@ export function createReplicated(
       "berth-seq": String(replica.seq()),
       "berth-epoch": String(replica.epoch()),
       "berth-role": replica.role(),
+      ...(replica.role() === "follower" && { "berth-behind-seconds": seconds(replica.behindMs()) }),
       "berth-position": proofs.current(),
     }),
   };

@@ -12,8 +12,10 @@ import { createAgents } from "./agents/agents.ts";
 import type { Services } from "./call.ts";
 import { logChanges } from "./change-log.ts";
 import { type Connections, watchConnections } from "./connections.ts";
+import { createForwarding } from "./forwarding.ts";
 import { createGrants } from "./grants.ts";
 import { HANDLERS } from "./handlers.ts";
+import { createHearing } from "./hearing.ts";
 import { createHostCheck, isLoopback } from "./hosts.ts";
 import {
   CALLS_PER_CONNECTION_MAX,
@@ -109,9 +111,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const strangers = createStrangers(leader);
   const foresight = startForesight({ leader, store, log });
   const agents = createAgents(leader);
+  const forwarding = replica && createForwarding(replica);
   const services: Services = {
     agents,
     leader,
+    hear: createHearing(leader, forwarding),
     replica,
     store,
     foresight,
@@ -131,7 +135,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     services,
     handlers: HANDLERS,
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
-    ...(replica && { replicated: createReplicated(replica, { positions: streams.positions, log }) }),
+    ...(replica &&
+      forwarding && {
+        replicated: createReplicated(replica, { positions: streams.positions, log, forwarding }),
+      }),
     pages: loadPages(),
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });

@@ -27,7 +27,10 @@ export type Driver = {
     readonly nowMs: string;
   };
   query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
-  /** The same on a connection that nothing else uses, with little patience; absent where there is only one connection. */
+  /**
+   * The same on a connection that nothing else uses, with little patience, for what may be forgotten in a crash; absent
+   * where there is only one connection.
+   */
   urgent?<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
   /** See `Store.hint`. */
   readonly hint?: LeaderHint;

@@ -13,6 +13,7 @@ export type {
   Commit,
   Comparison,
   Damage,
+  DatabasePath,
   DecisionRecord,
   Head,
   IdempotencyKey,

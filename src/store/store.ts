@@ -171,10 +171,15 @@ export type Lease = {
  */
 export type LeaderHint = {
   readonly isHeld: boolean;
-  /** Waits for the lock, however long that takes. Rejects when the connection breaks. */
-  acquire(): Promise<void>;
+  /** How this server reaches the database; undefined until it has. */
+  readonly path: DatabasePath | undefined;
+  /** Waits for the lock, however long that takes. False: there is none on this path. Rejects when the connection breaks. */
+  acquire(): Promise<boolean>;
   release(): Promise<void>;
 };
+
+/** Through a pooler a session is not ours alone: no lock, and no news of commits. */
+export type DatabasePath = "direct" | "pooler";
 
 export type News = "commit" | "lease";
 

@@ -106,6 +106,17 @@ describe("a shared database", () => {
     stop?.();
   });
 
+  test("a direct connection has a lock as a hint, one through a pooler has none (C4)", async () => {
+    const schema = randomUUID();
+    const direct = await open({ schema });
+    expect(await direct.hint?.acquire()).toBe(true);
+    expect([direct.hint?.isHeld, direct.hint?.path]).toEqual([true, "direct"]);
+    const { url } = await startProxy(shared.url, { isPooler: true });
+    const pooled = await open({ schema, url });
+    expect(await pooled.hint?.acquire()).toBe(false);
+    expect([pooled.hint?.isHeld, pooled.hint?.path]).toEqual([false, "pooler"]);
+  });
+
   test("a released lease can be offered to one server, and is renewed by nobody", async () => {
     const store = await open({ schema: randomUUID() });
     const { epoch } = await store.takeOver({ holder: "first" });
@@ -278,7 +289,7 @@ describe("a shared database", () => {
 type Loss = "question" | "answer";
 
 /** Stands between store and database, and can lose the next commit or the answer to it. */
-async function startProxy(databaseUrl: string) {
+async function startProxy(databaseUrl: string, { isPooler = false } = {}) {
   const database = new URL(databaseUrl);
   const sockets = new Set<Socket>();
   let next: { lose: Loss; meanwhile: () => Promise<void> } | undefined;
@@ -309,7 +320,11 @@ async function startProxy(databaseUrl: string) {
       }
       upstream.write(data);
     });
-    upstream.on("data", (data) => (losing === undefined ? void client.write(data) : void cut()));
+    upstream.on("data", (data) => {
+      if (isPooler) withOwnKey(data);
+      if (losing === undefined) client.write(data);
+      else void cut();
+    });
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -326,4 +341,10 @@ async function startProxy(databaseUrl: string) {
     },
     lost: () => lost,
   };
+}
+
+/** A pooler names itself where a server names the process that answers (the message BackendKeyData). */
+function withOwnKey(data: Buffer): void {
+  const at = data.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]));
+  if (at >= 0) data.writeInt32BE(1, at + 5);
 }

@@ -81,6 +81,42 @@ class Answer:
     sent_at: float
 
 
+#: A position begins with the number of its history.
+HISTORY_LENGTH = 5
+
+
+class Seen:
+    """What the answers so far reflected: the last event, and the server's word for it.
+
+    Whoever has seen an event reads no older state at another server (C8), and servers learn from it what their database
+    has lost (C14). Nothing where a server is alone.
+    """
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._position = ""
+        self._lock = threading.Lock()
+
+    def headers(self, method: str) -> Dict[str, str]:
+        headers: Dict[str, str] = {}
+        with self._lock:
+            if self._seq > 0 and method == "GET":
+                headers["berth-min-seq"] = str(self._seq)
+            if self._position:
+                headers["berth-known"] = self._position
+        return headers
+
+    def see(self, headers: Mapping[str, str]) -> None:
+        position = headers.get("berth-position", "")
+        text = headers.get("berth-seq", "0")
+        seq = int(text) if text.isdigit() else 0
+        with self._lock:
+            # In another history the same numbers mean something else.
+            is_other = position[:HISTORY_LENGTH] != self._position[:HISTORY_LENGTH]
+            if seq > self._seq or (is_other and position):
+                self._seq, self._position = seq, position
+
+
 class Transport:
     def __init__(
         self,
@@ -105,6 +141,7 @@ class Transport:
         self._ssl_context = ssl_context
         #: The server that answered last is asked first.
         self._preferred = 0
+        self._seen = Seen()
 
     def send(
         self,
@@ -140,7 +177,12 @@ class Transport:
             server = (self._preferred + tries) % len(self.urls)
             sent_at = time.monotonic()
             try:
-                answer = self._try_once(self.urls[server], method, target, data, headers, limit, abort)
+                # At every try anew: the one before may have taught us something.
+                known = self._seen.headers(method)
+                answer = self._try_once(
+                    self.urls[server], method, target, data, {**headers, **known}, limit, abort
+                )
+                self._seen.see(answer[2])
                 self._preferred = server
                 return Answer(answer[0], answer[1], answer[2], sent_at)
             except BerthError as error:

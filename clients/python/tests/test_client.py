@@ -7,10 +7,11 @@ import json
 import threading
 import unittest
 from pathlib import Path
+from typing import Dict, List, Optional, Tuple
 
 from berth.client import IDEMPOTENT, ROUTES
 from berth.context import resolve_connection
-from berth.transport import Abort, Aborted, full_jitter
+from berth.transport import Abort, Aborted, Transport, full_jitter
 
 from .berth_support import LabTest, Server, berth, eventually, in_thread
 
@@ -285,6 +286,61 @@ class LosingProxy:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class SeenTest(unittest.TestCase):
+    """What a client has seen at one server it asks for at the next (C8, C14)."""
+
+    def setUp(self) -> None:
+        self.received: List[Tuple[str, Optional[str], Optional[str]]] = []
+        self.answers: List[Dict[str, str]] = []
+        received, answers = self.received, self.answers
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                known = self.headers.get("berth-known")
+                received.append((self.command, self.headers.get("berth-min-seq"), known))
+                self.send_response(200)
+                for name, value in {**answers.pop(0), "content-type": "application/json"}.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def tearDown(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def test_the_largest_that_was_seen_is_sent_and_a_new_history_begins_afresh(self) -> None:
+        transport = Transport([f"http://127.0.0.1:{self.server.server_port}"])
+        self.answers += [
+            {"berth-seq": "7", "berth-position": "00001.7.x"},
+            {"berth-seq": "5", "berth-position": "00001.5.x"},
+            {"berth-seq": "3", "berth-position": "00002.3.y"},
+            {},
+            {},
+        ]
+        for method in ("GET", "GET", "POST", "GET", "POST"):
+            transport.send(method, "/v1/pools")
+        self.assertEqual(
+            self.received,
+            [
+                ("GET", None, None),
+                ("GET", "7", "00001.7.x"),
+                ("POST", None, "00001.7.x"),
+                ("GET", "3", "00002.3.y"),
+                ("POST", None, "00002.3.y"),
+            ],
+        )
 
 
 class SourceTest(unittest.TestCase):

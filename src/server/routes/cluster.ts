@@ -30,7 +30,7 @@ export const handOver: Handler<"handOver"> = async ({ identity, body: { to } }, 
 };
 
 async function present(replica: Replica): Promise<WireCluster> {
-  const { epoch, leaderId, members, head, isHinted } = await replica.cluster();
+  const { epoch, leaderId, members, head, isHinted, databasePath } = await replica.cluster();
   return {
     role: replica.role(),
     epoch,
@@ -40,6 +40,7 @@ async function present(replica: Replica): Promise<WireCluster> {
     leader_changes: replica.leaderChanges(),
     history_lost: presentLoss(replica.historyLost()),
     has_hint: isHinted,
+    database_path: databasePath ?? null,
     members: members.map(({ id, url, version, seq }) => ({ id, url, version, seq, leads: id === leaderId })),
   };
 }
@@ -61,6 +62,7 @@ function alone({ leader, version }: Services): WireCluster {
     leader_changes: 0,
     history_lost: null,
     has_hint: false,
+    database_path: null,
     members: [{ id: "this server", url: null, version, seq, leads: true }],
   };
 }

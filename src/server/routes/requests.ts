@@ -342,7 +342,7 @@ export const getRequest: Handler<"getRequest"> = async (call, services) => {
     const shown = await showRequest(call, services, located);
     // The client of an attended request that still waits has just been heard of (L2).
     if (shown.attended && shown.status === "queued" && shown.submitted_by === call.identity.name) {
-      services.leader.hear(located.id, clientOf(call));
+      services.hear(call, located.id);
     }
     if (isOver || isReached(shown.status, wait.until, changes)) {
       stopListening.abort();

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { Client } from "pg";
 import type { Value } from "../rows.ts";
-import type { LeaderHint, News } from "../store.ts";
+import type { DatabasePath, LeaderHint, News } from "../store.ts";
 import { translatePostgresError } from "./errors.ts";
 
 export interface UrgentLane {
@@ -20,6 +20,8 @@ export function createUrgentLane(newClient: () => Client, toPostgres: (sql: stri
     const client = newClient();
     client.on("error", () => drop());
     await client.connect();
+    // A lease that the disk forgets in a crash was renewed in vain, and no more: nobody has to wait for the disk.
+    await client.query("set synchronous_commit = off");
     return client;
   }
 
@@ -111,6 +113,7 @@ export function createHint(newClient: () => Client, schema: string): LeaderHint 
   const key = createHash("sha256").update(`berth leader ${schema}`).digest().readBigInt64BE().toString();
   let holder: Client | undefined;
   let asking: Client | undefined;
+  let path: DatabasePath | undefined;
 
   function end(client: Client | undefined): void {
     if (client === holder) holder = undefined;
@@ -121,6 +124,9 @@ export function createHint(newClient: () => Client, schema: string): LeaderHint 
     get isHeld() {
       return holder !== undefined;
     },
+    get path() {
+      return path;
+    },
     async acquire() {
       const client = newClient();
       asking = client;
@@ -128,8 +134,14 @@ export function createHint(newClient: () => Client, schema: string): LeaderHint 
       client.on("end", () => end(client));
       try {
         await client.connect();
+        path = await pathOf(client);
+        if (path === "pooler") {
+          end(client);
+          return false;
+        }
         await client.query("select pg_advisory_lock($1)", [key]);
         holder = client;
+        return true;
       } catch (error) {
         end(client);
         throw translatePostgresError(error);
@@ -143,4 +155,11 @@ export function createHint(newClient: () => Client, schema: string): LeaderHint 
       end(asking);
     },
   };
+}
+
+/** A pooler gives its clients a key of its own for cancelling, and with it a process that is not the one which answers. */
+async function pathOf(client: Client): Promise<DatabasePath> {
+  const { processID } = client as Client & { readonly processID?: number | null };
+  const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+  return rows[0]?.pid === processID ? "direct" : "pooler";
 }
