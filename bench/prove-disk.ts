@@ -116,12 +116,14 @@ async function findOut({ part, ...fault }: (typeof PLANTED)[number]): Promise<vo
   const proof = await bundle("prove-disk", fault);
   const child = await bundle("proving/child", fault);
   const { BERTH_PROOF_MOUNTS: _, ...env } = process.env;
-  const { status } = spawnSync(process.execPath, [proof, String(SEED), `--part=${part}`], {
-    stdio: "ignore",
+  const { status, stdout, stderr } = spawnSync(process.execPath, [proof, String(SEED), `--part=${part}`], {
+    encoding: "utf8",
     env: { ...env, BERTH_PROOF_CHILD: child },
     timeout: CANARY_MS_MAX,
   });
   if (!tell(fault.what, status === 1 ? 1 : 0)) hasFailed = true;
+  // What it was found by: a proof that fails for another reason has found nothing.
+  console.log(`  ${(/✗ .*|Error: .*/.exec(stdout + stderr)?.[0] ?? "").slice(0, 160)}`);
 }
 
 /** Mounts of our own, which nobody else sees and which vanish with us. */
@@ -166,7 +168,7 @@ async function fullDisk(program: string): Promise<void> {
     await stillness(() => clients.acknowledged.length);
     switch (round % 3) {
       case 0: // On the reserve work can be ended.
-        await ask(release);
+        await onReserve(() => ask(release));
         endedId = id;
         found.ended++;
         break;
@@ -176,7 +178,7 @@ async function fullDisk(program: string): Promise<void> {
         await server.ready;
         clients.use(server);
         await mustBeFull(ask({ kind: "submit", key: `new ${round}`, component: "wide" }));
-        await ask(release);
+        await onReserve(() => ask(release));
         found.restarted++;
         break;
       case 2: // The reserve is gone, too.
@@ -205,6 +207,18 @@ async function fullDisk(program: string): Promise<void> {
   );
   for (const message of messages) console.log(`  clients were answered: ${message}`);
   if (slowestMs > RESUME_MS_MAX || messages.length === 0) hasFailed = true;
+}
+
+/** As clients do: the call is made again while the server has not yet found out that it has a reserve. */
+async function onReserve<Answer>(call: () => Promise<Answer>): Promise<Answer> {
+  for (const beganMs = performance.now(); ; await delay(100)) {
+    try {
+      return await call();
+    } catch (error) {
+      const isFull = (error as Error).message.includes(FULL);
+      if (!isFull || performance.now() - beganMs > RESUME_MS_MAX) throw error;
+    }
+  }
 }
 
 async function mustBeFull(answer: Promise<Told>): Promise<void> {

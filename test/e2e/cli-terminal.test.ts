@@ -70,7 +70,7 @@ Next:  berth run --gpu 1 -- echo hello
   });
 
   // The first aha: the second one waits, says why and for whom, and then starts.
-  const train = begin("berth run --gpu 2 --name train -- sleep 600");
+  const train = begin("berth run --gpu 2 --name train -- sh -c 'echo ready && exec sleep 600'");
   await train.shows(/^granted {2}#2 train · gpu 2 · waited \d+ s\n/);
   const evaluation = begin("berth run --gpu 1 -- echo evaluated");
   await evaluation.shows(/waiting {2}#3 · needs gpu 1, free 0 · held by #2 train \(you\) · first in line/);
@@ -83,7 +83,7 @@ Next:  berth run --gpu 1 -- echo hello
   const urgent = await typed("berth run --component urgent --gpu 2 -- echo now");
   expect(urgent.exitCode).toBe(0);
   expect(urgent.screen).toMatch(/granted {2}#4 · gpu 2 · waited \d+ s\nnow\n$/);
-  await train.shows(/granted {2}#2 train · gpu 2 · waited \d+ s · attempt 2/);
+  await train.shows(/granted {2}#2 train · gpu 2 · waited \d+ s · attempt 2.*\nready/);
 
   // Ctrl-C is forwarded to what runs; then the one that waited starts.
   train.type("\u0003");
