@@ -10,11 +10,14 @@ import type {
   WireRequest,
   WireToken,
 } from "../protocol/index.ts";
+import { endText } from "../sdk/index.ts";
 import type { Line, Shape } from "./output/print.ts";
 import type { Cells, Column } from "./output/table.ts";
 import type { Style } from "./output/text.ts";
 import { ageOf, amountsText, durationText, labelsText } from "./output/text.ts";
 import { titleOf } from "./session.ts";
+
+export { endText } from "../sdk/index.ts";
 
 // --- Requests
 
@@ -133,23 +136,6 @@ function amountCells(field: string, amounts: Readonly<Record<string, number>>): 
 
 function inUseCells({ capacity, usage }: Pick<WirePoolAnswer, "capacity" | "usage">): Cells {
   return { ...amountCells("capacity", capacity), ...amountCells("usage", usage) };
-}
-
-const CAUSES: Readonly<Record<NonNullable<WireRequest["attempts"][number]["cause"]>, string>> = {
-  oom: "ran out of memory",
-  interrupted: "interrupted",
-  wrapper_killed: "its wrapper was killed",
-  start_failed: "could not be started",
-  not_taken_up: "nobody took the grant up",
-  holder_silent: "its holder fell silent",
-  declared_lost: "its holder was declared lost",
-};
-
-/** How an attempt ended: `failed with exit code 3`, `failed: killed by SIGSEGV`, `lost: its holder fell silent`. */
-export function endText({ outcome, exit_code, signal, cause }: WireRequest["attempts"][number]): string {
-  if (cause !== null) return `${outcome}: ${CAUSES[cause]}`;
-  if (signal !== null) return `${outcome}: killed by ${signal}`;
-  return exit_code === null || exit_code === 0 ? outcome : `${outcome} with exit code ${exit_code}`;
 }
 
 function lastEndText({ attempts }: WireRequest): string {

@@ -1,103 +1,109 @@
-// berth why: why a request waits, was stopped or was rejected.
+// berth why: why a request waits, runs where it runs, was stopped or was rejected. The words are the server's.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
-import type { WirePoolExplanation, WireRequest } from "../protocol/index.ts";
+import type { WireExplanation, WireRequest, WireWhyText } from "../protocol/index.ts";
 import type { Client } from "../sdk/index.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, withConnection } from "./options.ts";
-import { formatOf, type OutputOptions, plainIfNeeded, textOfLines, toJson, toYaml } from "./output/print.ts";
+import {
+  formatOf,
+  type Line,
+  type OutputOptions,
+  plainIfNeeded,
+  textOfLines,
+  toJson,
+  toYaml,
+} from "./output/print.ts";
 import { printable, wrapped } from "./output/text.ts";
-import { connect, findRequest, gather } from "./session.ts";
-import { type Situation, type Told, tellOther, tellWaiting } from "./why/words.ts";
+import { connect, findRequest } from "./session.ts";
 
 const HELP = `
 What is short, who holds it, whose turn comes first and by which rule, what preemption would need, and when it could
-start. Whatever it says would start the request now has been tried by the server, as a plan.
+start. Whatever it says would start the request now has been tried by the server, as a plan. Of a run: what of it is
+borrowed, who could take it and what protects it.
 
 Examples:
   berth why 2
   berth why train
   berth why 2 --all
+  berth why 8 --before 7
+  berth why 2 --watch
   berth why 2 -o json
 `;
 
-type WhyOptions = ConnectionOptions & OutputOptions & { readonly all?: boolean };
+type WhyOptions = ConnectionOptions &
+  OutputOptions & { readonly all?: boolean; readonly before?: string; readonly watch?: boolean };
 
 export function define(command: Command, context: CliContext): void {
   withConnection(command.argument("<request...>", "numbers, names or ids"))
     .option("-o, --output <form>", "table, json, jsonl or yaml")
     .option("--all", "all changes that would start it, not only the three most useful")
+    .option("--before <request>", "which of the two comes first in the queue, and by which part of the order")
+    .option("-w, --watch", "go on, and say it again when the answer has changed")
     .addHelpText("after", HELP)
     .action((texts: string[], options: WhyOptions) => why(texts, options, context));
 }
 
 async function why(texts: readonly string[], options: WhyOptions, context: CliContext): Promise<void> {
-  const format = formatOf(options);
   const { client } = connect(options);
+  const other = options.before === undefined ? undefined : await findRequest(client, options.before);
   for (const text of texts) {
     const request = await findRequest(client, text);
-    if (format === "table" || format === "wide") {
-      for (const told of await tell(client, request, options.all === true))
-        context.write(textOf(told, context));
-      continue;
-    }
-    const explanation = await client.requests.explain(request.id);
-    if (format === "json") context.write(`${toJson(explanation, 2)}\n`);
-    else if (format === "jsonl") context.write(`${toJson(explanation)}\n`);
-    else context.write(await toYaml(explanation));
+    const ask = () => client.requests.explain(request.id, other === undefined ? {} : { before: other.id });
+    if (options.watch === true) await watch(ask, options, context);
+    else context.write(await shown(await ask(), options, context));
   }
 }
 
-export async function tell(client: Client, request: WireRequest, showsAll = false): Promise<Told[]> {
-  const explanation = await client.requests.explain(request.id);
-  if (explanation.pools.length === 0) {
-    const by = explanation.stop?.for_request ?? null;
-    return [
-      tellOther(request, explanation, by === null ? undefined : await orUndefined(client.requests.get(by))),
-    ];
+async function shown(
+  explanation: WireExplanation,
+  options: WhyOptions,
+  context: CliContext,
+): Promise<string> {
+  const format = formatOf(options);
+  if (format === "json") return `${toJson(explanation, 2)}\n`;
+  if (format === "jsonl") return `${toJson(explanation)}\n`;
+  if (format === "yaml") return toYaml(explanation);
+  const changes: Line[] =
+    options.all === true ? explanation.suggestions.map(({ text }) => ["now if", text] as const) : [];
+  const texts = explanation.text.map((text) => textOf(text, context, options.all === true));
+  return texts.join("") + (changes.length === 0 ? "" : textOfLines(changes, context, "  "));
+}
+
+const WATCH_EVERY_MS = 2_000;
+const OPEN: ReadonlySet<string> = new Set(["queued", "allocated", "preempting"]);
+
+/** Says it again when it has become another answer, until the request has ended or the command is. */
+async function watch(
+  ask: () => Promise<WireExplanation>,
+  options: WhyOptions,
+  context: CliContext,
+): Promise<void> {
+  let before = "";
+  while (context.signal?.aborted !== true) {
+    const explanation = await ask();
+    const text = await shown(explanation, options, context);
+    if (text !== before) context.write(text);
+    before = text;
+    if (!OPEN.has(explanation.status)) return;
+    await sleep(WATCH_EVERY_MS, undefined, { signal: context.signal }).catch(() => undefined);
   }
-  return Promise.all(
-    explanation.pools.map(async (facts) =>
-      tellWaiting({
-        ...{ request, facts, suggestions: explanation.suggestions, showsAll },
-        ...(await around(client, facts)),
-      }),
-    ),
-  );
 }
 
-/** The pool and the others in the story, as far as they may be seen. */
-async function around(
-  client: Client,
-  { pool: name, blocked_by: blocker }: WirePoolExplanation,
-): Promise<Pick<Situation, "pool" | "head" | "stopping" | "policyOf">> {
-  const headId = "head" in blocker ? blocker.head : null;
-  const stoppingIds = blocker.rule === "holds" ? blocker.waits_for.filter((id) => id !== null) : [];
-  const [pool, policies, head, ...stopping] = await Promise.all([
-    client.pools.get(name),
-    gather(client.policies.all(name)),
-    headId === null ? undefined : orUndefined(client.requests.get(headId)),
-    ...stoppingIds.slice(0, LOOKED_UP_MAX).map((id) => orUndefined(client.requests.get(id))),
-  ]);
-  const byComponent = new Map(policies.map((policy) => [policy.component, policy]));
-  return {
-    pool,
-    head,
-    stopping: stopping.filter((run) => run !== undefined),
-    policyOf: (component) => byComponent.get(component) ?? NO_POLICY,
-  };
+/** What the server says about a request, in each pool in which it waits. */
+export async function tell(client: Client, request: WireRequest): Promise<readonly WireWhyText[]> {
+  return (await client.requests.explain(request.id)).text;
 }
 
-const LOOKED_UP_MAX = 5;
-const NO_POLICY = { priority: 0, reserved: {} };
-
-/** What has gone in the meantime, or may not be seen, is left out. */
-function orUndefined<T>(asked: Promise<T>): Promise<T | undefined> {
-  return asked.catch(() => undefined);
-}
-
-export function textOf({ sentence, lines }: Told, context: CliContext): string {
+export function textOf(
+  { sentence, lines }: WireWhyText,
+  context: CliContext,
+  withoutChanges = false,
+): string {
   const columns = context.screen?.columns() ?? Number.POSITIVE_INFINITY;
   const said = `${wrapped(printable(sentence), columns).join("\n")}\n`;
-  return plainIfNeeded(said, context) + textOfLines(lines, context, "  ");
+  const kept = lines.filter(({ label }) => !withoutChanges || label !== "now if");
+  const shownLines = kept.map(({ label, text }): Line => [label, printable(text)]);
+  return plainIfNeeded(said, context) + textOfLines(shownLines, context, "  ");
 }

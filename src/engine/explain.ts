@@ -2,7 +2,7 @@
 
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { ShareExplanation } from "./disciplines/fair_share/explain.ts";
-import type { ConsideredKind } from "./events.ts";
+import { explainRun, explainVictim } from "./explain-runs.ts";
 import { byPreference } from "./lines.ts";
 import type { NodesExplanation } from "./placement/verdicts.ts";
 import type {
@@ -15,7 +15,8 @@ import type {
   Stop,
 } from "./records.ts";
 import type { Resources } from "./resources.ts";
-import type { EngineState, Request } from "./state.ts";
+import { type EngineState, type Request, requirePool } from "./state.ts";
+import type { CandidateKind, OrderFact, PreemptionFact, RunFacts, VictimFacts, WhyCode } from "./why.ts";
 
 export interface Explanation {
   readonly requestId: RequestId;
@@ -32,6 +33,12 @@ export interface Explanation {
   readonly pools: readonly PoolExplanation[];
   /** Pools that do not admit it, and why. */
   readonly notAdmitted: readonly RejectionReason[];
+  /** Why it waits, as short as a table needs it; null: it does not wait. */
+  readonly code: WhyCode | null;
+  /** How it runs (Y5); null: it does not. */
+  readonly running: RunFacts | null;
+  /** What becomes of it when it has stopped (Y6); null: nobody has asked it to. */
+  readonly victim: VictimFacts | null;
 }
 
 export interface PoolExplanation {
@@ -41,12 +48,21 @@ export interface PoolExplanation {
   readonly queueLength: number;
   /** Fits what is left of its component's reserve, so that it comes before those who must borrow (G1). */
   readonly fitsReserve: boolean;
+  readonly code: WhyCode;
   readonly blockedBy: Blocker;
-  /** Runs that hold what is short, the latest first. */
+  /** All that stands in its way at once, `code` first (Y12). */
+  readonly blockers: readonly WhyCode[];
+  /** What is left of its component's reserve on the keys that are short (8.2). */
+  readonly reserveLeft: Resources;
+  /** Runs that hold what it, or the first in line, lacks, or that fill its quota; the latest first. */
   readonly holders: readonly Holder[];
   readonly holderCount: number;
-  /** Which kinds of running work a preemption looked at, and by which rule each may or may not be taken (V2). */
-  readonly considered: readonly ConsideredKind[];
+  /** Whose turn comes first, and by which part of the order; null: nobody's (Y7). */
+  readonly first: OrderFact | null;
+  /** Which kinds of running work hold what is short, and the one rule by which each may or may not be taken (V2). */
+  readonly considered: readonly CandidateKind[];
+  /** Why nobody is preempted for it (Y4). */
+  readonly preemption: PreemptionFact;
   /** What preemption would have to free; null where it is not the head, which alone may preempt (V1). */
   readonly preemptionNeeds: Resources | null;
   /** When it could start if every run ends at its walltime; null: walltimes do not tell (G4). */
@@ -100,9 +116,12 @@ export interface Holder {
 export function explain(state: EngineState, id: RequestId, nowMs: number): Explanation | undefined {
   const request = state.requests.get(id);
   if (request === undefined) return undefined;
-  const { progress, line } = request;
+  const { progress, line, run } = request;
   const isWaiting = progress.status === "queued" && !progress.delayed;
   const standings = isWaiting ? [...line.pools.values()].sort(byPreference) : [];
+  const pools = standings
+    .filter(({ verdict }) => verdict === null)
+    .map((poolLine) => disciplineOf(poolLine.pool).explain(state, poolLine, request, nowMs));
   return {
     requestId: id,
     status: progress.status,
@@ -110,11 +129,53 @@ export function explain(state: EngineState, id: RequestId, nowMs: number): Expla
     stop: progress.allocation?.stop ?? null,
     delayedUntilMs: progress.delayed && progress.blocked !== true ? progress.queuedAtMs : null,
     blocked: progress.blocked === true ? blockedOf(state, request) : null,
-    pools: standings
-      .filter(({ verdict }) => verdict === null)
-      .map((poolLine) => disciplineOf(poolLine.pool).explain(state, poolLine, request, nowMs)),
+    pools,
     notAdmitted: standings.flatMap(({ verdict }) => verdict ?? []),
+    code: codeOf(state, request, pools),
+    running: run === null || run.isStopping ? null : explainRun(state, run, nowMs),
+    victim: run?.isStopping ? explainVictim(run) : null,
   };
+}
+
+/** Of several pools that in which it is foremost. */
+function codeOf(state: EngineState, request: Request, pools: readonly PoolExplanation[]): WhyCode | null {
+  const { status, delayed, blocked } = request.progress;
+  if (status !== "queued") return null;
+  if (blocked === true) return blockedOf(state, request).after.length > 0 ? "after" : "array";
+  if (delayed) return "delayed";
+  const foremost = pools.toSorted((a, b) => a.position - b.position)[0];
+  return foremost?.code ?? null;
+}
+
+/** Everything that waits in a pool, in the order of service, each with the code of why: one walk of the queue. */
+export function* whyCodesOf(
+  state: EngineState,
+  name: PoolName,
+  nowMs: number,
+): Generator<{ readonly requestId: RequestId; readonly code: WhyCode }> {
+  const pool = requirePool(state, name);
+  for (const { request, code } of disciplineOf(pool).codes(state, pool, nowMs)) {
+    yield { requestId: request.spec.id, code };
+  }
+}
+
+/** Which of two requests comes first in each pool in which both wait, and by which part of the order (Y7). */
+export function compareOrder(
+  state: EngineState,
+  pair: readonly [RequestId, RequestId],
+  nowMs: number,
+): { readonly pool: PoolName; readonly order: OrderFact }[] {
+  const [a, b] = pair.map((id) => state.requests.get(id)) as [Request?, Request?];
+  if (a === undefined || b === undefined || a === b) return [];
+  return [...a.line.pools.values()].sort(byPreference).flatMap(({ pool }) => {
+    const { name } = pool.record;
+    if (!waitsIn(a, name) || !waitsIn(b, name)) return [];
+    return [{ pool: name, order: disciplineOf(pool).compare(state, pool, [a, b], nowMs) }];
+  });
+}
+
+function waitsIn({ progress, line }: Request, pool: PoolName): boolean {
+  return progress.status === "queued" && !progress.delayed && line.pools.get(pool)?.verdict === null;
 }
 
 function blockedOf({ requests }: EngineState, { spec }: Request): NonNullable<Explanation["blocked"]> {

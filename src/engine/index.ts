@@ -33,12 +33,15 @@ export type {
 export { evolve } from "./evolve.ts";
 export {
   type Blocker,
+  compareOrder,
   type Explanation,
   explain,
   type Holder,
   type PoolExplanation,
   type Shortage,
+  whyCodesOf,
 } from "./explain.ts";
+export { afterStop } from "./explain-runs.ts";
 export { Heap } from "./heap.ts";
 export { reasonViolations, violations } from "./invariants.ts";
 export * from "./records.ts";
@@ -100,4 +103,5 @@ export {
   waitingByComponentOf,
   waitingCountOf,
 } from "./views.ts";
+export type * from "./why.ts";
 export { oldestWaitOf, type WhyCode, type WhyCodes, whyCodesOf } from "./why-codes.ts";

@@ -32,12 +32,15 @@ export function runForward(
     fromMs,
     untilMs,
     budget,
+    isEnough = () => false,
   }: {
     /** By the change itself, before time passes. */
     readonly happened: readonly Event[];
     readonly fromMs: number;
     readonly untilMs: number;
     readonly budget: Budget;
+    /** Whether what is to be known is known already. */
+    readonly isEnough?: (startsAtMs: ReadonlyMap<RequestId, number>) => boolean;
   },
 ): ForwardRun {
   const holders = new Holders(state, fromMs);
@@ -46,6 +49,8 @@ export function runForward(
   let nowMs = fromMs;
   for (const event of happened) note(event);
   for (;;) {
+    if (isEnough(startsAtMs))
+      return { startsAtMs, lostUnitSeconds: Object.fromEntries(lost), reachedMs: nowMs, isCut: false };
     const nextMs = Math.max(nowMs, Math.min(nextWakeMs(state) ?? Number.POSITIVE_INFINITY, holders.nextMs()));
     if (nextMs > untilMs)
       return { startsAtMs, lostUnitSeconds: Object.fromEntries(lost), reachedMs: untilMs, isCut: false };

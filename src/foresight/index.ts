@@ -8,6 +8,7 @@ export type {
   Plan,
   PlanStep,
   Question,
+  Starts,
   Suggestion,
   Suggestions,
 } from "./questions.ts";

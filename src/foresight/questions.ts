@@ -2,11 +2,13 @@
 
 import type {
   Account,
+  AfterStop,
   Command,
   Event,
   Explanation,
   GroupName,
   NodeName,
+  OrderFact,
   PoolName,
   Refusal,
   RequestId,
@@ -21,6 +23,8 @@ export type Question =
       readonly suggestions: boolean;
       /** The pools that the caller reaches; null: all of them. */
       readonly pools: readonly PoolName[] | null;
+      /** Another request that its place is to be compared with (Y7). */
+      readonly before?: RequestId;
     }
   /** What changes would do, one after the other (P10, X1). */
   | {
@@ -40,7 +44,20 @@ export interface Explained {
   /** Undefined for a request that is not in memory. */
   readonly facts: Explanation | undefined;
   readonly suggestions: Suggestions;
+  /** Null: it does not wait, or was not asked for. */
+  readonly starts: Starts | null;
+  /** What becomes of a victim; null: it is none, or was not asked for. */
+  readonly next: AfterStop | null;
+  readonly before: readonly { readonly pool: PoolName; readonly order: OrderFact }[] | null;
 }
+
+/** When it starts if nothing new arrives and runs end at their walltimes (Y3, X6). */
+export type Starts =
+  | { readonly basis: "by_walltimes"; readonly atMs: number }
+  /** Runs that hold what it needs, and that need not end. */
+  | { readonly basis: "unknown"; readonly withoutWalltime: readonly RequestId[] }
+  /** Not before, as far as was looked. */
+  | { readonly basis: "later"; readonly thanMs: number };
 
 export type Plan =
   | {

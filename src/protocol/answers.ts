@@ -17,6 +17,17 @@ import {
   requestSubmission,
   starvationStatus,
 } from "./requests.ts";
+import {
+  consideredKind,
+  orderFact,
+  party,
+  preemptionFact,
+  runFacts,
+  startsFact,
+  victimFacts,
+  whyCode,
+  whyText,
+} from "./why.ts";
 
 /** RFC 3339 in UTC. */
 const timestamp = z.string().meta({ format: "date-time" });
@@ -394,6 +405,8 @@ const shareExplanation = z.object({
   may_preempt: z.enum(["no", "preemptible", "aggressively"]),
   backoff_until: timestamp.nullable(),
   exceeds_fair_share: z.boolean(),
+  /** Its operation is a gang that is owed less than all that it asks for, and so nothing (9.2). */
+  gang_without_share: z.boolean(),
 });
 export type WireShareExplanation = z.infer<typeof shareExplanation>;
 
@@ -415,22 +428,19 @@ export const poolExplanation = z.object({
   position: z.int(),
   queue_length: z.int(),
   fits_reserve: z.boolean(),
+  code: whyCode,
   blocked_by: blocker,
+  /** All that stands in its way at once, `code` first. */
+  blockers: z.array(whyCode),
+  /** What is left of its component's reserve on the keys that are short. */
+  reserve_left: amounts,
+  /** Runs that hold what it, or the first in line, lacks, or that fill its quota; the latest first. */
   holders: z.array(holderAnswer),
   holder_count: z.int(),
-  considered: z.array(
-    z.object({
-      component: z.string().nullable(),
-      priority: z.number(),
-      preemption_class: z.number(),
-      resources: amounts,
-      count: z.int(),
-      permitted: z.int(),
-      rule: z.string(),
-      /** What it would cost to stop the latest of them; in pools of discipline class. */
-      cost_minutes: z.number().nullable(),
-    }),
-  ),
+  /** Whose turn comes first, and by which part of the order; null: nobody's. */
+  first: orderFact.nullable(),
+  considered: z.array(consideredKind),
+  preemption: preemptionFact,
   preemption_needs: amounts.nullable(),
   could_start_at: timestamp.nullable(),
   /** What it would be worth to start it; what is taken by class costs less. In pools of discipline class. */
@@ -448,14 +458,6 @@ export const poolExplanation = z.object({
   share: shareExplanation.nullable(),
 });
 
-const affected = z.object({
-  /** Null: the caller may know that it is there, but not which one it is. */
-  id: z.string().nullable(),
-  number: z.int().optional(),
-  name: z.string().optional(),
-  component: z.string().optional(),
-});
-
 /** Who can make the change, when the request starts after it, and whom else it concerns; each was tried on the state (Y8–Y11). */
 const suggested = {
   pool: z.string(),
@@ -465,10 +467,12 @@ const suggested = {
   starts_by: timestamp.nullable(),
   /** A step less would not do. */
   minimal: z.boolean(),
+  /** In words, with what comes with it. */
+  text: z.string(),
   effects: z.object({
-    granted: z.array(affected),
-    preempted: z.array(affected),
-    rejected: z.array(affected),
+    granted: z.array(party),
+    preempted: z.array(party),
+    rejected: z.array(party),
   }),
 };
 
@@ -492,8 +496,8 @@ export const suggestion = z.discriminatedUnion("change", [
   z.object({ change: z.literal("higher_priority"), ...suggested, priority: z.int() }),
   z.object({ change: z.literal("more_capacity"), ...suggested, capacity: amounts }),
   z.object({ change: z.literal("node_back"), ...suggested, node: z.string() }),
-  z.object({ change: z.literal("run_ends"), ...suggested, request: affected }),
-  z.object({ change: z.literal("ahead_withdrawn"), ...suggested, request: affected }),
+  z.object({ change: z.literal("run_ends"), ...suggested, request: party }),
+  z.object({ change: z.literal("ahead_withdrawn"), ...suggested, request: party }),
 ]);
 export type WireSuggestion = z.infer<typeof suggestion>;
 
@@ -511,6 +515,18 @@ export const explanation = z
     /** In the order in which the request prefers them. */
     pools: z.array(poolExplanation),
     not_admitted: z.array(rejectionReason),
+    /** Why it waits, as short as a table needs it; null: it does not wait. */
+    code: whyCode.nullable(),
+    /** How it runs; null: it does not. */
+    running: runFacts.nullable(),
+    /** What becomes of it when it has stopped; null: nobody has asked it to. */
+    victim: victimFacts.nullable(),
+    /** When it starts by walltimes alone; null: it does not wait, or nobody has tried. */
+    starts: startsFact.nullable(),
+    /** With `before`: which of the two comes first in each pool in which both wait (Y7). */
+    before: z.array(z.object({ pool: z.string(), order: orderFact })).nullable(),
+    /** In words: for each pool in which it waits, or once. */
+    text: z.array(whyText),
     /** The most useful first. */
     suggestions: z.array(suggestion),
     /** Not everything could be tried in the time that there is. */
@@ -644,20 +660,20 @@ export const sharesAnswer = z
 export type WireShares = z.infer<typeof sharesAnswer>;
 
 const effects = {
-  granted: z.array(affected.extend({ pool: z.string().nullable() })),
+  granted: z.array(party.extend({ pool: z.string().nullable() })),
   preempted: z.array(
-    affected.extend({
+    party.extend({
       pool: z.string(),
       reason: preemptionReason,
       for_request: z.string().nullable(),
     }),
   ),
-  rejected: z.array(affected.extend({ reasons: z.array(rejectionReason) })),
-  cancelled: z.array(affected),
+  rejected: z.array(party.extend({ reasons: z.array(rejectionReason) })),
+  cancelled: z.array(party),
   /** `at`: when, unless it ends before; left out: at once. */
-  stopped: z.array(affected.extend({ at: z.string().optional() })),
+  stopped: z.array(party.extend({ at: z.string().optional() })),
   /** Whose attempt ends with its node. */
-  lost: z.array(affected),
+  lost: z.array(party),
 };
 
 /** Units by key, before and after the change; null where the thing does not exist. */
@@ -726,7 +742,7 @@ export const planAnswer = z
       .object({
         /** Requests that start at another time; null: not within the horizon. */
         moved: z.array(
-          affected.extend({ starts_before: z.string().nullable(), starts_after: z.string().nullable() }),
+          party.extend({ starts_before: z.string().nullable(), starts_after: z.string().nullable() }),
         ),
         /** Unit-seconds of work that preemptions would throw away. */
         lost_unit_seconds: beforeAndAfter,

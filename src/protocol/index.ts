@@ -70,3 +70,4 @@ export {
   sharesScenario,
   storyScenario,
 } from "./scenarios.ts";
+export * from "./why.ts";

@@ -248,8 +248,10 @@ export const ROUTES = {
     ...requests,
     method: "GET",
     path: `${oneRequest}/explanation`,
-    summary: "Why it waits, was stopped or was rejected.",
+    summary:
+      "Why it waits, runs where it runs, was stopped or was rejected: facts, and the same in words. `suggestions=false` tries nothing; `before` compares its place with that of another request.",
     permission: "requests.read",
+    query: z.strictObject({ suggestions: flag, before: name.optional() }),
     rateCost: 5,
     status: 200,
     answer: answers.explanation,

@@ -126,8 +126,12 @@ function clientOf(transport: Transport) {
     },
     delete: (id: string, options?: ChangeOptions) =>
       change<ChangeOptions, undefined>("deleteRequest", { params: { id } }, options),
-    explain: (id: string, options?: CallOptions): Promise<WireExplanation> =>
-      call("explainRequest", { params: { id } }, options),
+    /** `before`: compares its place in the queue with that of another request. */
+    explain: (
+      id: string,
+      query: QueryOf<"explainRequest"> = {},
+      options?: CallOptions,
+    ): Promise<WireExplanation> => call("explainRequest", { params: { id }, query }, options),
     decisions: (id: string, options?: CallOptions) => call("listDecisions", { params: { id } }, options),
     /** In one line; undefined if nobody can say now. */
     why: (request: WireRequest): Promise<WaitingReason | undefined> => reasonOf(transport, request),

@@ -1,6 +1,7 @@
 // The typed client for Node and browsers: calls, events, waiting, leases, work under a grant.
 // Other folders import from this file only.
 
+export { ageOf, amountsText, counted, durationText, endText, listed, printable } from "../words/index.ts";
 export { type Changed, type ChangeOptions, type Client, createClient } from "./client.ts";
 export { type Answer, BerthError, errorOfEnding, hasEnded, isBerthError } from "./errors.ts";
 export type { EventFilter, StreamOptions } from "./events.ts";
@@ -42,5 +43,4 @@ export type {
   Transport,
 } from "./transport.ts";
 export type { GrantedRequest, WaitOptions } from "./waiting.ts";
-export { ageOf, amountsText, counted, durationText, listed, printable } from "./words.ts";
 export type { WorkSettings } from "./work.ts";

@@ -1,7 +1,7 @@
 // What a plan does to requests, in words.
 
 import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
-import { amountsText, counted, durationText, printable } from "./words.ts";
+import { amountsText, counted, durationText, printable } from "../words/index.ts";
 
 const SHOWN_MAX = 10;
 

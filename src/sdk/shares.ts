@@ -1,7 +1,7 @@
 // Who is owed how much of a pool, and who has it: the rows of `berth share` and of the dashboard.
 
 import type { WirePolicyAnswer, WirePoolAnswer, WireRequest, WireShareElement } from "../protocol/index.ts";
-import { ageOf, durationText } from "./words.ts";
+import { ageOf, durationText } from "../words/index.ts";
 
 /** One line: a component of any pool, or an element of a fair-share tree; in units of one key. */
 export interface Share {

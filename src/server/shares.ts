@@ -1,6 +1,11 @@
 // Fair shares (9.10) in the words of the wire, without what the caller may not know.
 
-import { type ElementView, type PoolExplanation, shareViewOf } from "../engine/index.ts";
+import {
+  type ComparedElement,
+  type ElementView,
+  type PoolExplanation,
+  shareViewOf,
+} from "../engine/index.ts";
 import type { View } from "../leader/index.ts";
 import type { WireShareElement, WireShareExplanation, WireShares } from "../protocol/index.ts";
 import { toPoolName, toTimestamp } from "../translation/index.ts";
@@ -21,7 +26,7 @@ export function presentShares(view: View, pool: string, identity: Identity): Wir
 }
 
 /** Groups are everybody's; policies and operations belong to a component. */
-function isSeen({ kind, name, parent }: ElementView, pool: string, sight: Sight): boolean {
+function isSeen({ kind, name, parent }: ComparedElement, pool: string, sight: Sight): boolean {
   return kind === "group" || sight.namesComponent(pool, kind === "policy" ? name : (parent ?? ""));
 }
 
@@ -53,11 +58,7 @@ export function presentShareExplanation(
   pool: string,
   sight: Sight,
 ): WireShareExplanation {
-  const compared = (element: ElementView) => ({
-    element: isSeen(element, pool, sight) ? element.name : null,
-    kind: element.kind,
-    satisfaction: element.satisfaction,
-  });
+  const compared = (element: ElementView) => presentCompared(element, pool, sight);
   return {
     operation: presentElement(share.operation),
     above: share.above.map(presentElement),
@@ -66,7 +67,13 @@ export function presentShareExplanation(
     may_preempt: share.mayPreempt,
     backoff_until: timeOrNull(share.backoffUntilMs),
     exceeds_fair_share: share.exceedsFairShare,
+    gang_without_share: share.isGangWithoutShare,
   };
+}
+
+export function presentCompared(element: ComparedElement, pool: string, sight: Sight) {
+  const { kind, name, satisfaction } = element;
+  return { element: isSeen(element, pool, sight) ? name : null, kind, satisfaction };
 }
 
 function timeOrNull(ms: number | null): string | null {

@@ -11,6 +11,7 @@ import type { PoolExplanation } from "../explain.ts";
 import type { PolicyRecord, PreemptionReason, RequestSpec } from "../records.ts";
 import type { EngineState, Node, Pool, PoolLine, Request, Run } from "../state.ts";
 import type { Transaction } from "../transaction.ts";
+import type { OrderFact, Permit, Protection, WhyCode } from "../why.ts";
 
 export interface Discipline {
   /** What a pool would do next, and until when that stands. */
@@ -21,6 +22,16 @@ export interface Discipline {
   queue(state: EngineState, pool: Pool, nowMs: number): Iterable<Request>;
   /** Why a request waits in a pool that admits it, as facts that words can be made from (14). */
   explain(state: EngineState, poolLine: PoolLine, request: Request, nowMs: number): PoolExplanation;
+  /** Everything that waits, in the order of service, each with the shortest form of why: one walk for all of them. */
+  codes(state: EngineState, pool: Pool, nowMs: number): Iterable<WaitingCode>;
+  /** Which of two that wait in a pool comes first, and by which part of the order (Y7). */
+  compare(state: EngineState, pool: Pool, pair: readonly [Request, Request], nowMs: number): OrderFact;
+  /** Requests that wait and could take a run if they were first in line (Y5). */
+  takers(state: EngineState, run: Run, nowMs: number): Taker[];
+  /** What protects a run (Y5). */
+  protectionOf(state: EngineState, run: Run, nowMs: number): Protection[];
+  /** The order in which victims are taken (8.3, 9.8, 10.5), as far as it can be told when they stop. */
+  byVictimOrder(a: Run, b: Run): number;
   /** What is wrong with the promises and with what the discipline keeps; for checks. */
   violations(state: EngineState, pool: Pool, nowMs: number): string[];
   /** What work of a certain shape counts as under a policy. */
@@ -34,6 +45,16 @@ export interface Discipline {
   readonly hasShares: boolean;
   /** How often a request may be preempted within 24 hours where its pool does not say (V6). */
   readonly preemptionsMax: number;
+}
+
+export interface WaitingCode {
+  readonly request: Request;
+  readonly code: WhyCode;
+}
+
+export interface Taker {
+  readonly request: Request;
+  readonly permit: Permit;
 }
 
 /** At most one of each; they happen in this order, each only when no pool has anything to do of the kinds before it. */

@@ -1,10 +1,13 @@
 // Facts that explanations of all disciplines are made of (14): what blocks a request, and who has what it lacks.
 
+import type { VictimSearch } from "../disciplines/queue/queue-discipline.ts";
 import type { Blocker, Holder, PoolExplanation } from "../explain.ts";
 import type { RequestId } from "../records.ts";
-import { type Resources, toResources } from "../resources.ts";
-import type { Pool, PoolLine, Request, Run } from "../state.ts";
+import { compareIds, type Resources, toResources } from "../resources.ts";
+import type { Group, Policy, Pool, PoolLine, Request, Run } from "../state.ts";
+import type { Bar, CandidateKind, Permit, Protection, Verdict, WhyCode } from "../why.ts";
 import type { QuotaBlock } from "./quotas.ts";
+import { hasDisplaced, isMature, isShielded } from "./victims.ts";
 
 /** How many runs that hold what is short are named. */
 const HOLDERS_NAMED_MAX = 20;
@@ -23,16 +26,142 @@ export function stoppingFor(pool: Pool, request: Request): RequestId[] {
   return (own.length > 0 ? own : stopping).map((run) => run.request.spec.id);
 }
 
-/** Runs that hold what is short, the latest first. */
-export function describeHolders(
-  pool: Pool,
+/** Runs that hold what it lacks, the latest first: those that fill its quota, or those that have one of these keys. */
+export function holdersFor(
+  { pool, policy }: PoolLine,
+  blocker: Blocker,
   keys: readonly string[],
 ): Pick<PoolExplanation, "holders" | "holderCount"> {
-  const short = new Set(keys.map((key) => pool.keys.indexOf(key)));
+  const isQuota = "allowed" in blocker;
+  const wanted = new Set((isQuota ? [blocker.key] : keys).map((key) => pool.keys.indexOf(key)));
+  const group = isQuota && blocker.group !== null ? pool.groups.get(blocker.group) : undefined;
+  const isWithin = ({ poolLine }: Run) => {
+    if (!isQuota) return true;
+    if (group !== undefined) return isBelow(poolLine.policy, group);
+    return poolLine.policy === policy && (blocker.rule !== "reserved" || poolLine.firm);
+  };
   const runs = runsOf(pool)
-    .filter((run) => run.poolLine.need.some((amount, i) => amount > 0 && short.has(i)))
+    .filter((run) => run.poolLine.need.some((amount, i) => amount > 0 && wanted.has(i)) && isWithin(run))
     .sort((a, b) => b.token - a.token);
   return { holders: runs.slice(0, HOLDERS_NAMED_MAX).map(describeHolder), holderCount: runs.length };
+}
+
+function isBelow(policy: Policy, owner: Group): boolean {
+  for (let group = policy.group; group !== null; group = group.parent) if (group === owner) return true;
+  return false;
+}
+
+/** All that stands in its way at once, what was named first: the others are met when that has gone (Y12). */
+export function blockersOf(
+  blocker: Blocker,
+  isShort: boolean,
+  isBehind: boolean,
+  { ask }: PoolLine,
+): WhyCode[] {
+  const code = codeOf(blocker, ask !== null);
+  const units = ask === null ? "units" : "nodes";
+  const others: WhyCode[] = [
+    ...(isShort ? [units as WhyCode] : []),
+    ...(isBehind ? ["behind" as WhyCode] : []),
+  ];
+  return [code, ...others.filter((other) => other !== code)];
+}
+
+export function permitted(permit: Permit): Verdict {
+  return { permit, bar: null, untilMs: null };
+}
+
+export function barred(bar: Bar, untilMs: number | null = null): Verdict {
+  return { permit: null, bar, untilMs };
+}
+
+/** What keeps everybody off a run, whatever the discipline (V2). */
+export function youth(run: Run, nowMs: number): (Verdict & { readonly bar: Bar }) | null {
+  const { pool, line, sensitive } = run.poolLine;
+  if (!line.shape.preemptible) return { permit: null, bar: "not_preemptible", untilMs: null };
+  if (sensitive) return { permit: null, bar: "sensitive", untilMs: null };
+  if (isMature(run, pool, nowMs)) return null;
+  return { permit: null, bar: "too_young", untilMs: run.startedAtMs + pool.record.settings.minRuntimeMs };
+}
+
+/** What is permitted otherwise is not if it, or something it displaced, has displaced the waiter (V6). */
+export function guardOr(
+  { state, head }: Pick<VictimSearch, "state"> & { readonly head: { readonly request: Request } },
+  run: Run,
+  verdict: Verdict,
+): Verdict {
+  if (verdict.permit === null) return verdict;
+  return hasDisplaced(state, run.request.spec.id, head.request.spec.id) ? barred("guarded") : verdict;
+}
+
+/** What protects a run from everybody, and for how long (V2, V6). */
+export function commonProtection(run: Run, nowMs: number): Protection[] {
+  const { pool, line, sensitive } = run.poolLine;
+  const { minRuntimeMs } = pool.record.settings;
+  return [
+    ...(line.shape.preemptible ? [] : [{ by: "not_preemptible" as const }]),
+    ...(sensitive ? [{ by: "sensitive" as const }] : []),
+    ...(isMature(run, pool, nowMs)
+      ? []
+      : [{ by: "min_runtime" as const, untilMs: run.startedAtMs + minRuntimeMs }]),
+    ...(isShielded(run.kind, nowMs) ? [{ by: "shield" as const, untilMs: run.kind.shieldEndsAtMs }] : []),
+  ];
+}
+
+/** Runs that are not stopping and hold one of these keys. */
+export function* runsHolding(pool: Pool, keys: readonly number[]): Generator<Run> {
+  for (const { poolLine, runs } of pool.runKinds) {
+    if (keys.some((i) => (poolLine.need[i] as number) > 0)) yield* runs;
+  }
+}
+
+/** Runs by what matters about them and by the verdict on them, in a fixed order. */
+export function candidateKinds(
+  judged: Iterable<readonly [Run, Verdict]>,
+  costOf: ((run: Run) => number) | null,
+): CandidateKind[] {
+  const kinds = new Map<string, CandidateKind>();
+  for (const [run, verdict] of judged) {
+    const { policy, line, preemptionClass } = run.poolLine;
+    const { component, priority } = policy.record;
+    const { resources } = line.shape;
+    const key = JSON.stringify([component, preemptionClass, resources, verdict.permit ?? verdict.bar]);
+    const known = kinds.get(key);
+    const own = costOf?.(run) ?? null;
+    const cost = own === null ? null : Math.min(own, known?.cost ?? own);
+    kinds.set(key, {
+      ...{ component, priority, preemptionClass, resources, cost },
+      count: (known?.count ?? 0) + 1,
+      verdict: known === undefined ? verdict : soonerOf(known.verdict, verdict),
+    });
+  }
+  return [...kinds]
+    .sort(([a, { count: x }], [b, { count: y }]) => y - x || compareIds(a, b))
+    .map(([, kind]) => kind);
+}
+
+/** Of a kind the first is named whose protection ends. */
+function soonerOf(a: Verdict, b: Verdict): Verdict {
+  return (b.untilMs ?? Number.POSITIVE_INFINITY) < (a.untilMs ?? Number.POSITIVE_INFINITY) ? b : a;
+}
+
+/** As short as a column of a table needs it. */
+export function codeOf(blocker: Blocker, isOnNodes: boolean): WhyCode {
+  switch (blocker.rule) {
+    case "limit":
+    case "group_limit":
+      return blocker.rule;
+    case "reserved":
+      return "reserve";
+    case "holds":
+      return "held";
+    case "holds_elsewhere":
+      return "held_elsewhere";
+    case "behind_head":
+      return "behind";
+    case "units":
+      return isOnNodes ? "nodes" : "units";
+  }
 }
 
 function runsOf(pool: Pool): Run[] {

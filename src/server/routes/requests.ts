@@ -393,7 +393,9 @@ export async function showRequest(
 
 export const explainRequest: Handler<"explainRequest"> = async (call, services) => {
   const located = await locate(call, services);
-  return ok(await explain(call, services, located));
+  const { suggestions, before } = call.query;
+  const other = before === undefined ? undefined : (await locate(call, services, before)).id;
+  return ok(await explain(call, services, located, { suggestions: suggestions !== "false", before: other }));
 };
 
 export const listDecisions: Handler<"listDecisions"> = async (call, services) => {

@@ -124,7 +124,7 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
   };
 }
 
-function isInShareWithoutLower({ head: { poolLine }, walk }: VictimSearch): boolean {
+export function isInShareWithoutLower({ head: { poolLine }, walk }: VictimSearch): boolean {
   return walk.fitsReserve(
     poolLine,
     usageOf(poolLine, (other) => byClass(other, poolLine) > 0),
@@ -186,7 +186,7 @@ function reasonFor({ token }: Run, { sensitiveFrom, classFrom, reclaimFrom }: Pe
 }
 
 /** So close to the end of a long walltime that it is left to finish (10.3). */
-function isNearCompletion({ poolLine, endMs, startedAtMs }: Run, nowMs: number): boolean {
+export function isNearCompletion({ poolLine, endMs, startedAtMs }: Run, nowMs: number): boolean {
   const { nearCompletionMs } = poolLine.pool.record.settings;
   return endMs < NEVER && endMs - nowMs <= nearCompletionMs && endMs - startedAtMs > 2 * nearCompletionMs;
 }

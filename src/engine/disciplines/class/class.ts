@@ -6,17 +6,10 @@ import { namedKinds, shortKeys } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import {
-  countFrom,
-  type Judged,
-  judgeKinds,
-  mayEverStop,
-  permissionsFor,
-  rightsOf,
-  ruleOf,
-} from "./candidates.ts";
-import { chooseBySum, type Field } from "./choice.ts";
-import { costMsOf, worthMsOf } from "./cost.ts";
+import { countFrom, type Judged, judgeKinds, mayEverStop, rightsOf, ruleOf } from "./candidates.ts";
+import { chooseBySum } from "./choice.ts";
+import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
+import { byVictimOrder, explainBounds, fieldOf, orderParts, protectionOf, verdictsFor } from "./explain.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
 import { byClass, orderHoldsUntil, rankOf, scoreOf, standingIn } from "./score.ts";
 
@@ -31,7 +24,13 @@ export const classDiscipline: Discipline = queueDiscipline({
   rightsOf,
   mayEverStop,
   worth,
-  consider,
+  costOf: (run, nowMs) => shownCost(costMsOf(run, nowMs)),
+  orderParts,
+  submissionRule: "10.6",
+  verdictsFor,
+  protectionOf,
+  byVictimOrder,
+  explainBounds,
   standingOf,
   tellApart,
 });
@@ -54,32 +53,23 @@ function tellApart({ request, endMs, startedAtMs }: Run): RunTraits {
   };
 }
 
-const VICTIMS_MAX = 3;
-
 function chooseVictims(search: VictimSearch): VictimChoice | null {
-  const { pool, head } = search;
-  const short = shortKeys(search.shortage);
-  const field: Field = {
-    search,
-    short,
-    permissions: permissionsFor(search, short),
-    victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
-    valueMs: worthMsOf(head.poolLine, head.request),
-  };
+  const { head } = search;
+  const field = fieldOf(search);
   if (field.permissions.length === 0) return null;
   const chosen =
     head.poolLine.ask === null ? { victims: chooseBySum(field), nodes: [] } : chooseOnNodes(field);
   if (chosen === null || chosen.victims === null) return null;
   return {
-    victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shown(costMs) })),
+    victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shownCost(costMs) })),
     considered: consider(search, chosen.victims),
-    value: shown(field.valueMs),
+    value: shownCost(field.valueMs),
     nodes: chosen.nodes,
   };
 }
 
 function worth(poolLine: PoolLine, request: Request): number {
-  return shown(worthMsOf(poolLine, request));
+  return shownCost(worthMsOf(poolLine, request));
 }
 
 function consider(search: VictimSearch, victims?: readonly { readonly run: Run }[]): ConsideredKind[] {
@@ -100,11 +90,6 @@ function describe({ kind: { poolLine, runs }, verdict }: Judged, search: VictimS
     count: runs.size,
     permitted: isForbidden ? 0 : countFrom(verdict.from, verdict, search),
     rule: isForbidden ? verdict : ruleOf(verdict),
-    ...(latest === undefined ? {} : { cost: shown(costMsOf(latest, search.nowMs)) }),
+    ...(latest === undefined ? {} : { cost: shownCost(costMsOf(latest, search.nowMs)) }),
   };
-}
-
-/** Costs and values are shown in hundredths of a minute. */
-function shown(ms: number): number {
-  return Math.round(ms / 600);
 }

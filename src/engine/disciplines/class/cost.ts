@@ -59,3 +59,8 @@ function remainingValueMs({ startedAtMs }: Run, walltimeMs: number, nowMs: numbe
 export function worthMsOf({ line, preemptionClass }: PoolLine, { spec }: Request): number {
   return preemptionClass * sizeOf(line.shape) * (spec.walltimeMs ?? UNKNOWN_WALLTIME_MS);
 }
+
+/** Costs and values are shown in hundredths of a minute. */
+export function shownCost(ms: number): number {
+  return Math.round(ms / 600);
+}

@@ -5,15 +5,41 @@ import { explainNodes, type NodesExplanation } from "../../placement/verdicts.ts
 import type { PoolName } from "../../records.ts";
 import { type Resources, toResources } from "../../resources.ts";
 import { type Cover, earliestEnd, NodeCover, Sum } from "../../scheduling/cover.ts";
-import { mustBorrow, Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
-import { blockedByQuota, describeHolders, stoppingFor } from "../../scheduling/reasons.ts";
-import { type EngineState, freeOf, type Pool, type PoolLine, type Request } from "../../state.ts";
+import { headroomOf, mustBorrow, Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import {
+  blockedByQuota,
+  blockersOf,
+  candidateKinds,
+  codeOf,
+  commonProtection,
+  holdersFor,
+  stoppingFor,
+} from "../../scheduling/reasons.ts";
+import { type EngineState, freeOf, type Pool, type PoolLine, type Request, type Run } from "../../state.ts";
+import type {
+  ComparedElement,
+  OrderDifference,
+  OrderFact,
+  PreemptionFact,
+  Protection,
+  Verdict,
+  WhyCode,
+} from "../../why.ts";
+import type { Taker, WaitingCode } from "../discipline.ts";
+import { allocationsIn } from "./allocations.ts";
 import { holdsOf, lineIn } from "./holds.ts";
-import { inOrder, waitersOf, wayTo } from "./order.ts";
+import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { rightFrom } from "./starvation.ts";
-import { type Branch, type Operation, type PoolTree, shareTreeOf } from "./tree.ts";
-import { considerFor } from "./victims.ts";
+import {
+  type Branch,
+  type Operation,
+  type Peers,
+  type PoolTree,
+  type Standing,
+  shareTreeOf,
+} from "./tree.ts";
+import { type Asking, isCoveredSoon, verdictOn, verdictsOnAll, whyNobody } from "./verdicts.ts";
 import { type ElementView, isBeyondFairShare, viewOfInner, viewOfOperation, viewsAbove } from "./view.ts";
 
 /** How many of those whose turn comes first are named. */
@@ -33,6 +59,8 @@ export interface ShareExplanation {
   readonly backoffUntilMs: number | null;
   /** It asks for more than the fair share of its operation, so that it can never be served within it (9.10). */
   readonly exceedsFairShare: boolean;
+  /** Its operation is a gang whose fair share is less than all that it asks for, so that it is owed nothing (9.2). */
+  readonly isGangWithoutShare: boolean;
 }
 
 /** Whoever comes first does so on the level where the ways to the two operations part. */
@@ -55,26 +83,184 @@ export function explainByShares(
   const operation = order[place] as Operation;
   const share = shareOf(pool, tree, order, place, poolLine, nowMs);
   const lacking = shortageOf(poolLine);
-  const stage = share.mayPreempt === "aggressively" ? "aggressive" : "preemptive";
   const startMs = earliestEnd(pool, coverOf(poolLine));
+  const blockedBy = blockerOf(request, poolLine, queue[0]?.request ?? request, lacking);
+  const stage = share.mayPreempt === "aggressively" ? "aggressive" : "preemptive";
+  const asking: Asking = { state, pool, tree, nowMs, stage, request, operation };
+  const short = lacking.map(({ key }) => pool.keys.indexOf(key));
+  const judged = request.progress.hold === null ? [...verdictsOnAll(asking, short)] : [];
   return {
     pool: pool.record.name,
     position: queue.findIndex((waiter) => waiter.request === request) + 1,
     queueLength: queue.length,
     fitsReserve: !mustBorrow(poolLine),
-    blockedBy: blockerOf(request, poolLine, queue[0]?.request ?? request, lacking),
-    ...describeHolders(
-      pool,
-      lacking.map(({ key }) => key),
+    code: codeOf(blockedBy, poolLine.ask !== null),
+    blockedBy,
+    blockers: blockersOf(blockedBy, lacking.length > 0, queue[0]?.request !== request, poolLine),
+    reserveLeft: Object.fromEntries(short.map((i) => [pool.keys[i] as string, headroomOf(poolLine, i)])),
+    ...holdersFor(
+      poolLine,
+      blockedBy,
+      lacking.length > 0 ? lacking.map(({ key }) => key) : pool.keys.filter((_, i) => poolLine.need[i]! > 0),
     ),
-    considered:
-      request.progress.hold === null ? considerFor({ state, pool, tree, nowMs }, stage, operation) : [],
+    first:
+      queue[0] === undefined || queue[0].request === request
+        ? null
+        : {
+            requestId: queue[0].request.spec.id,
+            difference: differenceOf(tree, queue[0], { request, poolLine }),
+          },
+    considered: candidateKinds(judged, null),
+    preemption: preemptionOf(asking, poolLine, { blockedBy, judged, share }),
     preemptionNeeds: share.mayPreempt === "no" ? null : needsOf(poolLine, lacking),
     couldStartAtMs: startMs === Number.NEGATIVE_INFINITY ? null : Math.max(startMs, nowMs),
     value: null,
     nodes: nodesFor(poolLine),
     share,
   };
+}
+
+/** Why nobody is preempted for it (Y4, 9.4, 9.7, 9.8). */
+function preemptionOf(
+  asking: Asking,
+  poolLine: PoolLine,
+  facts: {
+    readonly blockedBy: Blocker;
+    readonly judged: readonly (readonly [Run, Verdict])[];
+    readonly share: ShareExplanation;
+  },
+): PreemptionFact {
+  const { blockedBy, judged, share } = facts;
+  if (blockedBy.rule === "holds" || blockedBy.rule === "holds_elsewhere") return { why: "promised" };
+  if ("allowed" in blockedBy) return { why: "own_quota" };
+  if (blockedBy.rule === "behind_head" || isCoveredSoon(asking.pool, poolLine)) return { why: "not_short" };
+  if (share.mayPreempt !== "no") return whyNobody(asking, poolLine, judged);
+  const times = [share.operation, ...share.above].flatMap(({ starvesAtMs }) => starvesAtMs ?? []);
+  return { why: "not_starving", starvesAtMs: times.length === 0 ? null : Math.min(...times) };
+}
+
+interface Waiting {
+  readonly request: Request;
+  readonly poolLine: PoolLine;
+}
+
+/** The first part of the order on which two differ (Y7, 9.6): on the level where the ways to them part. */
+function differenceOf(tree: PoolTree, theirs: Waiting, mine: Waiting): OrderDifference {
+  const operationOf = ({ poolLine }: Waiting) => tree.entries.get(poolLine)?.operation as Operation;
+  const [way, own] = [wayTo(operationOf(theirs)), wayTo(operationOf(mine))];
+  const fork = way.findIndex((element, level) => element !== own[level]);
+  if (fork < 0) {
+    const [a, b] = [theirs.request.progress, mine.request.progress];
+    return { rule: "9.6", part: "submission", theirsAtMs: a.submittedAtMs, mineAtMs: b.submittedAtMs };
+  }
+  const [a, b] = [way[fork] as Branch | Operation, own[fork] as Branch | Operation];
+  const part = stepOf(standingOf(a)) === stepOf(standingOf(b)) ? "age" : "satisfaction";
+  return { rule: "9.6", part, theirs: comparedOf(a), mine: comparedOf(b) };
+}
+
+function standingOf(element: Branch | Operation): Standing {
+  return "lines" in element ? (element.peers as Standing) : element;
+}
+
+function comparedOf(element: Branch | Operation): ComparedElement {
+  const satisfaction = satisfactionOf(standingOf(element));
+  return {
+    kind: "lines" in element ? "operation" : element.kind === "group" ? "group" : "policy",
+    name: element.name,
+    parent: element.parent === null || element.parent.kind === "root" ? null : element.parent.name,
+    satisfaction: satisfaction === Number.POSITIVE_INFINITY ? null : satisfaction,
+  };
+}
+
+/** Which of two that wait comes first (Y7). */
+export function compareByShares(
+  state: EngineState,
+  pool: Pool,
+  pair: readonly [Request, Request],
+): OrderFact {
+  const tree = shareTreeOf(state, pool);
+  const found: Waiting[] = [];
+  for (const operation of inOrder(tree)) {
+    for (const waiting of waitersOf(pool, operation)) if (pair.includes(waiting.request)) found.push(waiting);
+  }
+  const [first, second] = found as [Waiting, Waiting];
+  return { requestId: first.request.spec.id, difference: differenceOf(tree, first, second) };
+}
+
+/** Everything that waits, in the order of 9.6, with the shortest form of why. */
+export function* codesByShares(state: EngineState, pool: Pool): Generator<WaitingCode> {
+  const tree = shareTreeOf(state, pool);
+  const space = spaceOf(pool, holdsOf(pool));
+  const promises = promisesOf(pool);
+  const known = new Map<PoolLine, WhyCode>();
+  const codeFor = (request: Request, poolLine: PoolLine): WhyCode => {
+    const { hold } = request.progress;
+    const hasRoom = memo(() => space.placeNow(poolLine) !== null);
+    const others = hold?.pool === pool.record.name ? promisesOf(pool, request) : promises;
+    const quota = quotaBlockOf(poolLine, others, () => poolLine.ask !== null && hasRoom());
+    if (quota !== null) return codeOf(blockedByQuota(poolLine, quota), false);
+    if (hold !== null) return hold.pool === pool.record.name ? "held" : "held_elsewhere";
+    if (hasRoom()) return "behind";
+    return poolLine.ask === null ? "units" : "nodes";
+  };
+  for (const operation of inOrder(tree)) {
+    for (const { request, poolLine } of waitersOf(pool, operation)) {
+      const isHolder = request.progress.hold !== null;
+      const code = (isHolder ? undefined : known.get(poolLine)) ?? codeFor(request, poolLine);
+      if (!isHolder) known.set(poolLine, code);
+      yield { request, code };
+    }
+  }
+}
+
+function memo(find: () => boolean): () => boolean {
+  let known: boolean | undefined;
+  return () => {
+    known ??= find();
+    return known;
+  };
+}
+
+/** Of how many operations the first request is asked. */
+const TAKERS_LOOKED_AT_MAX = 200;
+
+/** The first of each operation that has the right to preempt and could take the run (Y5). */
+export function takersByShares(state: EngineState, run: Run, nowMs: number): Taker[] {
+  const { pool } = run.poolLine;
+  const tree = shareTreeOf(state, pool);
+  const owner = tree.entries.get(run.poolLine)?.operation;
+  const allocation = owner && allocationsIn(pool, tree, owner).get(run);
+  if (allocation === undefined) return [];
+  const takers: Taker[] = [];
+  let looked = 0;
+  for (const operation of inOrder(tree)) {
+    const right = Math.max(operation.right, rightFrom(pool, operation.parent));
+    if (right === 0 || looked++ >= TAKERS_LOOKED_AT_MAX) continue;
+    const first = waitersOf(pool, operation).find(({ request, poolLine }) => {
+      if (request.progress.hold !== null || quotaBlockOf(poolLine, promisesOf(pool), () => false) !== null)
+        return false;
+      return shortageOf(poolLine).some(({ key }) => run.poolLine.need[pool.keys.indexOf(key)]! > 0);
+    });
+    if (first === undefined) continue;
+    const stage = right === 2 ? "aggressive" : "preemptive";
+    const { permit } = verdictOn(
+      { state, pool, tree, nowMs, stage, request: first.request, operation },
+      allocation,
+    );
+    if (permit !== null) takers.push({ request: first.request, permit });
+  }
+  return takers;
+}
+
+/** What protects a run: what it is, and its place within the fair share of its operation (9.5). */
+export function protectionByShares(state: EngineState, run: Run, nowMs: number): Protection[] {
+  const { pool } = run.poolLine;
+  const tree = shareTreeOf(state, pool);
+  const owner = tree.entries.get(run.poolLine)?.operation;
+  const group = owner && allocationsIn(pool, tree, owner).get(run)?.group;
+  const own: Protection[] =
+    group === undefined || group === "preemptible" ? [] : [{ by: "fair_share", group }];
+  return [...commonProtection(run, nowMs), ...own];
 }
 
 /** What it lacks when all has come free that is stopping for nobody. */
@@ -118,7 +304,12 @@ function shareOf(
     mayPreempt: right === 2 ? "aggressively" : right === 1 ? "preemptible" : "no",
     backoffUntilMs: backoffUntilMs > nowMs ? backoffUntilMs : null,
     exceedsFairShare: isBeyondFairShare(tree, operation, poolLine),
+    isGangWithoutShare: isGangWithoutShare(operation.peers as Peers),
   };
+}
+
+function isGangWithoutShare({ leaf, fairShare, demandShare }: Peers): boolean {
+  return leaf.isGang && demandShare.some((share) => share > 0) && fairShare.every((share) => share === 0);
 }
 
 function precedencesOf(

@@ -4,7 +4,13 @@ import { hasLostNode } from "../../placement/occupancy.ts";
 import type { Pool, Request } from "../../state.ts";
 import { type Discipline, type LostHold, nothingMore, type PoolLook, plainStanding } from "../discipline.ts";
 import { shareViolations } from "./checks.ts";
-import { explainByShares } from "./explain.ts";
+import {
+  codesByShares,
+  compareByShares,
+  explainByShares,
+  protectionByShares,
+  takersByShares,
+} from "./explain.ts";
 import { lookAtShares } from "./stages.ts";
 import { sharedQueueOf } from "./view.ts";
 
@@ -26,6 +32,11 @@ export const fairShareDiscipline: Discipline = {
   lostHold,
   queue: sharedQueueOf,
   explain: explainByShares,
+  codes: codesByShares,
+  compare: compareByShares,
+  takers: takersByShares,
+  protectionOf: protectionByShares,
+  byVictimOrder: (a, b) => b.token - a.token,
   violations: shareViolations,
   standingOf: plainStanding,
   tellApart: nothingMore,

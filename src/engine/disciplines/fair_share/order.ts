@@ -100,7 +100,7 @@ export function parentIn({ parent }: Operation): Branch {
   return branch;
 }
 
-function stepOf(standing: Standing): number {
+export function stepOf(standing: Standing): number {
   return Math.round(satisfactionOf(standing) * SATISFACTION_STEPS);
 }
 

@@ -1,13 +1,13 @@
 // Who has to stop for a starving request (9.8), and for a limit that is enforced (9.9).
 
 import type { ConsideredKind } from "../../events.ts";
-import { hasDisplaced, isMature, isShielded } from "../../scheduling/victims.ts";
+import { hasDisplaced } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import { type Allocation, allocationsOfAll, byPreference, isTakeable, unitsOn } from "./allocations.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, satisfaction } from "./satisfaction.ts";
-import { isHigher, mayTake, type Place, type Stage } from "./search.ts";
+import { isHigher, type Place, type Stage } from "./search.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 import type { Operation, Peers, PoolTree } from "./tree.ts";
 
@@ -51,23 +51,6 @@ export interface SearchRound {
   readonly nowMs: number;
   /** Requests that the guard kept from a victim (V6). */
   readonly barred: Set<Request>;
-}
-
-/** What a search for an operation looks at, with who may be taken and why others may not (V7). */
-export function considerFor(
-  round: Omit<SearchRound, "barred">,
-  stage: Stage,
-  waiter: Operation,
-): ConsideredKind[] {
-  const { pool, tree, nowMs } = round;
-  return considered(allocationsOfAll(pool, tree), ({ run, operation, group }) => {
-    if (isShielded(run.kind, nowMs)) return { rule: "V6", isPermitted: false };
-    if (!isTakeable(run)) return { rule: "V2", isPermitted: false };
-    if (operation === waiter || operation.right > 0) return { rule: "9.8", isPermitted: false };
-    const isPermitted = mayTake(stage, operation.peers as Peers, group) && isMature(run, pool, nowMs);
-    if (isPermitted) return { rule: "9.8", isPermitted };
-    return { rule: group === "preemptible" ? "V2" : "9.5", isPermitted };
-  });
 }
 
 /** The decision. Each node is searched for itself, so those on the chosen ones tell why it was these (V7). */
@@ -180,7 +163,7 @@ class Means {
   }
 
   /** Takes an allocation unless that would leave its operation too poor. */
-  take({ operation, run }: Allocation): boolean {
+  take({ operation, run }: Pick<Allocation, "run" | "operation">): boolean {
     const { keys } = this.#tree;
     const before = this.#left.get(operation);
     const need = keys.map((key) => run.poolLine.need[key]!);
@@ -206,6 +189,15 @@ class Means {
       return isHigher(part(share, fairShare[key]!), part(waiter.usageShare[key]!, waiter.fairShare[key]!));
     });
   }
+}
+
+/** Whether an operation would be too poor without one of its runs alone (9.8). */
+export function leavesTooPoor(
+  tree: PoolTree,
+  waiter: Operation,
+  allocation: Pick<Allocation, "run" | "operation">,
+): boolean {
+  return !new Means(tree, waiter).take(allocation);
 }
 
 /** Which part of its fair share an operation has on a key; infinite without a fair share. */

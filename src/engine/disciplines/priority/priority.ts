@@ -19,6 +19,8 @@ import {
 import type { Node, Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
+import { orderParts, protectionOf, verdictsFor } from "./explain.ts";
+import { type Rights, reclaimsFrom, rightsFor } from "./rights.ts";
 
 export const priorityDiscipline: Discipline = queueDiscipline({
   rankOf,
@@ -26,7 +28,11 @@ export const priorityDiscipline: Discipline = queueDiscipline({
   chooseVictims,
   rightsOf: (search) => `${rightsFor(search, shortKeys(search.shortage)).fitsReserve}`,
   mayEverStop,
-  consider,
+  orderParts,
+  submissionRule: "G1.4",
+  verdictsFor,
+  protectionOf,
+  byVictimOrder: (a, b) => byOrder({ run: a }, { run: b }),
   standingOf: plainStanding,
   tellApart: nothingMore,
 });
@@ -169,29 +175,6 @@ function remembering<Question, Answer>(answer: (question: Question) => Answer): 
 /** Lower priority first, then the latest (8.3). */
 function byOrder({ run: a }: { readonly run: Run }, { run: b }: { readonly run: Run }): number {
   return a.poolLine.policy.record.priority - b.poolLine.policy.record.priority || b.token - a.token;
-}
-
-/** What the head may do, whoever it is about (8). */
-interface Rights {
-  readonly any: boolean;
-  /** The short keys that can be anybody's own: what nobody reserves is neither that nor borrowed (8.2). */
-  readonly reservable: readonly number[];
-  /** It fits its headroom on all of them. */
-  readonly fitsReserve: boolean;
-}
-
-function rightsFor({ pool, head: { poolLine }, walk }: VictimSearch, short: readonly number[]): Rights {
-  const reservable = short.filter((i) => countsForReserve(pool, i));
-  const fits = (i: number) => (poolLine.need[i] as number) <= walk.headroom(poolLine, i);
-  const fitsReserve = reservable.length > 0 && reservable.every(fits);
-  return { any: pool.record.settings.priorityPreempts === "any", reservable, fitsReserve };
-}
-
-/** Whether it may take back from a component what that one borrows (8.2). */
-function reclaimsFrom(policy: Policy, { head }: VictimSearch, { any, fitsReserve }: Rights): boolean {
-  const waiter = head.poolLine;
-  const isOther = policy !== waiter.policy || waiter.firm;
-  return fitsReserve && isOther && !(any && waiter.policy.record.priority < policy.record.priority);
 }
 
 /** Only the kinds of components are judged of which something may be permitted. */

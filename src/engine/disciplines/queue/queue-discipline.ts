@@ -2,16 +2,16 @@
 // that cannot; the head is promised what comes free, preempts, or is passed by backfill. What differs between them
 // is the order, who may be preempted for whom, and the preference among victims.
 
-import type { ConsideredKind } from "../../events.ts";
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
+import type { OrderRule, PreemptionFact, Protection, Verdict } from "../../why.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
-import { explainInQueue } from "./explain.ts";
+import { codesInQueue, compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
 import { allLines, firstOfLines, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
-export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart"> {
+export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart" | "byVictimOrder"> {
   /** What decides the order before time and submission do: lower numbers first, from left to right (G1, 10.6). */
   rankOf(poolLine: PoolLine, borrows: boolean): readonly number[];
   /** Those with the same standing and rank follow each other by submission for ever; left out where time moves nothing. */
@@ -38,8 +38,24 @@ export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart">
   mayEverStop(search: VictimSearch): (run: Run) => boolean;
   /** What it is worth to start a request, in hundredths of a minute; left out where nothing is weighed (10.5). */
   worth?(poolLine: PoolLine, request: Request): number;
-  /** The kinds of running work that such a search looks at, permitted or not (V7, 14). */
-  consider(search: VictimSearch): readonly ConsideredKind[];
+  /** What stopping a run would cost, in the same; left out where nothing is weighed (10.4). */
+  costOf?(run: Run, nowMs: number): number;
+  /** The parts of the order that `rankOf` has numbers for, in the same order, with what people know of them (Y7). */
+  orderParts(waiter: Waiter): readonly OrderPart[];
+  /** By which rule the earlier submission comes first. */
+  readonly submissionRule: OrderRule;
+  /** Whether a run that holds something short may be taken, or the one rule that forbids it (Y4). */
+  verdictsFor(search: VictimSearch): (run: Run) => Verdict;
+  /** What protects a run (Y5). */
+  protectionOf(run: Run, nowMs: number): Protection[];
+  /** The choice that is forbidden by bounds only; null: there is none. Left out where choices have no bounds (10.5). */
+  explainBounds?(search: VictimSearch): PreemptionFact | null;
+}
+
+export interface OrderPart {
+  readonly part: "sensitive" | "reserve" | "priority" | "class" | "band";
+  readonly value: number;
+  readonly rule: OrderRule;
 }
 
 export interface VictimSearch {
@@ -63,6 +79,11 @@ export function queueDiscipline(rules: QueueRules): Discipline {
     lostHold: (pool, nowMs) => lostHold(rules, pool, nowMs),
     queue: (_, pool, nowMs) => queueOf(rules, pool, nowMs),
     explain: (state, poolLine, request, nowMs) => explainInQueue(rules, { state, poolLine, request, nowMs }),
+    codes: (_, pool, nowMs) => codesInQueue(rules, pool, nowMs),
+    compare: (_, pool, pair, nowMs) => compareInQueue(rules, pool, pair, nowMs),
+    takers: (state, run, nowMs) => takersInQueue(rules, state, run, nowMs),
+    protectionOf: (_, run, nowMs) => rules.protectionOf(run, nowMs),
+    byVictimOrder: rules.byVictimOrder,
     violations: (state, pool, nowMs) => violations(rules, state, pool, nowMs),
     standingOf: rules.standingOf,
     tellApart: rules.tellApart,

@@ -1,4 +1,8 @@
-// Words and numbers as the command line and the dashboard both write them.
+// Small words for people that the server and its clients use alike: amounts, durations, lists, ends.
+
+import type { WireRequest } from "../protocol/index.ts";
+
+type WireAttempt = WireRequest["attempts"][number];
 
 /** Names come from other people, and must not move anyone's cursor or turn the text around. */
 export function printable(text: string): string {
@@ -46,4 +50,21 @@ export function counted(count: number, noun: string): string {
 export function listed(names: readonly string[]): string {
   if (names.length < 2) return names.join("");
   return `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
+}
+
+const CAUSES: Readonly<Record<NonNullable<WireAttempt["cause"]>, string>> = {
+  oom: "ran out of memory",
+  interrupted: "interrupted",
+  wrapper_killed: "its wrapper was killed",
+  start_failed: "could not be started",
+  not_taken_up: "nobody took the grant up",
+  holder_silent: "its holder fell silent",
+  declared_lost: "its holder was declared lost",
+};
+
+/** How an attempt ended: `failed with exit code 3`, `failed: killed by SIGSEGV`, `lost: its holder fell silent`. */
+export function endText({ outcome, exit_code, signal, cause }: WireAttempt): string {
+  if (cause !== null) return `${outcome}: ${CAUSES[cause]}`;
+  if (signal !== null) return `${outcome}: killed by ${signal}`;
+  return exit_code === null || exit_code === 0 ? outcome : `${outcome} with exit code ${exit_code}`;
 }

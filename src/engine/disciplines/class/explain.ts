@@ -1,0 +1,138 @@
+// How discipline `class` explains itself (14): the parts of its order, who may be taken for whom by which rule, and what
+// the cheapest choice would cost.
+
+import { barred, commonProtection, guardOr, permitted, youth } from "../../scheduling/reasons.ts";
+import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
+import type { Policy, PoolLine, Run } from "../../state.ts";
+import type { Permit, PreemptionFact, Protection, Verdict } from "../../why.ts";
+import type { Waiter } from "../discipline.ts";
+import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
+import { isInShareWithoutLower, isNearCompletion, permissionsFor } from "./candidates.ts";
+import { chooseBySum, type Field, totalMs } from "./choice.ts";
+import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
+import { chooseOnNodes } from "./on-nodes.ts";
+import { byClass, rankOfClass } from "./score.ts";
+
+/** 10.6, but for the score. */
+export function orderParts({ poolLine, borrows }: Waiter): OrderPart[] {
+  const { sensitive, preemptionClass, pool } = poolLine;
+  const { classBands } = pool.record.settings;
+  const rule = "10.6";
+  return [
+    { part: "sensitive", value: Number(sensitive), rule },
+    { part: "reserve", value: Number(!borrows), rule },
+    { part: classBands ? "band" : "class", value: rankOfClass(preemptionClass, classBands), rule },
+  ];
+}
+
+/** Whether a run that holds something short may be taken (V2, V6, 10.1–10.5, G4), or the one rule that forbids it. */
+export function verdictsFor(search: VictimSearch): (run: Run) => Verdict {
+  const { head, nowMs } = search;
+  const valueMs = worthMsOf(head.poolLine, head.request);
+  const permitFor = permitsFor(search);
+  return (run) => {
+    const young = youth(run, nowMs);
+    if (young !== null && young.bar !== "too_young") return young;
+    if (run.poolLine.preemptionClass === 10) return barred("top_class");
+    if (young !== null) return young;
+    if (isNearCompletion(run, nowMs)) return barred("near_completion", run.endMs);
+    const verdict = permitFor(run);
+    if (verdict.permit === "class" && costMsOf(run, nowMs) >= valueMs)
+      return guardOr(search, run, barred("costs_too_much"));
+    return guardOr(search, run, verdict);
+  };
+}
+
+/** By class, reclaim, as a sensitive claim, or since it fills a gap (10.1–10.3). */
+function permitsFor(search: VictimSearch): (run: Run) => Verdict {
+  const { pool, head, nowMs } = search;
+  const waiter = head.poolLine;
+  const lines = new BorrowLines();
+  const short = shortKeys(search.shortage);
+  const allKeys = pool.keys.map((_, i) => i);
+  const borrows = (run: Run, keys: readonly number[]) =>
+    keys.some((i) => (pool.isReserved[i] as boolean) && lines.borrows(run, i));
+  const isInShareBeside = (policy: Policy) =>
+    !head.borrows || (policy === waiter.policy && isInShareWithoutLower(search));
+  const isLower = (poolLine: PoolLine) => byClass(poolLine, waiter) > 0;
+  return (run) => {
+    const { policy, line, preemptionClass } = run.poolLine;
+    const borrowsAny = borrows(run, allKeys);
+    const isService = policy.record.kind === "service" && !borrowsAny;
+    const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
+    const isOther = policy !== waiter.policy || waiter.firm;
+    const hasShare = isInShareBeside(policy);
+    const permits: Readonly<Record<"sensitive_claim" | "class" | "reclaim" | "gap", boolean>> = {
+      sensitive_claim: waiter.sensitive && !isService,
+      class: !waiter.sensitive && isLower(run.poolLine) && !isDear && !isService && (hasShare || borrowsAny),
+      reclaim: !waiter.sensitive && !head.borrows && isOther && borrows(run, short),
+      gap: run.kind.opportunistic && !isService,
+    };
+    const shielded = isShielded(run.kind, nowMs);
+    const holds = (permit: Permit) =>
+      permits[permit as keyof typeof permits] &&
+      (!shielded || permit === "sensitive_claim" || permit === "reclaim");
+    const permit = PERMITS.find(holds);
+    if (permit !== undefined) return permitted(permit);
+    if (permits.class || permits.gap) return barred("shielded", run.kind.shieldEndsAtMs);
+    if (isService && (waiter.sensitive || isLower(run.poolLine))) return barred("service");
+    if (!isLower(run.poolLine)) return barred("class_not_lower");
+    return barred(isDear ? "no_checkpoint" : "in_share");
+  };
+}
+
+const PERMITS = ["sensitive_claim", "class", "reclaim", "gap"] as const;
+
+const VICTIMS_MAX = 3;
+
+export function fieldOf(search: VictimSearch): Field {
+  const { pool, head } = search;
+  const short = shortKeys(search.shortage);
+  return {
+    search,
+    short,
+    permissions: permissionsFor(search, short),
+    victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
+    valueMs: worthMsOf(head.poolLine, head.request),
+  };
+}
+
+/** The choice that the bounds of 10.5 forbid; null: without them there is none either. */
+export function explainBounds(search: VictimSearch): PreemptionFact | null {
+  const field = fieldOf(search);
+  const free = { ...field, victimsMax: Number.POSITIVE_INFINITY, valueMs: Number.POSITIVE_INFINITY };
+  const victims =
+    search.head.poolLine.ask === null ? chooseBySum(free) : (chooseOnNodes(free)?.victims ?? null);
+  if (victims === null) return null;
+  return {
+    why: "too_dear",
+    victims: victims.length,
+    victimsMax: field.victimsMax,
+    cost: shownCost(totalMs(victims)),
+    value: shownCost(field.valueMs),
+  };
+}
+
+/** What 10.2 and 10.3 say about a run, whoever asks. */
+export function protectionOf(run: Run, nowMs: number): Protection[] {
+  const { pool, policy, line, preemptionClass, sensitive } = run.poolLine;
+  const lines = new BorrowLines();
+  const borrows = pool.keys.some((_, i) => (pool.isReserved[i] as boolean) && lines.borrows(run, i));
+  return [
+    ...commonProtection(run, nowMs),
+    ...(preemptionClass === 10 && !sensitive ? [{ by: "top_class" as const }] : []),
+    ...(isNearCompletion(run, nowMs) ? [{ by: "near_completion" as const, untilMs: run.endMs }] : []),
+    ...(line.shape.checkpoint === "none" && preemptionClass >= 7 ? [{ by: "no_checkpoint" as const }] : []),
+    ...(policy.record.kind === "service" && !borrows ? [{ by: "service" as const }] : []),
+    ...(borrows ? [] : [{ by: "own_reserve" as const }]),
+  ];
+}
+
+/** By class, then by cost, then the later start (10.5), as of the moment when they were told to stop. */
+export function byVictimOrder(a: Run, b: Run): number {
+  const costOf = (run: Run) =>
+    costMsOf(run, run.request.progress.allocation?.stop?.toldAtMs ?? run.startedAtMs);
+  return (
+    a.poolLine.preemptionClass - b.poolLine.preemptionClass || costOf(a) - costOf(b) || b.token - a.token
+  );
+}

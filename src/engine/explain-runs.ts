@@ -1,0 +1,72 @@
+// How a run stands (Y5): what of it is borrowed, who could take it, what protects it; and what becomes of a victim (Y6).
+
+import { decide, fork } from "./decide.ts";
+import { disciplineOf } from "./disciplines/disciplines.ts";
+import type { PoolName, RequestId } from "./records.ts";
+import { type EngineState, type Run, requireRequest } from "./state.ts";
+import { borrowedOf } from "./views.ts";
+import type { AfterStop, RunFacts, VictimFacts } from "./why.ts";
+
+const TAKERS_NAMED_MAX = 10;
+
+export function explainRun(state: EngineState, run: Run, nowMs: number): RunFacts {
+  const { request, poolLine, startedAtMs, endMs } = run;
+  const { pool, need } = poolLine;
+  const borrowed = borrowedOf(state, request.spec.id);
+  const discipline = disciplineOf(pool);
+  const takers = discipline.takers(state, run, nowMs);
+  return {
+    pool: pool.record.name,
+    startedAtMs,
+    endsAtMs: endMs === Number.POSITIVE_INFINITY ? null : endMs,
+    units: pool.keys.flatMap((key, i) =>
+      need[i] === 0 ? [] : [{ key, amount: need[i] as number, borrowed: borrowed[key] ?? 0 }],
+    ),
+    takers: takers
+      .slice(0, TAKERS_NAMED_MAX)
+      .map(({ request: taker, permit }) => ({ requestId: taker.spec.id, permit })),
+    takerCount: takers.length,
+    protection: discipline.protectionOf(state, run, nowMs),
+  };
+}
+
+export function explainVictim(run: Run): VictimFacts {
+  const { poolLine } = run;
+  const { pool } = poolLine;
+  const forRequest = stopOf(run)?.forRequest ?? null;
+  const all: Run[] = [];
+  for (const { runs } of pool.policies.values()) {
+    for (const each of runs) {
+      const stop = stopOf(each);
+      if (each === run || (forRequest !== null && stop?.forRequest === forRequest)) all.push(each);
+    }
+  }
+  all.sort(disciplineOf(pool).byVictimOrder);
+  return { place: all.indexOf(run) + 1, count: all.length };
+}
+
+function stopOf({ request }: Run) {
+  return request.progress.allocation?.stop;
+}
+
+/** What the end of a victim makes of it, found by letting it end on a fork. */
+export function afterStop(state: EngineState, id: RequestId, nowMs: number): AfterStop {
+  const { spec, progress } = requireRequest(state, id);
+  return fork(state, () => {
+    decide(state, { kind: "tick", ends: [{ requestId: spec.id, outcome: "stopped" }] }, nowMs);
+    const { status, delayed } = progress;
+    if (status !== "queued") return { endsAs: status, comesBack: [] };
+    if (delayed) return { endsAs: "delayed", comesBack: [] };
+    const comesBack: { pool: PoolName; place: number }[] = [];
+    for (const { pool, verdict } of state.requests.get(spec.id)?.line.pools.values() ?? []) {
+      if (verdict !== null) continue;
+      let place = 1;
+      for (const { spec: other } of disciplineOf(pool).queue(state, pool, nowMs)) {
+        if (other.id === spec.id) break;
+        place++;
+      }
+      comesBack.push({ pool: pool.record.name, place });
+    }
+    return { endsAs: "queued", comesBack };
+  });
+}

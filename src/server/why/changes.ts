@@ -1,0 +1,90 @@
+// Changes that would start a request in words (Y8–Y12), with who can make them and whom else they concern.
+
+import {
+  WHY_WORDS,
+  type WireParty,
+  type WirePoolExplanation,
+  type WireRequest,
+  type WireSuggestion,
+} from "../../protocol/index.ts";
+import { amountsText, durationText, listed } from "../../words/index.ts";
+import { titleOfParty } from "./titles.ts";
+import type { Facts } from "./world.ts";
+
+/** How many changes are shown; the answer has all of them (Y11). */
+const CHANGES_SHOWN = 3;
+const NAMED_MAX = 3;
+
+/** That nothing alone would do is said, too, with what stands in its way at once (Y12). */
+export function changesText(facts: Facts, pool: WirePoolExplanation, request: WireRequest): string {
+  const useful = facts.suggestions.filter(
+    ({ pool: named, change }) => named === pool.pool || change === "another_pool",
+  );
+  if (useful.length > 0)
+    return useful
+      .slice(0, CHANGES_SHOWN)
+      .map((one) => changeText(one, request))
+      .join("; or ");
+  if (facts.starts === null || pool.code === "held") return "";
+  const blockers = pool.blockers.slice(0, 2).map((code) => WHY_WORDS[code]);
+  const tried = facts.truncated
+    ? "nothing was found in the time that there is"
+    : "no single change was found";
+  return `${tried}: ${blockers.join(" and ")}`;
+}
+
+/** One change with what comes with it. */
+export function changeText(suggestion: WireSuggestion, request: WireRequest): string {
+  return `${whatText(suggestion, request)}${consequenceText(suggestion)}`;
+}
+
+function consequenceText({ by, starts, effects }: WireSuggestion): string {
+  const { granted, preempted, rejected } = effects;
+  const titles = (all: readonly WireParty[]) =>
+    listed([
+      ...all.slice(0, NAMED_MAX).map(titleOfParty),
+      ...(all.length > NAMED_MAX ? [`${all.length - NAMED_MAX} more`] : []),
+    ]);
+  const is = (all: readonly unknown[]) => (all.length === 1 ? "is" : "are");
+  const parts = [
+    ...(by === "you" ? [] : [by === "operator" ? "operator" : "in time"]),
+    ...(preempted.length > 0 ? [`${titles(preempted)} ${is(preempted)} stopped`] : []),
+    ...(rejected.length > 0 ? [`${titles(rejected)} ${is(rejected)} rejected`] : []),
+    ...(granted.length > 0 ? [`${titles(granted)} ${granted.length === 1 ? "starts" : "start"} too`] : []),
+    ...(starts === "after" && preempted.length === 0 ? ["when others have stopped"] : []),
+  ];
+  return parts.length === 0 ? "" : ` (${parts.join("; ")})`;
+}
+
+function whatText(suggestion: WireSuggestion, { component }: WireRequest): string {
+  switch (suggestion.change) {
+    case "fewer_units":
+      return `it asked for ${amountsText(suggestion.resources)}`;
+    case "fewer_nodes":
+      return `it asked for ${suggestion.nodes} ${suggestion.nodes === 1 ? "node" : "nodes"}`;
+    case "walltime":
+      return `it had a walltime of ${durationText(suggestion.walltime_seconds)}`;
+    case "another_pool":
+      return `${component} could use pool ${suggestion.pool}`;
+    case "preemptible":
+      return "it were preemptible";
+    case "higher_class":
+      return `its class were ${suggestion.preemption_class}`;
+    case "higher_limit":
+      return `the limit of ${component} were ${suggestion.limit} ${suggestion.key}`;
+    case "higher_group_limit":
+      return `the limit of group ${suggestion.group} were ${suggestion.limit} ${suggestion.key}`;
+    case "more_reserved":
+      return `${component} had ${suggestion.reserved} ${suggestion.key} reserved`;
+    case "higher_priority":
+      return `the priority of ${component} were ${suggestion.priority}`;
+    case "more_capacity":
+      return `the pool had ${amountsText(suggestion.capacity)}`;
+    case "node_back":
+      return `node ${suggestion.node} were back`;
+    case "run_ends":
+      return `${titleOfParty(suggestion.request)} ended`;
+    case "ahead_withdrawn":
+      return `${titleOfParty(suggestion.request)} were withdrawn`;
+  }
+}
