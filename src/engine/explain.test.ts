@@ -80,7 +80,9 @@ test("candidates are named by kind, with the rule that forbids them", () => {
     submit("x", "a", 2),
     submit("y", "b", 1),
   );
-  expect(of(state, "y")?.considered).toMatchObject([{ component: "a", count: 1, permitted: 0, rule: "8.2" }]);
+  expect(of(state, "y")?.considered).toMatchObject([
+    { component: "a", count: 1, verdict: { permit: null, bar: "priority_not_lower" } },
+  ]);
 });
 
 test("in a pool of discipline class, candidates are named with class and cost beside the value of the waiter (10.5)", () => {
@@ -92,7 +94,8 @@ test("in a pool of discipline class, candidates are named with class and cost be
   );
   expect(of(state, "cheap")).toMatchObject({
     value: 800, // Class 8 × 1 GPU × 1 minute.
-    considered: [{ preemptionClass: 2, cost: 1000, permitted: 1, rule: "10.2" }],
+    considered: [{ preemptionClass: 2, cost: 1000, verdict: { bar: "costs_too_much" } }],
+    preemption: { why: "too_little", keys: [{ key: "gpu", lacking: 1, permitted: 0 }] },
     blockedBy: { rule: "units" },
   });
 });

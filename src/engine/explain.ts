@@ -15,8 +15,9 @@ import type {
   Stop,
 } from "./records.ts";
 import type { Resources } from "./resources.ts";
-import { type EngineState, type Request, requirePool } from "./state.ts";
-import type { CandidateKind, OrderFact, PreemptionFact, RunFacts, VictimFacts, WhyCode } from "./why.ts";
+import type { EngineState, Request } from "./state.ts";
+import type { CandidateKind, OrderFact, PreemptionFact, RunFacts, VictimFacts, WaitCode } from "./why.ts";
+import type { WhyCode } from "./why-codes.ts";
 
 export interface Explanation {
   readonly requestId: RequestId;
@@ -34,7 +35,7 @@ export interface Explanation {
   /** Pools that do not admit it, and why. */
   readonly notAdmitted: readonly RejectionReason[];
   /** Why it waits, as short as a table needs it; null: it does not wait. */
-  readonly code: WhyCode | null;
+  readonly code: WaitCode | null;
   /** How it runs (Y5); null: it does not. */
   readonly running: RunFacts | null;
   /** What becomes of it when it has stopped (Y6); null: nobody has asked it to. */
@@ -138,25 +139,13 @@ export function explain(state: EngineState, id: RequestId, nowMs: number): Expla
 }
 
 /** Of several pools that in which it is foremost. */
-function codeOf(state: EngineState, request: Request, pools: readonly PoolExplanation[]): WhyCode | null {
+function codeOf(state: EngineState, request: Request, pools: readonly PoolExplanation[]): WaitCode | null {
   const { status, delayed, blocked } = request.progress;
   if (status !== "queued") return null;
   if (blocked === true) return blockedOf(state, request).after.length > 0 ? "after" : "array";
   if (delayed) return "delayed";
   const foremost = pools.toSorted((a, b) => a.position - b.position)[0];
   return foremost?.code ?? null;
-}
-
-/** Everything that waits in a pool, in the order of service, each with the code of why: one walk of the queue. */
-export function* whyCodesOf(
-  state: EngineState,
-  name: PoolName,
-  nowMs: number,
-): Generator<{ readonly requestId: RequestId; readonly code: WhyCode }> {
-  const pool = requirePool(state, name);
-  for (const { request, code } of disciplineOf(pool).codes(state, pool, nowMs)) {
-    yield { requestId: request.spec.id, code };
-  }
 }
 
 /** Which of two requests comes first in each pool in which both wait, and by which part of the order (Y7). */

@@ -39,7 +39,6 @@ export {
   type Holder,
   type PoolExplanation,
   type Shortage,
-  whyCodesOf,
 } from "./explain.ts";
 export { afterStop } from "./explain-runs.ts";
 export { Heap } from "./heap.ts";

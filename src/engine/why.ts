@@ -2,24 +2,10 @@
 
 import type { ComponentName, PoolName, RequestId, RequestStatus } from "./records.ts";
 import type { Resources } from "./resources.ts";
+import type { WhyCode } from "./why-codes.ts";
 
-/** Why a request waits, as short as a column of a table needs it. */
-export type WhyCode =
-  /** Units are short, in the pool or on its nodes. */
-  | "units"
-  | "nodes"
-  /** There would be units, but others come first. */
-  | "behind"
-  | "limit"
-  | "group_limit"
-  | "reserve"
-  /** Units are promised to it, here or in another pool. */
-  | "held"
-  | "held_elsewhere"
-  /** Not in the queue yet: a pause between attempts, others that have to end first, its turn in an array. */
-  | "delayed"
-  | "after"
-  | "array";
+/** Why a request waits in one word; not in the queue yet: a pause between attempts, others that have to end, an array. */
+export type WaitCode = WhyCode | "delayed" | "after" | "array";
 
 /** Which part of the order puts one request before another, with what each of them has there (G1, 9.6, 10.6). */
 export type OrderDifference = { readonly rule: OrderRule } & (

@@ -86,6 +86,7 @@ class Search {
   readonly #nowMs: number;
   readonly #budget: Budget;
   readonly #reaches: (pool: string) => boolean;
+  readonly #isPromised: boolean;
 
   constructor(
     state: EngineState,
@@ -97,6 +98,7 @@ class Search {
     this.#nowMs = nowMs;
     this.#budget = budget;
     this.#reaches = reaches;
+    this.#isPromised = requestOf(state, spec.id)?.progress.hold !== null;
   }
 
   /** What could change in a pool that admits it, or in the request itself. */
@@ -333,7 +335,10 @@ class Search {
   try(command: Command, pool: string): Outcome | null {
     if (!this.#budget.spend()) return null;
     const decision = preview(this.#state, command, this.#nowMs);
-    return decision.outcome === "accepted" ? outcomeOf(decision.events, this.#spec, pool) : null;
+    if (decision.outcome === "refused") return null;
+    const outcome = outcomeOf(decision.events, this.#spec, pool);
+    // Who is promised its units already is helped only by what starts it at once.
+    return this.#isPromised && outcome?.starts === "after" ? null : outcome;
   }
 }
 

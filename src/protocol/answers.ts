@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { extraPermission, givenRole, role } from "./access.ts";
 import { amounts, idempotencyKey, labels, moment, name, seconds } from "./common.ts";
+import { whyCode } from "./dashboard.ts";
 import { problem } from "./errors.ts";
 import { deviceReport, exitAnswer, jobPhase, run } from "./jobs.ts";
 import { BATCH_ITEMS_MAX, GRANT_TOKEN_LENGTH_MAX, NOTE_LENGTH_MAX } from "./limits.ts";
@@ -25,7 +26,7 @@ import {
   runFacts,
   startsFact,
   victimFacts,
-  whyCode,
+  waitCode,
   whyText,
 } from "./why.ts";
 
@@ -516,7 +517,7 @@ export const explanation = z
     pools: z.array(poolExplanation),
     not_admitted: z.array(rejectionReason),
     /** Why it waits, as short as a table needs it; null: it does not wait. */
-    code: whyCode.nullable(),
+    code: waitCode.nullable(),
     /** How it runs; null: it does not. */
     running: runFacts.nullable(),
     /** What becomes of it when it has stopped; null: nobody has asked it to. */

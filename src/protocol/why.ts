@@ -2,34 +2,22 @@
 
 import { z } from "zod";
 import { amounts } from "./common.ts";
+import { whyCode } from "./dashboard.ts";
 
 /** RFC 3339 in UTC. */
 const timestamp = z.string().meta({ format: "date-time" });
 
-/** Why a request waits, as short as a column of a table needs it. */
-export const whyCode = z.enum([
-  "units",
-  "nodes",
-  "behind",
-  "limit",
-  "group_limit",
-  "reserve",
-  "held",
-  "held_elsewhere",
-  "delayed",
-  "after",
-  "array",
-]);
-export type WireWhyCode = z.infer<typeof whyCode>;
+/** Why a request waits in one word; the last three: it is not in the queue yet. */
+export const waitCode = z.enum([...whyCode.options, "delayed", "after", "array"]);
+export type WireWaitCode = z.infer<typeof waitCode>;
 
-/** In two or three words, for the column of a table and the chips above it. */
-export const WHY_WORDS: Readonly<Record<WireWhyCode, string>> = {
+/** In a few words. */
+export const WAIT_WORDS: Readonly<Record<WireWaitCode, string>> = {
   units: "too few units",
-  nodes: "no node has room",
   behind: "others come first",
   limit: "its own limit",
   group_limit: "the limit of its group",
-  reserve: "its own reserve",
+  reserved: "its own reserve",
   held: "promised, others are stopping",
   held_elsewhere: "promised in another pool",
   delayed: "pauses before it is tried again",

@@ -67,9 +67,9 @@ test("both stories come out as they are told, and nothing is left behind", async
   ]);
   for (const said of [
     "$ berth why tune\n#3 tune waits for 2 gpu in pool lab.\nin use 4 of 4 gpu by",
-    "$ berth why retrain\n#4 retrain is next in pool lab: its units are promised, and others are stopping for it.\nstopping #2 captions of nlp",
+    "$ berth why retrain\n#4 retrain is next in pool lab: its units are promised, and others are stopping for it.\nin use #2 captions of nlp is stopping",
     "small-model costs 1.0 minutes, big-model costs 10.0 minutes; hotfix is worth",
-    "first #8 evaluation of research: class 5 before 2 (discipline class)",
+    "first #8 evaluation of research: class 5 before 2 (10.6)",
     "What to type next:\nberth up --capacity gpu=2",
   ]) {
     expect(lines(stdout).join("\n")).toContain(said);

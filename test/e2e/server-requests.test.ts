@@ -466,7 +466,13 @@ for (const kind of ["memory", "sqlite"] as const) {
       });
       expect(body.suggestions).toMatchObject([
         { change: "higher_limit", pool: "gpus", key: "gpu", limit: 2, by: "operator", minimal: true },
+        { change: "run_ends", pool: "gpus", by: "time", request: { id: running.id } },
       ]);
+      expect(body).toMatchObject({ code: "limit", starts: { basis: "unknown" } });
+      expect(body.text[0].lines[0]).toEqual({
+        label: "needs",
+        text: "1 gpu: capped may hold 1 and uses 1; with 1 more it would be 2 (G3)",
+      });
       const raised = await server.admin("PATCH", "/v1/pools/gpus/policies/capped?dry_run=true", {
         limit: { gpu: 2 },
       });

@@ -312,12 +312,12 @@ export function statusOf({ world, clocks }: Look, { key, settings }: Element): s
   return waited >= settings.fair_share_starvation_timeout ? "starving" : "below_fair_share";
 }
 
-function isStarving(look: Look, element: Element): boolean {
+export function isStarving(look: Look, element: Element): boolean {
   return ["starving", "aggressively_starving"].includes(statusOf(look, element));
 }
 
 /** A starving group or policy passes the right on (9.4). */
-function mayPreempt(look: Look, operation: Element, stage: "preemptive" | "aggressive"): boolean {
+export function mayPreempt(look: Look, operation: Element, stage: "preemptive" | "aggressive"): boolean {
   for (let element: Element | undefined = operation; element !== undefined; element = element.parent) {
     if (stage === "preemptive" && isStarving(look, element)) return true;
     if (statusOf(look, element) === "aggressively_starving") return true;
@@ -345,7 +345,7 @@ export function fairMoments(world: World, pool: Pool): number[] {
 // --- order -----------------------------------------------------------------------------------------------
 
 /** Usage ÷ fair share (9.6), of what is left without some victims. */
-function satisfaction(look: Look, element: Element, victims: Request[] = []): number {
+export function satisfaction(look: Look, element: Element, victims: Request[] = []): number {
   const usage = usageOf(look, element, victims);
   const demand = demandShareOf(look, element);
   const { share } = element;
@@ -360,7 +360,7 @@ function satisfaction(look: Look, element: Element, victims: Request[] = []): nu
   return Math.min(...look.keys.filter((key) => share[key]! > EPSILON).map(ratio));
 }
 
-function inOrder(look: Look, element: Element = look.root): Element[] {
+export function inOrder(look: Look, element: Element = look.root): Element[] {
   if (element.type === "operation") return requestsBelow(element).some(isWaiting) ? [element] : [];
   const members = element.group?.mode === "fifo" ? operationsBelow(element) : element.children;
   const waiting = members.filter((member) => requestsBelow(member).some(isWaiting));
@@ -377,7 +377,7 @@ function inAnyOrder(element: Element): Element[] {
   return operationsBelow(element).filter((operation) => operation.requests.some(isWaiting));
 }
 
-function waitersOf(operation: Element): Request[] {
+export function waitersOf(operation: Element): Request[] {
   return operation.requests.filter(isWaiting).sort((a, b) => a.position - b.position);
 }
 
@@ -427,7 +427,7 @@ export function allocationGroups(look: Look, operation: Element): Map<Request, P
 // --- room ------------------------------------------------------------------------------------------------
 
 /** What is left in every place that takes work, when some have ended and some holds are served. */
-function roomsIn({ world, pool }: Look, ended: Request[], holders: Request[]): Room[] {
+export function roomsIn({ world, pool }: Look, ended: Request[], holders: Request[]): Room[] {
   const runs = runsIn(world, pool).filter((request) => !ended.includes(request));
   const left = (capacity: Amounts, present: Request[], amount: (request: Request, key: string) => number) =>
     Object.fromEntries(
@@ -456,23 +456,23 @@ function roomsIn({ world, pool }: Look, ended: Request[], holders: Request[]): R
     });
 }
 
-function holdersIn({ world, pool }: Look): Request[] {
+export function holdersIn({ world, pool }: Look): Request[] {
   return world.requests.filter((request) => request.hold === pool.name).sort((a, b) => a.heldAt! - b.heldAt!);
 }
 
-function stoppingIn({ world, pool }: Look): Request[] {
+export function stoppingIn({ world, pool }: Look): Request[] {
   return runsIn(world, pool).filter(isStopping);
 }
 
 /** How much each place lacks for a part of the request. */
-function lackOf({ pool }: Look, { left }: Room, request: Request): Amounts {
+export function lackOf({ pool }: Look, { left }: Room, request: Request): Amounts {
   const wanted = pool.nodes === undefined ? demandOf(pool, request) : Object.entries(request.resources);
   return Object.fromEntries(
     wanted.filter(([key]) => key in left).map(([key, amount]) => [key, amount - left[key]!]),
   );
 }
 
-function isCovered(lack: Amounts): boolean {
+export function isCovered(lack: Amounts): boolean {
   return Object.values(lack).every((amount) => amount <= 0);
 }
 
@@ -603,7 +603,7 @@ function serviceFor(look: Look, operation: Element, stage: "preemptive" | "aggre
   return undefined;
 }
 
-function backsOff({ world, clocks, root }: Look, node: string): boolean {
+export function backsOff({ world, clocks, root }: Look, node: string): boolean {
   const at = clocks.startedAt.get(node);
   return at !== undefined && world.now < at + root.settings.preemptive_scheduling_backoff;
 }
@@ -630,7 +630,7 @@ function candidatesIn(look: Look): Candidate[] {
     );
 }
 
-function victimsFor(
+export function victimsFor(
   look: Look,
   waiter: Element,
   request: Request,
@@ -680,7 +680,7 @@ function minimal(chosen: Candidate[], isEnough: (victims: Candidate[]) => boolea
   return kept;
 }
 
-function isLeftTooPoor(look: Look, operation: Element, victims: Request[], waiter: Element): boolean {
+export function isLeftTooPoor(look: Look, operation: Element, victims: Request[], waiter: Element): boolean {
   const isHigher = (one: number, other: number) =>
     other < Number.POSITIVE_INFINITY && one > other + (one === Number.POSITIVE_INFINITY ? 0 : EPSILON);
   if (!isHigher(satisfaction(look, operation, victims), satisfaction(look, waiter))) return true;

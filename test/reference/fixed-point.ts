@@ -30,7 +30,7 @@ export function schedule(world: World): void {
 }
 
 /** Looked at anew in every stage: a request, and what its place in this queue means for it. */
-interface Standing extends Place {
+export interface Standing extends Place {
   pool: Pool;
   /** Where it would go now, if there is room for it. */
   placement: string[] | undefined;
@@ -42,7 +42,7 @@ interface Standing extends Place {
   isBlocked: boolean;
 }
 
-function standings(world: World, pool: Pool): Standing[] {
+export function standings(world: World, pool: Pool): Standing[] {
   const queue = queueOf(world, pool);
   return queue.map((request, index) => {
     const preceding = queue.slice(0, index).filter((other) => other.hold === pool.name);
@@ -98,7 +98,7 @@ function shortKeys(pool: Pool, request: Request, room: Room[]): string[] {
     .map(([key]) => key);
 }
 
-function fits(standing: Standing): boolean {
+export function fits(standing: Standing): boolean {
   return standing.placement !== undefined;
 }
 
@@ -133,7 +133,7 @@ function openPools(world: World): Pool[] {
 }
 
 /** The first request that waits for units and is promised none: nobody passes it but by backfill (G4, V1). */
-function headOf(all: Standing[]): Standing | undefined {
+export function headOf(all: Standing[]): Standing | undefined {
   return all.find(
     (standing) => !standing.isBlocked && !fits(standing) && standing.request.hold === undefined,
   );

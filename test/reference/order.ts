@@ -81,7 +81,7 @@ export function rankOfClass(pool: Pool, value: number): number {
 }
 
 /** Higher numbers go first, place by place; the last one is the position of the submission. */
-function rankOf(world: World, pool: Pool, request: Request, holders: Request[]): number[] {
+export function rankOf(world: World, pool: Pool, request: Request, holders: Request[]): number[] {
   const inShare = fitsHeadroom(world, pool, request, holders) ? 1 : 0;
   const submitted = -request.position;
   if (pool.discipline === "class") {

@@ -77,6 +77,14 @@ export function playReference(scenario: Scenario): Observation[] {
 
 /** The world of a scenario before its first step, as a function that plays one step. */
 export function beginReference(scenario: Omit<Scenario, "script">): (step: Step) => Observation {
+  return openReference(scenario).play;
+}
+
+/** The same with the records themselves, for those who judge by them. */
+export function openReference(scenario: Omit<Scenario, "script">): {
+  readonly world: World;
+  readonly play: (step: Step) => Observation;
+} {
   const world: World = {
     now: 0,
     unmanaged: scenario.settings?.unmanaged ?? "reject",
@@ -92,7 +100,7 @@ export function beginReference(scenario: Omit<Scenario, "script">): (step: Step)
     createPool(world, pool, pool.capacity === undefined ? nodes : undefined);
   }
   for (const policy of scenario.policies) attachPolicy(world, policy);
-  return (step) => play(world, step);
+  return { world, play: (step) => play(world, step) };
 }
 
 function play(world: World, step: Step): Observation {

@@ -57,7 +57,7 @@ export interface Victim {
   reason: string;
 }
 
-interface Candidate extends Victim {
+export interface Candidate extends Victim {
   /** Whether it is taken back rather than taken, so that neither value nor number bounds it (10.5). */
   isUnbounded: boolean;
 }
@@ -218,7 +218,7 @@ function chooseByClass(
 
 type Preference = "class" | "size";
 
-function choose(
+export function choose(
   world: World,
   pool: Pool,
   place: Place,
@@ -306,12 +306,12 @@ function sortBy<T extends Victim>(
   );
 }
 
-function totalCost(world: World, pool: Pool, set: Victim[]): Fraction {
+export function totalCost(world: World, pool: Pool, set: Victim[]): Fraction {
   return set.reduce((total, victim) => plus(total, costOf(world, pool, victim.request)), ZERO);
 }
 
 /** In minutes, exactly (10.4). */
-function costOf(world: World, pool: Pool, request: Request): Fraction {
+export function costOf(world: World, pool: Pool, request: Request): Fraction {
   const run = request.run!;
   const checkpoint = minutes(checkpointSeconds(pool, request));
   const since = world.now - Math.max(run.startedAt, run.checkpointAt ?? run.startedAt);

@@ -11,7 +11,7 @@ import type { PoolExplanation } from "../explain.ts";
 import type { PolicyRecord, PreemptionReason, RequestSpec } from "../records.ts";
 import type { EngineState, Node, Pool, PoolLine, Request, Run } from "../state.ts";
 import type { Transaction } from "../transaction.ts";
-import type { OrderFact, Permit, Protection, WhyCode } from "../why.ts";
+import type { OrderFact, Permit, Protection } from "../why.ts";
 
 export interface Discipline {
   /** What a pool would do next, and until when that stands. */
@@ -22,8 +22,6 @@ export interface Discipline {
   queue(state: EngineState, pool: Pool, nowMs: number): Iterable<Request>;
   /** Why a request waits in a pool that admits it, as facts that words can be made from (14). */
   explain(state: EngineState, poolLine: PoolLine, request: Request, nowMs: number): PoolExplanation;
-  /** Everything that waits, in the order of service, each with the shortest form of why: one walk for all of them. */
-  codes(state: EngineState, pool: Pool, nowMs: number): Iterable<WaitingCode>;
   /** Which of two that wait in a pool comes first, and by which part of the order (Y7). */
   compare(state: EngineState, pool: Pool, pair: readonly [Request, Request], nowMs: number): OrderFact;
   /** Requests that wait and could take a run if they were first in line (Y5). */
@@ -45,11 +43,6 @@ export interface Discipline {
   readonly hasShares: boolean;
   /** How often a request may be preempted within 24 hours where its pool does not say (V6). */
   readonly preemptionsMax: number;
-}
-
-export interface WaitingCode {
-  readonly request: Request;
-  readonly code: WhyCode;
 }
 
 export interface Taker {

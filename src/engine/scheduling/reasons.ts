@@ -5,7 +5,8 @@ import type { Blocker, Holder, PoolExplanation } from "../explain.ts";
 import type { RequestId } from "../records.ts";
 import { compareIds, type Resources, toResources } from "../resources.ts";
 import type { Group, Policy, Pool, PoolLine, Request, Run } from "../state.ts";
-import type { Bar, CandidateKind, Permit, Protection, Verdict, WhyCode } from "../why.ts";
+import type { Bar, CandidateKind, Permit, Protection, Verdict } from "../why.ts";
+import type { WhyCode } from "../why-codes.ts";
 import type { QuotaBlock } from "./quotas.ts";
 import { hasDisplaced, isMature, isShielded } from "./victims.ts";
 
@@ -52,19 +53,13 @@ function isBelow(policy: Policy, owner: Group): boolean {
 }
 
 /** All that stands in its way at once, what was named first: the others are met when that has gone (Y12). */
-export function blockersOf(
-  blocker: Blocker,
-  isShort: boolean,
-  isBehind: boolean,
-  { ask }: PoolLine,
-): WhyCode[] {
-  const code = codeOf(blocker, ask !== null);
-  const units = ask === null ? "units" : "nodes";
-  const others: WhyCode[] = [
-    ...(isShort ? [units as WhyCode] : []),
-    ...(isBehind ? ["behind" as WhyCode] : []),
+export function blockersOf(blocker: Blocker, isShort: boolean, isBehind: boolean): WhyCode[] {
+  const all: WhyCode[] = [
+    codeOf(blocker),
+    ...(isShort ? ["units" as const] : []),
+    ...(isBehind ? ["behind" as const] : []),
   ];
-  return [code, ...others.filter((other) => other !== code)];
+  return [...new Set(all)];
 }
 
 export function permitted(permit: Permit): Verdict {
@@ -145,22 +140,17 @@ function soonerOf(a: Verdict, b: Verdict): Verdict {
   return (b.untilMs ?? Number.POSITIVE_INFINITY) < (a.untilMs ?? Number.POSITIVE_INFINITY) ? b : a;
 }
 
-/** As short as a column of a table needs it. */
-export function codeOf(blocker: Blocker, isOnNodes: boolean): WhyCode {
-  switch (blocker.rule) {
-    case "limit":
-    case "group_limit":
-      return blocker.rule;
-    case "reserved":
-      return "reserve";
+/** In one word. */
+export function codeOf({ rule }: Blocker): WhyCode {
+  switch (rule) {
     case "holds":
       return "held";
     case "holds_elsewhere":
       return "held_elsewhere";
     case "behind_head":
       return "behind";
-    case "units":
-      return isOnNodes ? "nodes" : "units";
+    default:
+      return rule;
   }
 }
 

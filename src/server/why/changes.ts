@@ -1,7 +1,7 @@
 // Changes that would start a request in words (Y8–Y12), with who can make them and whom else they concern.
 
 import {
-  WHY_WORDS,
+  WAIT_WORDS,
   type WireParty,
   type WirePoolExplanation,
   type WireRequest,
@@ -26,7 +26,7 @@ export function changesText(facts: Facts, pool: WirePoolExplanation, request: Wi
       .map((one) => changeText(one, request))
       .join("; or ");
   if (facts.starts === null || pool.code === "held") return "";
-  const blockers = pool.blockers.slice(0, 2).map((code) => WHY_WORDS[code]);
+  const blockers = pool.blockers.slice(0, 2).map((code) => WAIT_WORDS[code]);
   const tried = facts.truncated
     ? "nothing was found in the time that there is"
     : "no single change was found";
@@ -35,14 +35,14 @@ export function changesText(facts: Facts, pool: WirePoolExplanation, request: Wi
 
 /** One change with what comes with it. */
 export function changeText(suggestion: WireSuggestion, request: WireRequest): string {
-  return `${whatText(suggestion, request)}${consequenceText(suggestion)}`;
+  return `${whatText(suggestion, request)}${consequenceText(suggestion, request)}`;
 }
 
-function consequenceText({ by, starts, effects }: WireSuggestion): string {
+function consequenceText({ by, starts, effects }: WireSuggestion, { component }: WireRequest): string {
   const { granted, preempted, rejected } = effects;
   const titles = (all: readonly WireParty[]) =>
     listed([
-      ...all.slice(0, NAMED_MAX).map(titleOfParty),
+      ...all.slice(0, NAMED_MAX).map((one) => titleOfParty(one, component)),
       ...(all.length > NAMED_MAX ? [`${all.length - NAMED_MAX} more`] : []),
     ]);
   const is = (all: readonly unknown[]) => (all.length === 1 ? "is" : "are");
@@ -83,8 +83,8 @@ function whatText(suggestion: WireSuggestion, { component }: WireRequest): strin
     case "node_back":
       return `node ${suggestion.node} were back`;
     case "run_ends":
-      return `${titleOfParty(suggestion.request)} ended`;
+      return `${titleOfParty(suggestion.request, component)} ended`;
     case "ahead_withdrawn":
-      return `${titleOfParty(suggestion.request)} were withdrawn`;
+      return `${titleOfParty(suggestion.request, component)} were withdrawn`;
   }
 }

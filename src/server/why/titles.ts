@@ -6,10 +6,11 @@ export function titleOf({ number, name }: { readonly number: number; readonly na
   return name === "" ? `#${number}` : `#${number} ${name}`;
 }
 
-export function titleOfParty({ number, name, component }: WireParty): string {
+/** Whose it is goes without saying where it is the caller's own component. */
+export function titleOfParty({ number, name, component }: WireParty, own?: string): string {
   if (number === undefined) return "another team's request";
   const title = titleOf({ number, name: name ?? "" });
-  return component === undefined ? title : `${title} of ${component}`;
+  return component === undefined || component === own ? title : `${title} of ${component}`;
 }
 
 export const PERMITTED: Readonly<Record<WirePermit, string>> = {

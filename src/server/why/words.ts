@@ -185,7 +185,7 @@ function turnText({ share }: WirePoolExplanation): string {
 }
 
 /** Only what a forward run has found is said as a time (Y3). */
-function startsText({ facts, world }: Situation, otherwise: string): string {
+function startsText({ facts, world, request }: Situation, otherwise: string): string {
   const { starts } = facts;
   if (starts === null) return otherwise;
   const secondsTo = (time: string) => durationText((Date.parse(time) - world.nowMs) / 1000);
@@ -193,7 +193,7 @@ function startsText({ facts, world }: Situation, otherwise: string): string {
     case "by_walltimes":
       return `in ${secondsTo(starts.at)} by walltimes, if nothing else arrives`;
     case "unknown": {
-      const runs = listed(starts.without_walltime.map(titleOfParty));
+      const runs = listed(starts.without_walltime.map((one) => titleOfParty(one, request.component)));
       const has = starts.without_walltime.length === 1 ? "has" : "have";
       return `${otherwise}; by walltimes unknown: ${runs} ${has} none`;
     }

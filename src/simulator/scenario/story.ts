@@ -74,7 +74,7 @@ interface SetUpAction {
 }
 
 /** Pools before nodes, nodes before policies: a policy may only name keys that its pool has (P4). */
-function setUp(world: World, story: StoryScenario): SetUpAction[] {
+export function setUp(world: World, story: StoryScenario): SetUpAction[] {
   const { pools = [], nodes = [], policies = [], settings } = story;
   const { unmanaged } = settings ?? {};
   return [

@@ -23,14 +23,13 @@ import type {
   PreemptionFact,
   Protection,
   Verdict,
-  WhyCode,
 } from "../../why.ts";
-import type { Taker, WaitingCode } from "../discipline.ts";
+import type { Taker } from "../discipline.ts";
 import { allocationsIn } from "./allocations.ts";
 import { holdsOf, lineIn } from "./holds.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
-import { rightFrom } from "./starvation.ts";
+import { ownRight, rightFrom } from "./starvation.ts";
 import {
   type Branch,
   type Operation,
@@ -94,9 +93,9 @@ export function explainByShares(
     position: queue.findIndex((waiter) => waiter.request === request) + 1,
     queueLength: queue.length,
     fitsReserve: !mustBorrow(poolLine),
-    code: codeOf(blockedBy, poolLine.ask !== null),
+    code: codeOf(blockedBy),
     blockedBy,
-    blockers: blockersOf(blockedBy, lacking.length > 0, queue[0]?.request !== request, poolLine),
+    blockers: blockersOf(blockedBy, lacking.length > 0, queue[0]?.request !== request),
     reserveLeft: Object.fromEntries(short.map((i) => [pool.keys[i] as string, headroomOf(poolLine, i)])),
     ...holdersFor(
       poolLine,
@@ -187,40 +186,6 @@ export function compareByShares(
   return { requestId: first.request.spec.id, difference: differenceOf(tree, first, second) };
 }
 
-/** Everything that waits, in the order of 9.6, with the shortest form of why. */
-export function* codesByShares(state: EngineState, pool: Pool): Generator<WaitingCode> {
-  const tree = shareTreeOf(state, pool);
-  const space = spaceOf(pool, holdsOf(pool));
-  const promises = promisesOf(pool);
-  const known = new Map<PoolLine, WhyCode>();
-  const codeFor = (request: Request, poolLine: PoolLine): WhyCode => {
-    const { hold } = request.progress;
-    const hasRoom = memo(() => space.placeNow(poolLine) !== null);
-    const others = hold?.pool === pool.record.name ? promisesOf(pool, request) : promises;
-    const quota = quotaBlockOf(poolLine, others, () => poolLine.ask !== null && hasRoom());
-    if (quota !== null) return codeOf(blockedByQuota(poolLine, quota), false);
-    if (hold !== null) return hold.pool === pool.record.name ? "held" : "held_elsewhere";
-    if (hasRoom()) return "behind";
-    return poolLine.ask === null ? "units" : "nodes";
-  };
-  for (const operation of inOrder(tree)) {
-    for (const { request, poolLine } of waitersOf(pool, operation)) {
-      const isHolder = request.progress.hold !== null;
-      const code = (isHolder ? undefined : known.get(poolLine)) ?? codeFor(request, poolLine);
-      if (!isHolder) known.set(poolLine, code);
-      yield { request, code };
-    }
-  }
-}
-
-function memo(find: () => boolean): () => boolean {
-  let known: boolean | undefined;
-  return () => {
-    known ??= find();
-    return known;
-  };
-}
-
 /** Of how many operations the first request is asked. */
 const TAKERS_LOOKED_AT_MAX = 200;
 
@@ -234,7 +199,7 @@ export function takersByShares(state: EngineState, run: Run, nowMs: number): Tak
   const takers: Taker[] = [];
   let looked = 0;
   for (const operation of inOrder(tree)) {
-    const right = Math.max(operation.right, rightFrom(pool, operation.parent));
+    const right = Math.max(ownRight(pool, operation), rightFrom(pool, operation.parent));
     if (right === 0 || looked++ >= TAKERS_LOOKED_AT_MAX) continue;
     const first = waitersOf(pool, operation).find(({ request, poolLine }) => {
       if (request.progress.hold !== null || quotaBlockOf(poolLine, promisesOf(pool), () => false) !== null)
@@ -293,7 +258,7 @@ function shareOf(
   nowMs: number,
 ): ShareExplanation {
   const operation = order[place] as Operation;
-  const right = Math.max(operation.right, rightFrom(pool, operation.parent));
+  const right = Math.max(ownRight(pool, operation), rightFrom(pool, operation.parent));
   const startedAtMs = pool.preemptiveStartAtMs.get("") ?? Number.NEGATIVE_INFINITY;
   const backoffUntilMs = startedAtMs + pool.record.settings.preemptiveBackoffMs;
   return {

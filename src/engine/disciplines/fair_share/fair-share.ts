@@ -4,13 +4,7 @@ import { hasLostNode } from "../../placement/occupancy.ts";
 import type { Pool, Request } from "../../state.ts";
 import { type Discipline, type LostHold, nothingMore, type PoolLook, plainStanding } from "../discipline.ts";
 import { shareViolations } from "./checks.ts";
-import {
-  codesByShares,
-  compareByShares,
-  explainByShares,
-  protectionByShares,
-  takersByShares,
-} from "./explain.ts";
+import { compareByShares, explainByShares, protectionByShares, takersByShares } from "./explain.ts";
 import { lookAtShares } from "./stages.ts";
 import { sharedQueueOf } from "./view.ts";
 
@@ -32,7 +26,6 @@ export const fairShareDiscipline: Discipline = {
   lostHold,
   queue: sharedQueueOf,
   explain: explainByShares,
-  codes: codesByShares,
   compare: compareByShares,
   takers: takersByShares,
   protectionOf: protectionByShares,

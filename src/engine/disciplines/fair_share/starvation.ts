@@ -160,6 +160,11 @@ export function statusOf({ starvation }: Pool, { key }: { readonly key: string }
   return starvation.get(key)?.status ?? "normal";
 }
 
+/** What an element's own starvation entitles it to, by what is recorded. */
+export function ownRight(pool: Pool, element: { readonly key: string }): Right {
+  return rightOf(statusOf(pool, element));
+}
+
 function rightOf(status: StarvationStatus): Right {
   return status === "aggressively_starving" ? 2 : status === "starving" ? 1 : 0;
 }

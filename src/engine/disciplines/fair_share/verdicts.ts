@@ -19,6 +19,7 @@ import { type Allocation, allocationsIn } from "./allocations.ts";
 import { holdsOf } from "./holds.ts";
 import { mayTake, type Stage } from "./search.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
+import { ownRight } from "./starvation.ts";
 import type { Operation, Peers, PoolTree } from "./tree.ts";
 import { leavesTooPoor } from "./victims.ts";
 
@@ -34,11 +35,11 @@ export interface Asking {
 }
 
 export function verdictOn(asking: Asking, { run, operation, group }: Allocation): Verdict {
-  const { nowMs, stage, operation: waiter, request, tree, state } = asking;
+  const { pool, nowMs, stage, operation: waiter, request, tree, state } = asking;
   const young = youth(run, nowMs);
   if (young !== null) return young;
   if (operation === waiter) return barred("same_operation");
-  if (operation.right > 0) return barred("starving");
+  if (ownRight(pool, operation) > 0) return barred("starving");
   if (!mayTake(stage, operation.peers as Peers, group)) return barred("protected_share");
   if (isShielded(run.kind, nowMs)) return barred("shielded", run.kind.shieldEndsAtMs);
   if (leavesTooPoor(tree, waiter, { run, operation })) return barred("left_too_poor");

@@ -23,8 +23,8 @@ import {
   type Request,
   type Run,
 } from "../../state.ts";
-import type { OrderDifference, OrderFact, PreemptionFact, Verdict, WhyCode } from "../../why.ts";
-import type { Taker, Waiter, WaitingCode } from "../discipline.ts";
+import type { OrderDifference, OrderFact, PreemptionFact, Verdict } from "../../why.ts";
+import type { Taker, Waiter } from "../discipline.ts";
 import { earliestStart } from "./backfill.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf } from "./queue-order.ts";
@@ -55,9 +55,9 @@ export function explainInQueue(rules: QueueRules, question: Question): PoolExpla
     position: positionOf(rules, pool, self, nowMs),
     queueLength: queueLengthOf(pool),
     fitsReserve: !self.borrows,
-    code: codeOf(blockedBy, poolLine.ask !== null),
+    code: codeOf(blockedBy),
     blockedBy,
-    blockers: blockersOf(blockedBy, short.length > 0, isBehind, poolLine),
+    blockers: blockersOf(blockedBy, short.length > 0, isBehind),
     reserveLeft: Object.fromEntries(
       shortKeys(shortage).map((i) => [pool.keys[i] as string, walk.headroom(poolLine, i)]),
     ),
@@ -157,36 +157,6 @@ export function compareInQueue(
     else return { requestId: first.request.spec.id, difference: differenceOf(rules, first, waiter, nowMs) };
   }
   throw new Error(`${pair[0].spec.id} and ${pair[1].spec.id} do not both wait in ${pool.record.name}`);
-}
-
-/** Members of a line are told apart by their place only, and promises on the way alone change what blocks them. */
-export function* codesInQueue(rules: QueueRules, pool: Pool, nowMs: number): Generator<WaitingCode> {
-  const known = new Map<PoolLine, { readonly passed: number; readonly code: WhyCode }>();
-  const walk = new QueueWalk(
-    rules,
-    pool,
-    nowMs,
-    allLines(pool, ({ line }) => line.members),
-  );
-  for (const waiter of walk) {
-    const { request, poolLine, hold } = waiter;
-    // Who was preempted for somebody leaves him his units (V5).
-    const isPlain = hold === null && request.progress.preemptedFor === null;
-    let seen = isPlain ? known.get(poolLine) : undefined;
-    if (seen === undefined || seen.passed !== walk.passed.size) {
-      seen = { passed: walk.passed.size, code: codeIn(walk, waiter) };
-      if (isPlain) known.set(poolLine, seen);
-    }
-    yield { request, code: seen.code };
-  }
-}
-
-function codeIn(walk: QueueWalk, waiter: Waiter): WhyCode {
-  const quota = walk.quotaBlock(waiter);
-  if (quota !== null) return codeOf(blockedByQuota(waiter.poolLine, quota), false);
-  if (waiter.hold !== null) return waiter.hold === "here" ? "held" : "held_elsewhere";
-  if (walk.fits(waiter)) return "behind";
-  return waiter.poolLine.ask === null ? "units" : "nodes";
 }
 
 /** Of how many lines the first is asked. */

@@ -6,7 +6,7 @@ import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { OrderRule, PreemptionFact, Protection, Verdict } from "../../why.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
-import { codesInQueue, compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
+import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
 import { allLines, firstOfLines, QueueWalk, walkOverPromised } from "./queue-walk.ts";
@@ -79,7 +79,6 @@ export function queueDiscipline(rules: QueueRules): Discipline {
     lostHold: (pool, nowMs) => lostHold(rules, pool, nowMs),
     queue: (_, pool, nowMs) => queueOf(rules, pool, nowMs),
     explain: (state, poolLine, request, nowMs) => explainInQueue(rules, { state, poolLine, request, nowMs }),
-    codes: (_, pool, nowMs) => codesInQueue(rules, pool, nowMs),
     compare: (_, pool, pair, nowMs) => compareInQueue(rules, pool, pair, nowMs),
     takers: (state, run, nowMs) => takersInQueue(rules, state, run, nowMs),
     protectionOf: (_, run, nowMs) => rules.protectionOf(run, nowMs),

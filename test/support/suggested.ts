@@ -1,0 +1,94 @@
+// The change that a suggestion describes, as a person would make it, and what comes of it on a copy of the state.
+
+import {
+  type Command,
+  decide,
+  type EngineState,
+  policiesOf,
+  type RequestId,
+  type RequestSpec,
+  requestOf,
+  restoreState,
+  resume,
+  snapshotOf,
+} from "../../src/engine/index.ts";
+import type { Suggestion } from "../../src/foresight/index.ts";
+
+/** Nothing in common with the original. */
+export function copyOf(state: EngineState, nowMs: number): EngineState {
+  const copy = restoreState(structuredClone(snapshotOf(state)));
+  resume(copy, nowMs);
+  return copy;
+}
+
+/** `now`: it runs; `after`: it is promised its units. */
+export function startsOnCopy(
+  state: EngineState,
+  id: RequestId,
+  suggestion: Suggestion,
+  nowMs: number,
+): string {
+  const copy = copyOf(state, nowMs);
+  for (const command of commandsOf(state, id, suggestion)) {
+    const decision = decide(copy, command, nowMs);
+    if (decision.outcome === "refused") return `refused: ${decision.refusal.message}`;
+  }
+  const progress = requestOf(copy, id)?.progress;
+  if (progress?.allocation?.pool === suggestion.pool) return "now";
+  return progress?.hold?.pool === suggestion.pool ? "after" : "waits";
+}
+
+function commandsOf(state: EngineState, id: RequestId, suggestion: Suggestion): readonly Command[] {
+  return [commandOf(state, id, suggestion)];
+}
+
+function commandOf(state: EngineState, id: RequestId, suggestion: Suggestion): Command {
+  const { pool } = suggestion;
+  const { component, resources, pools } = (requestOf(state, id) as { readonly spec: RequestSpec }).spec;
+  const policy = policiesOf(state, pool).find((one) => one.component === component);
+  const update = (change: object): Command => ({ kind: "updateRequest", requestId: id, change });
+  const updatePolicy = (part: object): Command => ({
+    kind: "updatePolicy",
+    policy: { pool, component, ...part },
+  });
+  switch (suggestion.change) {
+    case "fewer_units":
+      return update({ resources: { ...suggestion.resources, step_run: resources.step_run } });
+    case "fewer_nodes":
+      return update({ nodes: suggestion.nodes });
+    case "walltime":
+      return update({ walltimeMs: suggestion.walltimeMs });
+    case "preemptible":
+      return update({ preemptible: true });
+    case "higher_class":
+      return update({ preemptionClass: suggestion.preemptionClass });
+    case "another_pool":
+      return policy === undefined
+        ? { kind: "attachPolicy", policy: { pool, component } }
+        : update({ pools: [...(pools ?? []), pool] });
+    case "higher_limit":
+      return updatePolicy({ limit: { ...policy?.limit, [suggestion.key]: suggestion.limit } });
+    case "higher_group_limit": {
+      const limit = state.pools.get(pool)?.groups.get(suggestion.group)?.record.limit;
+      const group = { name: suggestion.group, limit: { ...limit, [suggestion.key]: suggestion.limit } };
+      return { kind: "updateGroup", pool, group };
+    }
+    case "more_reserved":
+      return updatePolicy({ reserved: { ...policy?.reserved, [suggestion.key]: suggestion.reserved } });
+    case "higher_priority":
+      return updatePolicy({ priority: suggestion.priority });
+    case "more_capacity":
+      return { kind: "updatePool", name: pool, capacity: suggestion.capacity };
+    case "node_back": {
+      const node = state.nodes.get(suggestion.node)?.record;
+      const isDrained = node?.state === "draining" || node?.state === "drained";
+      return isDrained
+        ? { kind: "undrainNode", name: suggestion.node }
+        : { kind: "putNode", node: { name: suggestion.node } };
+    }
+    case "run_ends":
+      return { kind: "tick", ends: [{ requestId: suggestion.requestId, outcome: "succeeded" }] };
+    case "ahead_withdrawn":
+      return { kind: "cancelRequest", requestId: suggestion.requestId };
+  }
+}
