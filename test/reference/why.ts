@@ -273,7 +273,7 @@ function byClass(world: World, pool: Pool, place: Standing, run: Request): strin
     hasDisplaced(world, pool, run.id, request.id) ? "guarded" : `+${permit}`;
   if (permits.sensitive_claim) return guarded("sensitive_claim");
   if (permits.class && !shielded) {
-    const isDear = !isLess(costOf(world, pool, run), valueOf(world, pool, request));
+    const isDear = !isLess(costOf(world, pool, run), worthOf(world, pool, request));
     return isDear ? "costs_too_much" : guarded("class");
   }
   if (permits.reclaim) return guarded("reclaim");
@@ -284,7 +284,7 @@ function byClass(world: World, pool: Pool, place: Standing, run: Request): strin
   return isHard ? "no_checkpoint" : "in_share";
 }
 
-function valueOf(world: World, pool: Pool, waiter: Request) {
+function worthOf(world: World, pool: Pool, waiter: Request) {
   const units = classOf(world, pool, waiter) * waiter.nodes * Math.max(1, waiter.resources.gpu ?? 0);
   return times(fractionOf(units), over(fractionOf(waiter.walltime ?? 3600), fractionOf(60)));
 }
@@ -380,7 +380,7 @@ function judgeBounds(
   fact: Extract<PoolExplanation["preemption"], { why: "too_dear" }>,
   check: Check,
 ): void {
-  const value = toNumber(valueOf(world, pool, own.request));
+  const value = toNumber(worthOf(world, pool, own.request));
   check("value", Math.round(value * 100), fact.value);
   check("a bound", true, fact.victims > fact.victimsMax || fact.cost >= fact.value);
   check("the largest number of victims", settingsOf(pool).max_victims, fact.victimsMax);
@@ -422,7 +422,6 @@ function judgeShares(world: World, pool: Pool, request: Request, said: PoolExpla
     mayPreempt(look, operation, stage),
   );
   const stage = rights[0] ?? "preemptive";
-  const groups = new Map(look.operations.flatMap((one) => [...allocationGroups(look, one)]));
   const short = demandOf(pool, request)
     .map(([key]) => key)
     .filter(
@@ -432,23 +431,7 @@ function judgeShares(world: World, pool: Pool, request: Request, said: PoolExpla
   const runs = runsIn(world, pool).filter(
     (run) => !isStopping(run) && short.some((key) => amountOf(pool, run, key) > 0),
   );
-  const verdictOf = (run: Request): string => {
-    const owner = look.operations.find(({ requests }) => requests.includes(run))!;
-    const group = groups.get(run)!;
-    if (!run.preemptible) return "not_preemptible";
-    if (isSensitive(world, pool, run)) return "sensitive";
-    if (isYoung(world, pool, run)) return "too_young";
-    if (owner === operation) return "same_operation";
-    if (isStarving(look, owner)) return "starving";
-    const isAggressive = stage === "aggressive" && owner.settings.allow_aggressive_preemption;
-    if (group !== "preemptible" && !(group === "aggressively_preemptible" && isAggressive))
-      return "protected_share";
-    if (isShielded(world, pool, run)) return "shielded";
-    if (isLeftTooPoor(look, owner, [run], operation)) return "left_too_poor";
-    if (hasDisplaced(world, pool, run.id, request.id)) return "guarded";
-    return group === "preemptible" ? "+beyond_share" : "+within_share";
-  };
-  const verdicts = new Map(runs.map((run) => [run, verdictOf(run)]));
+  const verdicts = new Map(runs.map((run) => [run, byShares(look, { request, operation, stage }, run)]));
   judgeKinds(world, pool, verdicts, said.considered, check);
   const soon = roomsIn(look, stoppingIn(look), holdersIn(look));
   const fittingSoon = soon.filter((room) => isCovered(lackOf(look, room, request))).length;
@@ -481,6 +464,30 @@ function judgeShares(world: World, pool: Pool, request: Request, said: PoolExpla
         ? "back_off"
         : "left_too_poor";
   check("why nobody is preempted", want, fact.why);
+}
+
+/** Whether a starving operation may take a run (9.5, 9.7, 9.8). */
+function byShares(
+  look: Look,
+  waiter: { request: Request; operation: Look["root"]; stage: "preemptive" | "aggressive" },
+  run: Request,
+): string {
+  const { world, pool } = look;
+  const { request, operation, stage } = waiter;
+  const owner = look.operations.find(({ requests }) => requests.includes(run))!;
+  const group = allocationGroups(look, owner).get(run)!;
+  if (!run.preemptible) return "not_preemptible";
+  if (isSensitive(world, pool, run)) return "sensitive";
+  if (isYoung(world, pool, run)) return "too_young";
+  if (owner === operation) return "same_operation";
+  if (isStarving(look, owner)) return "starving";
+  const isAggressive = stage === "aggressive" && owner.settings.allow_aggressive_preemption;
+  if (group !== "preemptible" && !(group === "aggressively_preemptible" && isAggressive))
+    return "protected_share";
+  if (isShielded(world, pool, run)) return "shielded";
+  if (isLeftTooPoor(look, owner, [run], operation)) return "left_too_poor";
+  if (hasDisplaced(world, pool, run.id, request.id)) return "guarded";
+  return group === "preemptible" ? "+beyond_share" : "+within_share";
 }
 
 /** On the level where the ways part (9.6). */
