@@ -114,12 +114,7 @@ export function startClients(count: number, random: () => number, prefix = "k"):
     const submitted = await ask({ kind: "submit", key, component });
     if (submitted.refusal !== null) return; // There is nothing to hold or to cancel.
     const { id } = submitted;
-    let { token } = submitted;
-    for (let looks = 0; token === null && looks < LOOKS_MAX; looks++) {
-      ({ token } = await ask({ kind: "look", key: `${key}.look${looks}`, id }));
-    }
-    // It may have been granted by now: then its holder has to end.
-    if (token === null) ({ token } = await ask({ kind: "cancel", key: `${key}.cancel`, id }));
+    const token = submitted.token ?? (await waitFor(key, id));
     if (token === null) return;
     const renewals = component === "wide" ? (random() < 0.3 ? 1 : 0) : Math.floor(random() * RENEWALS_MAX);
     for (let each = 0; each < renewals; each++) {
@@ -134,8 +129,18 @@ export function startClients(count: number, random: () => number, prefix = "k"):
     if (token === null) return;
     await ask({ kind: "fail", key: `${key}.fail`, id, token });
     await ask({ kind: "stale", key: `${key}.stale`, id, token });
-    const again = await ask({ kind: "look", key: `${key}.look`, id });
-    if (again.token !== null) await ask({ kind: "release", key: `${key}.release`, id, token: again.token });
+    const again = await waitFor(key, id);
+    if (again !== null) await ask({ kind: "release", key: `${key}.release`, id, token: again });
+  }
+
+  /** The token of its grant, or null: then it was cancelled, because none came soon. */
+  async function waitFor(key: string, id: string): Promise<string | null> {
+    for (let looks = 0; looks < LOOKS_MAX; looks++) {
+      const { token } = await ask({ kind: "look", key: `${key}.look${looks}`, id });
+      if (token !== null) return token;
+    }
+    // It may have been granted by now: then its holder has to end.
+    return (await ask({ kind: "cancel", key: `${key}.cancel`, id })).token;
   }
 
   const running = Array.from({ length: count }, live);
