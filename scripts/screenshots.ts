@@ -34,6 +34,10 @@ try {
         if (values.only !== undefined && !file.includes(values.only)) continue;
         await page.goto(playground.url + path);
         await page.locator(ready).first().waitFor();
+        if (name === "policies") {
+          await page.getByLabel("reserved of carol").fill("gpu 6");
+          await page.locator("[data-plan]").waitFor();
+        }
         await page.waitForTimeout(400); // Charts and fonts settle.
         await page.screenshot({ path: `${out}/${file}` });
         process.stdout.write(`${file}  ${Math.round(statSync(`${out}/${file}`).size / 1024)} KB\n`);
@@ -66,7 +70,7 @@ async function viewsOf(): Promise<Record<string, { path: string; ready: string }
 function publish(out: string): void {
   const images = `${root}docs/images`;
   mkdirSync(images, { recursive: true });
-  for (const name of ["overview-light", "queue-light", "timeline-dark", "shares-light", "policies-light"]) {
+  for (const name of ["overview-light", "queue-light", "timeline-dark", "policies-light"]) {
     copyFileSync(`${out}/${name}-wide.png`, `${images}/dashboard-${name.split("-")[0]}.png`);
   }
 }

@@ -29,6 +29,7 @@ export interface Follower {
 
 const PAINT_MS = 250;
 const HIDDEN_MS_MAX = 30_000;
+const RENEW_MS = 5 * 60_000;
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 30_000;
 
@@ -64,6 +65,17 @@ export function togglePause(): void {
 export function tryNow(): void {
   attempt.abort();
   wake();
+}
+
+/** Somebody is there: the session does not end while the page is in use, however quiet the pools are (B9). */
+export function keepSession(): void {
+  let renewedAtMs = Date.now();
+  const renew = () => {
+    if (session.value.kind !== "signedIn" || Date.now() - renewedAtMs < RENEW_MS) return;
+    renewedAtMs = Date.now();
+    client.call("renewSession").catch(() => undefined); // The next call says what is wrong.
+  };
+  for (const kind of ["keydown", "pointerdown", "wheel"]) addEventListener(kind, renew, { passive: true });
 }
 
 export function startClock(): void {

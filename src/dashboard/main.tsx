@@ -5,7 +5,7 @@ import { render } from "preact";
 import { followLinks } from "./address.ts";
 import { App } from "./frame/app.tsx";
 import { onKey } from "./keys.ts";
-import { runStream, startClock } from "./live.ts";
+import { keepSession, runStream, startClock } from "./live.ts";
 import { begin, session } from "./session.ts";
 
 const root = document.querySelector("#app") as HTMLElement;
@@ -13,6 +13,7 @@ root.replaceChildren();
 document.addEventListener("click", followLinks);
 document.addEventListener("keydown", onKey);
 startClock();
+keepSession();
 effect(() => {
   const { value } = session;
   // Untracked: what the stream reads on its way is no reason for a second one.

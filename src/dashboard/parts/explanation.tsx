@@ -12,17 +12,23 @@ import { type Action, ActionDialog } from "./plan.tsx";
 import { Data } from "./states.tsx";
 
 type Request = AnswerOf<"getRequest">;
+type PoolExplanation = AnswerOf<"explainRequest">["pools"][number];
 
 interface Answer {
   readonly request: Request;
   readonly lines: readonly string[];
+  /** Of the pool in whose queue it is foremost. */
+  readonly pool: PoolExplanation | undefined;
 }
 
 export function Explanation({ number, isAlone = false }: { number: number; isAlone?: boolean }) {
   const followed = useFollowed(`why ${number}`, {
     load: async (signal): Promise<Answer> => {
       const request = await client.requests.get(String(number), {}, { signal });
-      return { request, lines: await linesOf(request, signal) };
+      if (request.status !== "queued") return { request, lines: [statusText(request)], pool: undefined };
+      const explanation = await client.requests.explain(request.id, { signal });
+      const [pool] = explanation.pools.toSorted((a, b) => a.position - b.position);
+      return { request, lines: linesOf(request, explanation), pool };
     },
     // Who stands before it, who holds what it wants: nearly everything may change the answer.
     concerns: ({ event }) =>
@@ -31,10 +37,11 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
   });
   return (
     <Data of={followed}>
-      {({ request, lines }) => (
+      {({ request, lines, pool }) => (
         <div class="why" data-why={number}>
           <p class="why-first">{lines[0]}</p>
           {lines.length > 1 && <WhyLines lines={lines.slice(1)} />}
+          {pool !== undefined && <InUse pool={pool} />}
           <p class="actions">
             {!isAlone && (
               <a class="button" href={hrefOf(`/requests/${number}`)}>
@@ -68,12 +75,54 @@ function WhyLines({ lines }: { lines: readonly string[] }) {
   );
 }
 
-async function linesOf(request: Request, signal: AbortSignal): Promise<string[]> {
-  if (request.status !== "queued") return [statusText(request)];
-  const explanation = await client.requests.explain(request.id, { signal });
+/** The server's own words where it has them, else the line that `berth run` shows while it waits. */
+function linesOf(request: Request, explanation: AnswerOf<"explainRequest">): string[] {
   const { text } = explanation as { text?: unknown };
   if (typeof text === "string") return text.trimEnd().split("\n");
   return [`#${request.number} waits: ${describeWaiting(request, explanation)}`];
+}
+
+/** Who has what it wants: each leads to its own life. */
+function InUse({
+  pool: { pool, position, queue_length: length, holders, holder_count: count },
+}: {
+  pool: PoolExplanation;
+}) {
+  return (
+    <dl class="why-lines">
+      <div>
+        <dt>place</dt>
+        <dd>
+          {position} of {length} in pool <a href={hrefOf("/queue", { pool })}>{pool}</a>
+        </dd>
+      </div>
+      {holders.length > 0 && (
+        <div>
+          <dt>in use by</dt>
+          <dd>
+            {holders.map((holder) => (
+              <HolderLink key={holder.request_id ?? holder.started_at} holder={holder} />
+            ))}
+            {count > holders.length && <span class="soft">and {count - holders.length} more</span>}
+          </dd>
+        </div>
+      )}
+    </dl>
+  );
+}
+
+function HolderLink({ holder }: { holder: PoolExplanation["holders"][number] }) {
+  const { number, name, component, units, stopping } = holder;
+  const what = `${amountsText(units)}${stopping ? ", stopping" : ""}`;
+  if (number === null) return <span class="holder">another team: {what}</span>;
+  return (
+    <a class="holder" href={hrefOf(`/requests/${number}`)}>
+      <b>
+        #{number} {name}
+      </b>{" "}
+      of {component} <span class="soft">{what}</span>
+    </a>
+  );
 }
 
 export function statusText({ number, status, pool, resources, stop }: Request): string {
