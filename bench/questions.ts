@@ -66,6 +66,14 @@ async function measure(waiting: number): Promise<void> {
     "queue, a page": "/v1/pools/gpus/queue",
     "list, a page": "/v1/resource-requests",
     pool: "/v1/pools/gpus",
+    overview: "/v1/overview",
+    "slim queue, first page": "/v1/queue?pool=gpus",
+    "slim queue, a page far down": "/v1/queue?pool=gpus&cursor=40000",
+    "slim queue, by reason": "/v1/queue?pool=gpus&why=units",
+    "slim queue, found by words": "/v1/queue?pool=gpus&q=4711",
+    timeline: "/v1/timeline?pool=gpus",
+    usage: "/v1/usage",
+    history: "/v1/pools/gpus/history",
     metrics: "/metrics",
   };
   console.log(

@@ -22,15 +22,27 @@ Examples:
   berth export > pools.yaml
   berth export --pool lab -o json
   berth export --context staging | berth apply --context production -f - --dry-run
+  berth export alerts > berth-alerts.yaml           rules for Prometheus
+  berth export grafana > berth-dashboard.json       a dashboard for Grafana, to be imported there
 `;
 
 export function define(command: Command, context: CliContext): void {
-  withConnection(command)
+  withConnection(command.argument("[what]", "grafana or alerts; left out: pools, groups and policies"))
     .option("--pool <pool>", "only this pool")
     .option("--full", "also the settings that are as in a new pool")
     .option("-o, --output <form>", "yaml or json", "yaml")
     .addHelpText("after", HELP)
-    .action((options: ExportOptions) => exportAll(options, context));
+    .action((what: string | undefined, options: ExportOptions) =>
+      what === undefined ? exportAll(options, context) : exportForPrometheus(what, context),
+    );
+}
+
+/** What Prometheus and Grafana take; no server is asked (H7). */
+async function exportForPrometheus(what: string, context: CliContext): Promise<void> {
+  const { alertRules, grafanaDashboard } = await import("./prometheus.ts");
+  if (oneOf("The argument", what, ["grafana", "alerts"]) === "alerts")
+    context.write(await toYaml(alertRules()));
+  else context.write(`${toJson(grafanaDashboard(), 2)}\n`);
 }
 
 async function exportAll(options: ExportOptions, context: CliContext): Promise<void> {

@@ -90,6 +90,7 @@ export {
   queuesOf,
   requestIds,
   requestOf,
+  reservedOf,
   runsOf,
   type ShareView,
   scaledGroupsOf,

@@ -236,6 +236,15 @@ export function capacityOf(state: EngineState, pool: PoolName): Resources {
   return toResources(capacity, keys);
 }
 
+/** What all policies of a pool reserve together. */
+export function reservedOf(state: EngineState, pool: PoolName): Resources {
+  const { keys, policies } = requirePool(state, pool);
+  const sums = keys.map(() => 0);
+  for (const { reserved } of policies.values())
+    for (const [i, amount] of reserved.entries()) sums[i] = (sums[i] as number) + amount;
+  return toResources(sums, keys);
+}
+
 /** Usage per key, and how much of it is borrowed (G6): above what is reserved, or on home nodes of others (N3). */
 export function usageByShareOf(
   state: EngineState,

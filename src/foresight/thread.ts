@@ -25,7 +25,7 @@ async function take(message: ToThread): Promise<void> {
       return tellPosition();
     }
     case "events":
-      for (const { event } of message.events) replay(memory, event);
+      for (const { event, atMs } of message.events) replay(memory, event, atMs);
       resume(memory.state, Math.max(memory.state.clockMs, message.events.at(-1)?.atMs ?? 0));
       return tellPosition();
     case "ask":

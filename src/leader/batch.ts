@@ -2,18 +2,24 @@
 // that their commit must write. Nothing in here waits.
 
 import {
+  accountsOf,
   type Command,
   decide,
+  type EngineState,
   type Event,
+  type PoolName,
   preview,
   type RequestId,
+  type Resources,
   TERMINAL_STATUSES,
 } from "../engine/index.ts";
+import { type DueRow, type Sample, toRow } from "../history/index.ts";
 import type {
   Attachment,
   AuditEntry,
   Commit,
   DecisionRecord,
+  HistoryRecord,
   IdempotencyRecord,
   RequestRecord,
   TokenRecord,
@@ -104,11 +110,34 @@ export function commitOf(
     idempotency: [...batch.answers.values()],
     requests,
     decisions: batch.decisions.filter(({ requestId }) => !batch.deletedRequestIds.has(requestId)),
+    history: dueRows(memory),
     attachments: batch.attachments.filter(({ requestId }) => !batch.deletedRequestIds.has(requestId)),
     tokens: batch.tokens,
     deletedRequestIds: [...batch.deletedRequestIds],
     deletedTokenIds: batch.deletedTokenIds,
   };
+}
+
+/** What is due of the history since the last commit. What is owed is known where the state is whole. */
+function dueRows({ history, state }: Memory): readonly HistoryRecord[] {
+  if (history.due.length === 0) return history.due as [];
+  const rows = history.due.map((due) =>
+    toRow(due.kind === "day" ? due : { ...due, sample: withOwed(state, due) }),
+  );
+  history.due = [];
+  return rows;
+}
+
+function withOwed(state: EngineState, { pool, sample }: Extract<DueRow, { kind: "sample" }>): Sample {
+  const name = pool as PoolName;
+  if (!state.pools.has(name)) return sample;
+  const components = { ...sample.components };
+  for (const { kind, name: component, fairShare } of accountsOf(state, name)) {
+    if (kind !== "policy" || fairShare === null || components[component] === undefined) continue;
+    const o = Object.entries(fairShare).map(([key, units]) => [key, Math.round(units * 1000) / 1000]);
+    components[component] = { ...components[component], o: Object.fromEntries(o) as Resources };
+  }
+  return { ...sample, components };
 }
 
 /** Decides a call once: the same key gets the same answer (Q4). */
@@ -228,7 +257,7 @@ function include(batch: Batch, memory: Memory, events: readonly Event[]): void {
   const firstSeq = memory.state.seq - events.length + 1;
   for (const [index, event] of events.entries()) {
     const seq = firstSeq + index;
-    note(memory, event, seq);
+    note(memory, event, { seq, atMs: batch.nowMs });
     batch.events.push({ seq, atMs: batch.nowMs, event });
     batch.decisions.push(...decisionsOf(event, seq));
     for (const id of touchedBy(event)) batch.touched.add(id);

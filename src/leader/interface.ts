@@ -16,6 +16,7 @@ import type {
   RequestStatus,
   Stop,
 } from "../engine/index.ts";
+import type { History } from "../history/index.ts";
 import type {
   Attachment,
   AuditEntry,
@@ -178,6 +179,8 @@ export interface View {
   attemptsOf(requestId: RequestId): readonly EndedAttempt[];
   /** Those requests in memory of which an attempt has ended. */
   attempted(): Iterable<RequestId>;
+  /** What pools gave, as far as it is not in the store yet. */
+  readonly history: History;
   /** When the holder (or the waiting client of an attended request) must have been heard of again. */
   leaseExpiresAtMs(requestId: RequestId): number | undefined;
   /** When a node with an agent was last heard of. */

@@ -48,6 +48,8 @@ export const DEFAULT_LEADER_SETTINGS: LeaderSettings = {
     endedRequestsMs: 90 * DAY_MS,
     idempotencyMs: DAY_MS,
     auditMs: 365 * DAY_MS,
+    samplesMs: 14 * DAY_MS,
+    daysMs: 5 * 365 * DAY_MS,
   },
   endedInMemoryMs: 30_000,
   endedInMemoryMax: 5_000,

@@ -13,6 +13,7 @@ import {
   requestIds,
   requestOf,
 } from "../engine/index.ts";
+import { createHistory, foldInto, type History } from "../history/index.ts";
 import type { EndedAttempt } from "./interface.ts";
 
 export interface Memory {
@@ -26,6 +27,8 @@ export interface Memory {
   readonly open: Map<RequestId, OpenAttempt>;
   /** The last event that concerned a pool, of those that this memory has seen (X3). */
   readonly poolSeqs: Map<PoolName, number>;
+  /** What pools gave, to whom, and when (H6). */
+  history: History;
   /** Where this memory began: nothing is known of the events up to here. */
   readonly baseSeq: number;
   /** Called right before what is kept beside a request changes or goes: a snapshot may not have it yet. */
@@ -56,18 +59,20 @@ export function createMemory(state: EngineState = createState()): Memory {
   }
   return {
     ...{ state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open },
-    ...{ poolSeqs: new Map(), baseSeq: state.seq, watch: null },
+    ...{ poolSeqs: new Map(), baseSeq: state.seq, watch: null, history: createHistory(state) },
   };
 }
 
-/** Folds an event of the journal into everything. */
-export function replay(memory: Memory, event: Event): void {
+/** Folds an event of the journal into everything. What is due of its history was written by whoever committed it. */
+export function replay(memory: Memory, event: Event, atMs: number): void {
   evolve(memory.state, event);
-  note(memory, event, memory.state.seq);
+  note(memory, event, { seq: memory.state.seq, atMs });
+  memory.history.due = [];
 }
 
 /** Folds an event that the engine knows already. */
-export function note(memory: Memory, event: Event, seq: number): void {
+export function note(memory: Memory, event: Event, { seq, atMs }: { seq: number; atMs: number }): void {
+  foldInto(memory.history, memory.state, event, atMs);
   for (const pool of poolsConcerned(memory.state, event)) memory.poolSeqs.set(pool, seq);
   switch (event.kind) {
     case "requestSubmitted":

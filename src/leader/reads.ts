@@ -23,7 +23,7 @@ export interface Reads {
 
 /** The state in memory. Only a leader knows the leases; for a follower there are none. */
 export function viewOf(memory: Memory, atMs: number): View {
-  const { state, numbers, ids, attempts, poolSeqs, baseSeq } = memory;
+  const { state, numbers, ids, attempts, poolSeqs, baseSeq, history } = memory;
   return {
     state,
     nowMs: atMs,
@@ -33,6 +33,7 @@ export function viewOf(memory: Memory, atMs: number): View {
     poolSeqOf: (pool) => poolSeqs.get(pool) ?? baseSeq,
     attemptsOf: (id) => attempts.get(id) ?? [],
     attempted: () => attempts.keys(),
+    history,
     leaseExpiresAtMs: () => undefined,
     leaseOf: () => undefined,
     nodeHeardAtMs: () => undefined,

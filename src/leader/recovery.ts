@@ -36,7 +36,7 @@ async function foldTo(store: Store, memory: Memory, head: Head): Promise<void> {
 
 /** Events that follow on those which memory has, and the time that it is by then. */
 export function fold(memory: Memory, events: readonly JournalEvent[], atMs: number): void {
-  for (const { event } of events) replay(memory, fromStored(event));
+  for (const { event, atMs: eventAtMs } of events) replay(memory, fromStored(event), eventAtMs);
   resume(memory.state, atMs);
 }
 

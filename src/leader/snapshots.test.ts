@@ -20,7 +20,8 @@ function perform(memory: Memory, command: Command, nowMs: number): void {
   const decision = decide(memory.state, command, nowMs);
   if (decision.outcome === "refused") throw new Error(decision.refusal.message);
   const firstSeq = memory.state.seq - decision.events.length + 1;
-  for (const [index, event] of decision.events.entries()) note(memory, event, firstSeq + index);
+  for (const [index, event] of decision.events.entries())
+    note(memory, event, { seq: firstSeq + index, atMs: nowMs });
 }
 
 /** Runs, waiters, ended requests with attempts behind them: enough for several lines. */

@@ -26,6 +26,7 @@ import {
   sliceSnapshot,
   snapshotOf,
 } from "../engine/index.ts";
+import { fromJson, toJson } from "../history/index.ts";
 import { type Snapshot, type Store, StoreError } from "../store/index.ts";
 import { NEWEST_FORM } from "./event-forms.ts";
 import type { EndedAttempt } from "./interface.ts";
@@ -61,6 +62,8 @@ interface Header {
   readonly submitted: number;
   readonly blank: { readonly spec: RequestSpec; readonly progress: RequestProgress };
   readonly frame: SnapshotFrame;
+  /** Absent in older snapshots. */
+  readonly history?: unknown;
 }
 
 type RequestLine = readonly (readonly [Partial<RequestSpec>, Partial<RequestProgress>])[];
@@ -127,6 +130,7 @@ function beginLines(
 ): { readonly lines: Iterable<string>; readonly end: () => void } {
   const { frame, slices, end } = sliceSnapshot(memory.state, REQUESTS_PER_LINE);
   const { submitted } = memory;
+  const history = toJson(memory.history);
   const kept = new Map<RequestId, Beside>();
   memory.watch = (id) => {
     if (!kept.has(id)) kept.set(id, besideOf(memory, id));
@@ -134,7 +138,7 @@ function beginLines(
 
   function* lines() {
     const blank = { spec: BLANK_SPEC, progress: BLANK_PROGRESS };
-    const header: Header = { v: form, submitted, blank, frame };
+    const header: Header = { v: form, submitted, blank, frame, history };
     hashed(`${JSON.stringify(frame)}\n`);
     yield `${JSON.stringify(header)}\n`;
     for (const slice of slices) {
@@ -245,7 +249,9 @@ export async function loadSnapshot(snapshot: StoredLines): Promise<Memory> {
     }
     beside.push(JSON.parse(await nextLine(lines)) as BesideLine);
   }
-  return memoryOf(restore.finish(), { submitted: header.submitted, ids, beside });
+  const memory = memoryOf(restore.finish(), { submitted: header.submitted, ids, beside });
+  if (header.history !== undefined) memory.history = fromJson(header.history, memory.state);
+  return memory;
 }
 
 function fromFirstForm({ engine, submitted, numbers, attempts }: FirstForm): Memory {

@@ -37,8 +37,8 @@ const HOP_HEADERS = new Set([
   ORIGIN,
 ]);
 
-/** Who calls, and from which program. */
-const IDENTIFYING = new Set(["authorization", "cookie", "origin", "berth-client"]);
+/** Who calls, and from which program or page. */
+const IDENTIFYING = new Set(["authorization", "cookie", "sec-fetch-site", "berth-client"]);
 
 export interface Forwarding {
   /** False: this server leads by now, and serves the call itself. */
@@ -108,6 +108,7 @@ export function createForwarding(replica: Replica): Forwarding {
         ...Object.fromEntries(Object.entries(headers).filter(([name]) => IDENTIFYING.has(name))),
         "content-type": "application/json",
         "content-length": "2",
+        "berth-session": "1", // A page asks of us what it need not know of.
         [FORWARDED]: `${address} ${sign(address)}`,
       });
       sent.on("error", () => undefined);

@@ -6,8 +6,11 @@ import {
   countsOf,
   type ElementView,
   type GroupName,
+  oldestWaitOf,
   type PoolName,
+  queuePageOf,
   type RequestId,
+  reservedOf,
   teamSharesOf,
   usageByShareOf,
 } from "../engine/index.ts";
@@ -158,6 +161,13 @@ function createMeters(registry: Registry) {
       "berth_leader_changes_total",
       "Changes of the leader that this server has seen since it started.",
     ),
+    reserved: newGauge("berth_pool_reserved", "What the policies of a pool reserve.", ["pool", "key"]),
+    oldestWait: newGauge("berth_oldest_wait_seconds", "How long the oldest has waited; 0: nobody waits.", [
+      "pool",
+    ]),
+    headWait: newGauge("berth_head_wait_seconds", "How long the first in line has waited; 0: nobody waits.", [
+      "pool",
+    ]),
     trouble: newGauge("berth_store_trouble", "1 while the store takes nothing, or nothing new."),
     commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
     calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),
@@ -268,8 +278,8 @@ function seenLines(text: string, identity: Identity, view: View): string {
 // --- Gauges
 
 function gauge(view: View, meters: Meters): void {
-  const { requests, capacity, usage, nodes } = meters;
-  for (const meter of [requests, capacity, usage, nodes]) meter.reset();
+  const { requests, capacity, usage, nodes, reserved: reserves, oldestWait, headWait } = meters;
+  for (const meter of [requests, capacity, usage, nodes, reserves, oldestWait, headWait]) meter.reset();
   for (const { record } of view.state.nodes.values()) nodes.inc({ pool: record.pool, state: record.state });
   gaugeShares(view, meters);
   for (const pool of view.state.pools.keys()) {
@@ -281,6 +291,13 @@ function gauge(view: View, meters: Meters): void {
       usage.set({ pool, key, share: "borrowed" }, borrowed);
       usage.set({ pool, key, share: "reserved" }, reserved);
     }
+    for (const [key, amount] of Object.entries(reservedOf(view.state, pool)))
+      reserves.set({ pool, key }, amount);
+    const [head] = queuePageOf(view.state, pool, view.nowMs, { start: 0, limit: 1 });
+    const headSinceMs = head && view.state.requests.get(head)?.progress.queuedAtMs;
+    headWait.set({ pool }, headSinceMs === undefined ? 0 : (view.nowMs - headSinceMs) / 1000);
+    const oldestMs = oldestWaitOf(view.state, pool);
+    oldestWait.set({ pool }, oldestMs === null ? 0 : (view.nowMs - oldestMs) / 1000);
   }
 }
 

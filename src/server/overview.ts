@@ -1,6 +1,7 @@
 // The overview (B5): every pool that the caller reaches by kind of use, and what a person should look at.
 
 import {
+  capacityOf,
   countsOf,
   keyUseOf,
   nodesOf,
@@ -9,9 +10,11 @@ import {
   poolsOf,
   queuePageOf,
   requestOf,
+  reservedOf,
   scaledGroupsOf,
   shieldedRunsOf,
 } from "../engine/index.ts";
+import { lastDayOf } from "../history/index.ts";
 import type { LeaderStatus, View } from "../leader/index.ts";
 import type { WireOverview, WireOverviewProblem, WirePoolOverview } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
@@ -47,6 +50,7 @@ function presentPool(view: View, name: PoolName): WirePoolOverview {
   const pool = state.pools.get(name)!;
   const { queued, allocated, preempting } = countsOf(state, name);
   const oldestMs = oldestWaitOf(state, name);
+  const { used, preempted } = lastDayOf(view.history, name, view.nowMs);
   return {
     name,
     discipline: pool.record.discipline,
@@ -54,8 +58,8 @@ function presentPool(view: View, name: PoolName): WirePoolOverview {
     running: allocated + preempting,
     waiting: queued,
     oldest_wait_since: oldestMs === null ? null : toTimestamp(oldestMs),
-    preempted_24h: 0,
-    used_24h: [],
+    preempted_24h: preempted,
+    used_24h: used,
   };
 }
 
@@ -110,18 +114,12 @@ function* poolProblems(
 
 /** What is reserved is more than there is, so that not everybody can have it (P7). */
 function* reserveProblems({ state }: View, name: PoolName): Iterable<WireOverviewProblem> {
-  const { keys, capacity, policies } = state.pools.get(name)!;
-  for (const [i, key] of keys.entries()) {
-    let reserved = 0;
-    for (const policy of policies.values()) reserved += policy.reserved[i] as number;
-    if (reserved <= (capacity[i] as number)) continue;
-    const message = `Pool ${name} has ${capacity[i]} ${key}, but its policies reserve ${reserved}.`;
-    yield problemOf({
-      code: "reserve_not_reachable",
-      message,
-      pool: name,
-      command: `berth policy list ${name}`,
-    });
+  const capacity = capacityOf(state, name);
+  for (const [key, reserved] of Object.entries(reservedOf(state, name))) {
+    if (reserved <= (capacity[key] ?? 0)) continue;
+    const message = `Pool ${name} has ${capacity[key] ?? 0} ${key}, but its policies reserve ${reserved}.`;
+    const command = `berth policy list ${name}`;
+    yield problemOf({ code: "reserve_not_reachable", message, pool: name, command });
   }
 }
 

@@ -79,7 +79,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
         session,
         address,
       });
-      if (identity.isSession === true) void pipeline.services.sessions.touch(identity);
+      if (identity.isSession === true && name !== "renewSession") noteUse(identity, incoming, address);
       checkPermission(identity, route.permission);
       if (name === undefined) throw notServed(context);
       const call = await toCall(context, name, route, identity, address);
@@ -97,6 +97,14 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       }
       return send(failure(error, pipeline.services), name ?? "unknown");
     }
+  }
+
+  /** Only the leader writes it down. */
+  function noteUse(identity: Identity, incoming: HttpBindings["incoming"], address: string): void {
+    const { services, replicated } = pipeline;
+    const elsewhere = () => replicated?.tellLeader(incoming, { address, path: "/v1/sessions/current/renew" });
+    const isFollower = services.replica?.role() === "follower";
+    void services.sessions.touch(identity, isFollower ? elsewhere : undefined);
   }
 
   /** The page is everybody's; what it shows, it asks for like any client. */

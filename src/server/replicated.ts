@@ -10,7 +10,7 @@ import type { Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
 import { createProofs } from "./proofs.ts";
 
-export interface Replicated extends Pick<Forwarding, "clientAddress"> {
+export interface Replicated extends Pick<Forwarding, "clientAddress" | "tellLeader"> {
   /** True if the leader has answered the call. Throws where this server must not answer it. */
   isServedElsewhere(
     bindings: HttpBindings,
@@ -67,6 +67,7 @@ export function createReplicated(
 
   return {
     clientAddress: forwarding.clientAddress,
+    tellLeader: forwarding.tellLeader,
     async isServedElsewhere({ incoming, outgoing }, { address, method, name }) {
       const isRead =
         method === "GET" || method === "HEAD" || /[?&]dry_run=true(&|$)/.test(incoming.url ?? "");

@@ -22,6 +22,8 @@ import { makeToken, type TokenBook } from "./tokens.ts";
 /** Bound to the host and to TLS by its name; over plain HTTP browsers take no such cookie. */
 const SECURE_COOKIE = "__Host-berth";
 const PLAIN_COOKIE = "berth";
+/** How long the leader may take to write down what a server that follows has told it. */
+const ELSEWHERE_MS = 2_000;
 
 /** The secret of the session whose cookie a call carries, if the cookie counts there (B10). */
 export function sessionSecretOf(
@@ -72,8 +74,8 @@ export interface Sessions {
     address: string,
   ): Promise<{ readonly secret: string; readonly record: TokenRecord }>;
   end(sessionId: string): Promise<void>;
-  /** It was used: one hour from now, if that is worth writing down. */
-  touch(identity: Identity): Promise<void>;
+  /** It was used: one hour from now, if that is worth writing down; a server that follows has it written `elsewhere`. */
+  touch(identity: Identity, elsewhere?: () => void): Promise<void>;
 }
 
 export function createSessions({
@@ -126,6 +128,16 @@ export function createSessions({
     );
   }
 
+  /** Once, until the answer must be in the store. */
+  function askElsewhere(tokenId: string, elsewhere: () => void): void {
+    elsewhere();
+    const settle = () => {
+      busy.delete(tokenId);
+      void tokens.reloadSoon().catch(() => undefined);
+    };
+    setTimeout(settle, ELSEWHERE_MS).unref();
+  }
+
   return {
     async makeLink(parentId) {
       const [parent] = tokens.find(parentId);
@@ -157,13 +169,14 @@ export function createSessions({
       if (record?.session === undefined || record.revokedAtMs !== null) return;
       await put({ ...record, revokedAtMs: leader.nowMs() }, "endSession", { id: sessionId });
     },
-    async touch({ tokenId }) {
+    async touch({ tokenId }, elsewhere) {
       const [record] = tokens.find(tokenId);
       if (record?.session?.kind !== "session" || record.revokedAtMs !== null || busy.has(tokenId)) return;
       const nowMs = leader.nowMs();
       const expiresAtMs = Math.min(nowMs + SESSION_IDLE_MS, record.createdAtMs + SESSION_LIFE_MS);
       if (expiresAtMs - (record.expiresAtMs as number) < SESSION_TOUCH_MS) return;
       busy.add(tokenId);
+      if (elsewhere !== undefined) return askElsewhere(tokenId, elsewhere);
       try {
         await put({ ...record, expiresAtMs }, false);
       } catch (error) {

@@ -8,6 +8,7 @@ import {
   type CommitRows,
   cleanText,
   decisionRow,
+  historyRow,
   idempotencyRow,
   requestRow,
   tokenRow,
@@ -44,6 +45,10 @@ export function rowsOf(previous: Head, commit: Commit, commitId: string): Commit
     attachments: lastOf(
       (commit.attachments ?? []).map(attachmentRow),
       (row) => `${row.request_id}\0${row.part}`,
+    ),
+    history: lastOf(
+      (commit.history ?? []).map(historyRow),
+      ({ kind, at_ms, pool, part }) => `${kind} ${at_ms} ${pool}\0${part}`,
     ),
     tokens: lastOf((commit.tokens ?? []).map(tokenRow), (row) => row.id),
     deletedRequestIds: (commit.deletedRequestIds ?? []).map(cleanText),

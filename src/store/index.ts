@@ -16,6 +16,8 @@ export type {
   DatabasePath,
   DecisionRecord,
   Head,
+  HistoryQuery,
+  HistoryRecord,
   IdempotencyKey,
   IdempotencyRecord,
   JournalEvent,

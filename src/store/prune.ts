@@ -16,7 +16,9 @@ export async function prune(driver: Driver, retention: Retention, nowMs: number)
   const audit = await pruneAudit(driver, nowMs - retention.auditMs);
   const { requests, decisions } = await pruneRequests(driver, nowMs - retention.endedRequestsMs);
   const idempotency = await pruneIdempotency(driver, nowMs - retention.idempotencyMs);
-  return { events, snapshots, requests, decisions, idempotency, audit };
+  const samples = await pruneHistory(driver, "sample", nowMs - retention.samplesMs);
+  const days = await pruneHistory(driver, "day", nowMs - retention.daysMs);
+  return { events, snapshots, requests, decisions, idempotency, audit, history: samples + days };
 }
 
 async function pruneSnapshots(driver: Driver): Promise<number> {
@@ -89,13 +91,28 @@ async function pruneRequests(driver: Driver, beforeMs: number) {
   }
 }
 
-async function pruneIdempotency(driver: Driver, beforeMs: number): Promise<number> {
-  const sql = `delete from @idempotency where (scope, key) in
-    (select scope, key from @idempotency where at_ms < ? order by at_ms limit ?)`;
+async function pruneHistory(driver: Driver, kind: string, beforeMs: number): Promise<number> {
+  const keys = "kind, at_ms, pool, part";
+  const sql = `delete from @history where (${keys}) in
+    (select ${keys} from @history where kind = ? and at_ms < ? order by at_ms limit ?)`;
+  return pruneSteps(driver, sql, [kind, beforeMs]);
+}
+
+async function pruneSteps(
+  driver: Driver,
+  sql: string,
+  values: readonly (string | number)[],
+): Promise<number> {
   let pruned = 0;
   for (;;) {
-    const [touched = 0] = (await driver.transaction([{ sql, rows: [[beforeMs, ROWS_PER_STEP_MAX]] }])) ?? [];
+    const [touched = 0] = (await driver.transaction([{ sql, rows: [[...values, ROWS_PER_STEP_MAX]] }])) ?? [];
     pruned += touched;
     if (touched < ROWS_PER_STEP_MAX) return pruned;
   }
+}
+
+async function pruneIdempotency(driver: Driver, beforeMs: number): Promise<number> {
+  const sql = `delete from @idempotency where (scope, key) in
+    (select scope, key from @idempotency where at_ms < ? order by at_ms limit ?)`;
+  return pruneSteps(driver, sql, [beforeMs]);
 }

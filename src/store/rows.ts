@@ -8,6 +8,7 @@ import type {
   AuditRecord,
   DecisionRecord,
   Head,
+  HistoryRecord,
   IdempotencyRecord,
   RequestRecord,
   TokenRecord,
@@ -69,6 +70,15 @@ export type DecisionRow = { request_id: string; seq: number; at_ms: number; body
 
 export type AttachmentRow = { request_id: string; part: string; body: string; checksum: number };
 
+export type HistoryRow = {
+  kind: string;
+  at_ms: number;
+  pool: string;
+  part: string;
+  body: string;
+  checksum: number;
+};
+
 export type IdempotencyRow = {
   scope: string;
   key: string;
@@ -128,6 +138,14 @@ export const columns = {
   },
   decisions: { request_id: "text", seq: "integer", at_ms: "integer", body: "json", checksum: "integer" },
   attachments: { request_id: "text", part: "text", body: "json", checksum: "integer" },
+  history: {
+    kind: "text",
+    at_ms: "integer",
+    pool: "text",
+    part: "text",
+    body: "json",
+    checksum: "integer",
+  },
   idempotency: {
     scope: "text",
     key: "text",
@@ -166,6 +184,7 @@ export const replaceableBy = {
   requests: ["number"],
   decisions: ["request_id", "seq"],
   attachments: ["request_id", "part"],
+  history: ["kind", "at_ms", "pool", "part"],
   idempotency: ["scope", "key"],
   tokens: ["id"],
 } as const satisfies Partial<Record<Table, readonly string[]>>;
@@ -191,6 +210,7 @@ export type CommitRows = {
   requests: readonly RequestRow[];
   decisions: readonly DecisionRow[];
   attachments: readonly AttachmentRow[];
+  history: readonly HistoryRow[];
   tokens: readonly TokenRow[];
   deletedRequestIds: readonly string[];
   deletedTokenIds: readonly string[];
@@ -327,6 +347,17 @@ export function tokenRecord(row: TokenRow): TokenRecord {
     revokedAtMs: row.revoked_at_ms,
     ...(parentId !== undefined && { session: { kind: kind as "link" | "session", parentId } }),
   };
+}
+
+export function historyRow({ kind, atMs, pool, part, body }: HistoryRecord): HistoryRow {
+  const where = { kind, at_ms: atMs, pool: cleanText(pool), part: cleanText(part) };
+  return sealed("history", { ...where, body: jsonText(body), checksum: 0 });
+}
+
+export function historyRecord(row: HistoryRow): HistoryRecord {
+  trustSeal("history", row, `history of pool ${row.pool} at ${row.at_ms}`);
+  const { at_ms: atMs, pool, part } = row;
+  return { kind: row.kind as HistoryRecord["kind"], atMs, pool, part, body: JSON.parse(row.body) as unknown };
 }
 
 export function auditRecord(row: AuditRow): AuditRecord {

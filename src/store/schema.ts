@@ -15,7 +15,13 @@ export type SchemaWords = {
 
 /** Each migration is a list of statements. Never change one that was released: add another. */
 export function migrations(words: SchemaWords): readonly (readonly string[])[] {
-  return [firstSchema(words), snapshotsInPieces(words), membersSchema(words), attachmentsSchema(words)];
+  return [
+    firstSchema(words),
+    snapshotsInPieces(words),
+    membersSchema(words),
+    attachmentsSchema(words),
+    historySchema(words),
+  ];
 }
 
 /** A row of the size of a large state would hold up every commit while it is written. */
@@ -81,6 +87,14 @@ function attachmentsSchema({ integer, text, json, keyedTableOptions }: SchemaWor
   return [
     `create table @attachments (request_id ${text}, part ${text}, body ${json} not null,
        checksum ${integer} not null, primary key (request_id, part))${keyedTableOptions}`,
+  ];
+}
+
+/** Ordered as it is read: a kind, by time. */
+function historySchema({ integer, text, json, keyedTableOptions }: SchemaWords) {
+  return [
+    `create table @history (kind ${text}, at_ms ${integer}, pool ${text}, part ${text}, body ${json} not null,
+       checksum ${integer} not null, primary key (kind, at_ms, pool, part))${keyedTableOptions}`,
   ];
 }
 

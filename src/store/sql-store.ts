@@ -25,6 +25,8 @@ import {
   cleanText,
   type DecisionRow,
   decisionRecord,
+  type HistoryRow,
+  historyRecord,
   type IdempotencyRow,
   idempotencyRecord,
   type RequestRow,
@@ -37,6 +39,8 @@ import { latestSnapshot, saveSnapshot } from "./snapshots.ts";
 import type {
   Commit,
   Head,
+  HistoryQuery,
+  HistoryRecord,
   IdempotencyKey,
   Page,
   RequestQuery,
@@ -135,6 +139,7 @@ export function createSqlStore(driver: Driver): Store {
       );
       return pageOf(rows, limit, { cursorOf: (row) => row.id, present: auditRecord });
     },
+    listHistory: (query) => listHistory(driver, query),
     findAnswers: (keys) => findAnswers(driver, keys),
     async listTokens() {
       const rows = await driver.query<TokenRow>("select * from @tokens order by created_at_ms, id");
@@ -188,6 +193,27 @@ async function listRequests(driver: Driver, query: RequestQuery): Promise<Page<R
   return pageOf(rows, query.limit, { cursorOf: (row) => row.number, present: requestRecord });
 }
 
+const HISTORY_PER_READ = 500;
+
+async function* listHistory(
+  driver: Driver,
+  { kind, pool, fromMs, toMs }: HistoryQuery,
+): AsyncGenerator<readonly HistoryRecord[]> {
+  let after: readonly Value[] = [fromMs, "", ""];
+  for (let isFirst = true; ; isFirst = false) {
+    // The first row may be the one that begins there.
+    const rows = await driver.query<HistoryRow>(
+      `select * from @history where kind = ? and at_ms < ?${pool === undefined ? "" : " and pool = ?"}
+         and (at_ms, pool, part) ${isFirst ? ">=" : ">"} (?, ?, ?) order by at_ms, pool, part limit ?`,
+      [kind, toMs, ...(pool === undefined ? [] : [cleanText(pool)]), ...after, HISTORY_PER_READ],
+    );
+    if (rows.length > 0) yield rows.map(historyRecord);
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < HISTORY_PER_READ) return;
+    after = [last.at_ms, last.pool, last.part];
+  }
+}
+
 async function findAnswers(driver: Driver, keys: readonly IdempotencyKey[]) {
   if (keys.length === 0) return [];
   const pairs = keys.map(({ scope, key }) => [cleanText(scope), cleanText(key)] as const);
@@ -220,6 +246,7 @@ async function sizes(driver: Driver): Promise<Sizes> {
     idempotency: await count("idempotency"),
     audit: head.auditId - floor.audit_id,
     tokens: await count("tokens"),
+    history: await count("history"),
   };
 }
 

@@ -62,6 +62,8 @@ export type Commit = {
   readonly decisions?: readonly DecisionRecord[];
   /** Written or replaced, whole. */
   readonly attachments?: readonly Attachment[];
+  /** Written or replaced, whole. */
+  readonly history?: readonly HistoryRecord[];
   /** Written or replaced, whole: revoking a token is writing it with `revokedAtMs`. */
   readonly tokens?: readonly TokenRecord[];
   /** The records of these requests, their decisions and attachments are forgotten (Q6). */
@@ -99,6 +101,23 @@ export type Attachment = {
   /** Names it among those of the request. */
   readonly part: string;
   readonly body: Json;
+};
+
+/** What a pool gave in a day, or how it was used for some minutes; `part` names it among those of the same time. */
+export type HistoryRecord = {
+  readonly kind: "day" | "sample";
+  readonly atMs: number;
+  readonly pool: string;
+  readonly part: string;
+  readonly body: Json;
+};
+
+export type HistoryQuery = {
+  readonly kind: HistoryRecord["kind"];
+  readonly pool?: string;
+  readonly fromMs: number;
+  /** Not included. */
+  readonly toMs: number;
 };
 
 export type AuditEntry = {
@@ -231,6 +250,8 @@ export type Retention = {
   readonly endedRequestsMs: number;
   readonly idempotencyMs: number;
   readonly auditMs: number;
+  readonly samplesMs: number;
+  readonly daysMs: number;
 };
 
 export type Pruned = {
@@ -240,6 +261,7 @@ export type Pruned = {
   readonly decisions: number;
   readonly idempotency: number;
   readonly audit: number;
+  readonly history: number;
 };
 
 /** What was found wrong, and exactly where. */
@@ -271,6 +293,7 @@ export type Sizes = {
   readonly idempotency: number;
   readonly audit: number;
   readonly tokens: number;
+  readonly history: number;
 };
 
 export type StoreMeta = {
@@ -355,6 +378,8 @@ export type Store = {
   getAttachment(requestId: string, part: string): Promise<Attachment | undefined>;
   /** Newest first. */
   listAudit(query: { readonly limit: number; readonly cursor?: string }): Promise<Page<AuditRecord>>;
+  /** In the order of time, then of pools and parts; page by page, so that nobody holds it all. */
+  listHistory(query: HistoryQuery): AsyncIterable<readonly HistoryRecord[]>;
   /** One answer per key, in the order asked; undefined for keys never seen. */
   findAnswers(keys: readonly IdempotencyKey[]): Promise<readonly (IdempotencyRecord | undefined)[]>;
 

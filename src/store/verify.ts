@@ -11,6 +11,8 @@ import {
   type DecisionRow,
   decisionRecord,
   type FloorRow,
+  type HistoryRow,
+  historyRecord,
   type IdempotencyRow,
   idempotencyRecord,
   type JournalRow,
@@ -36,6 +38,7 @@ export async function verify(driver: Driver): Promise<Verification> {
     await verifyRecords<RequestRow>(driver, "requests", "number", requestRecord),
     await verifyRecords<DecisionRow>(driver, "decisions", "request_id, seq", decisionRecord),
     await verifyRecords<AttachmentRow>(driver, "attachments", "request_id, part", attachmentRecord),
+    await verifyRecords<HistoryRow>(driver, "history", "kind, at_ms, pool, part", historyRecord),
     await verifyRecords<IdempotencyRow>(driver, "idempotency", "scope, key", idempotencyRecord),
     await verifyRecords<TokenRow>(driver, "tokens", "id", tokenRecord),
   ];

@@ -8,6 +8,8 @@ import {
   type Commit,
   type DecisionRecord,
   type Head,
+  type HistoryQuery,
+  type HistoryRecord,
   isStoreError,
   type RequestQuery,
   type RequestRecord,
@@ -65,7 +67,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toEqual([]);
         expect(await store.latestSnapshot()).toBeUndefined();
         expect(store.meta.clusterId).toMatch(/^[0-9a-f-]{36}$/);
-        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 5 : 4);
+        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 6 : 5);
       });
 
       test("a commit appends its events in order and moves the head", async () => {
@@ -484,6 +486,8 @@ export function storeContract(name: string, subject: ContractSubject): void {
         endedRequestsMs: 90 * DAY_MS,
         idempotencyMs: DAY_MS,
         auditMs: 365 * DAY_MS,
+        samplesMs: 14 * DAY_MS,
+        daysMs: 730 * DAY_MS,
       };
 
       /** One event and one audit entry a day, for ten days; requests 1 to 10 end on these days, 11 lives on. */
@@ -502,6 +506,50 @@ export function storeContract(name: string, subject: ContractSubject): void {
         }
         return commitAfter(head, { requests: [request(11)], decisions: [decision("id-11", 1)] });
       }
+
+      test("history is read in order, replaced by its key, and goes by its kind", async () => {
+        const at = (kind: "day" | "sample", day: number, pool: string, part = "") => ({
+          ...{ kind, atMs: day * DAY_MS, pool, part, body: { day } },
+        });
+        const days = [1, 2, 3].flatMap((day) => [
+          at("day", day, "a", "x"),
+          at("day", day, "a", "y"),
+          at("day", day, "b", "x"),
+        ]);
+        const head = await commitAfter(await lead(), { history: [...days, at("sample", 2, "a")] });
+        const read = async (query: Omit<HistoryQuery, "fromMs" | "toMs"> & Partial<HistoryQuery>) => {
+          const found: HistoryRecord[] = [];
+          const all = { fromMs: 0, toMs: 99 * DAY_MS, ...query };
+          for await (const records of store.listHistory(all)) found.push(...records);
+          return found;
+        };
+        expect(await read({ kind: "day" })).toEqual(days);
+        expect(await read({ kind: "day", pool: "a", fromMs: 2 * DAY_MS, toMs: 3 * DAY_MS })).toEqual([
+          days[3],
+          days[4],
+        ]);
+        expect(await read({ kind: "sample" })).toEqual([at("sample", 2, "a")]);
+        expect(await store.sizes()).toMatchObject({ history: 10 });
+
+        const changed = { ...days[0]!, body: { changed: true } };
+        await commitAfter(head, { history: [changed, { ...changed, body: { changed: "twice" } }] });
+        expect((await read({ kind: "day" }))[0]).toMatchObject({ body: { changed: "twice" } });
+
+        expect((await store.prune(retention, 17 * DAY_MS)).history).toBe(1); // The sample.
+        expect((await store.prune(retention, 732 * DAY_MS)).history).toBe(3); // The first day.
+        expect(await read({ kind: "day" })).toHaveLength(6);
+      });
+
+      test("a long history is read page by page", async () => {
+        const many = Array.from({ length: 1_201 }, (_, i) => ({
+          ...{ kind: "sample" as const, atMs: i, pool: "p", part: "", body: i },
+        }));
+        await commitAfter(await lead(), { history: many });
+        const pages: number[] = [];
+        for await (const records of store.listHistory({ kind: "sample", pool: "p", fromMs: 0, toMs: 9_999 }))
+          pages.push(records.length);
+        expect(pages).toEqual([500, 500, 201]);
+      });
 
       const snapshotAt = (seq: number) => store.saveSnapshot(draft({ seq }, "state"));
 
@@ -591,6 +639,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         idempotency: 1,
         audit: 1,
         tokens: 1,
+        history: 1,
       });
     });
 
@@ -603,7 +652,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         commits: 2,
         auditEntries: 1,
         snapshots: 1,
-        records: 5,
+        records: 6,
         damage: [],
       });
     });
@@ -686,6 +735,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         "a request that was changed": { sql: "update requests set status = 'failed'", where: "requests" },
         "a decision that was changed": { sql: "update decisions set seq = 99", where: "decisions" },
         "an answer that was changed": { sql: "update idempotency set body_hash = 'x'", where: "idempotency" },
+        "history that was changed": { sql: "update history set at_ms = 5", where: "history" },
         "a token that was changed": { sql: "update tokens set role = 'admin'", where: "tokens" },
       };
 
@@ -851,6 +901,7 @@ function everything(): Partial<Commit> {
     decisions: [decision("id-1", 1)],
     attachments: [attachment("id-1", "run")],
     idempotency: [{ scope: "s", key: "k", atMs: 1, bodyHash: "h", answer: null }],
+    history: [{ kind: "day", atMs: 0, pool: "p", part: "c", body: { k: [] } }],
     tokens: [token("t-1")],
   };
 }
@@ -864,6 +915,7 @@ async function expectNothingOf(store: Store, head: Head): Promise<void> {
     idempotency: 0,
     audit: 0,
     tokens: 0,
+    history: 0,
   });
   expect((await store.listAudit({ limit: 10 })).items).toEqual([]);
   expect(await store.getAttachment("id-1", "run")).toBeUndefined();

@@ -144,6 +144,69 @@ describe("the timeline (B5)", () => {
   });
 });
 
+describe("usage (H6)", () => {
+  const rowOf = (body: { rows: { team: string; pool: string; key: string }[] }, team: string, pool = "lab") =>
+    body.rows.find((row) => row.team === team && row.pool === pool && row.key === "gpu") as Record<
+      string,
+      unknown
+    >;
+
+  test("has a row for each pool, team and key, and grows while work runs", async () => {
+    const before = (await server.admin("GET", "/v1/usage")).body;
+    expect(before.kept_since).toBeNull();
+    const first = rowOf(before, "alice");
+    expect(first).toMatchObject({ starts: 2, preempted: 0, lost: 0 });
+    let second = first;
+    while (second.in_share === first.in_share)
+      second = rowOf((await server.admin("GET", "/v1/usage")).body, "alice");
+    const grown = (field: string) => (second[field] as number) - (first[field] as number);
+    expect(grown("borrowed") / grown("in_share")).toBeCloseTo(1 / 4, 1); // Four of five are its own.
+    expect(rowOf(before, "bob")).toMatchObject({ in_share: 0, starts: 1 });
+  });
+
+  test("is summed as asked for, within what the token may see (14)", async () => {
+    const { body } = await server.admin("GET", "/v1/usage?by=user,month&pool=lab&half_life=3600");
+    expect(body.rows[0]).toMatchObject({ user: "admin", key: "gpu" });
+    expect(body.rows[0].month).toMatch(/^\d{4}-\d\d$/);
+    expect(body.rows[0].decayed).toBeGreaterThanOrEqual(0);
+    const carol = await server.token("user", { components: ["carol"] });
+    const seen = (await carol.call("GET", "/v1/usage?pool=own&by=team")).body.rows;
+    expect(seen.map(({ team }: { team: string }) => team)).toEqual(["carol"]); // Nobody else has run there.
+    const outside = await server.token("viewer", { pools: ["lab"] });
+    expect((await outside.call("GET", "/v1/usage?pool=own")).status).toBe(404);
+    const pools = (await outside.call("GET", "/v1/usage?by=pool")).body.rows;
+    expect(new Set(pools.map(({ pool }: { pool: string }) => pool))).toEqual(new Set(["lab"]));
+    expect((await server.admin("GET", "/v1/usage?by=colour")).status).toBe(400);
+    const past = await server.admin("GET", "/v1/usage?from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z");
+    expect(past.body.rows).toEqual([]);
+  });
+
+  test("and history go on after a restart", async () => {
+    const { mkdtemp, rm } = await import("node:fs/promises");
+    const directory = await mkdtemp("/tmp/berth-usage-");
+    const begun = new Date().toISOString();
+    const before = await openTestServer({ directory });
+    await before.admin("PUT", "/v1/pools/lab", { capacity: { gpu: 4 } });
+    await before.admin("PUT", "/v1/pools/lab/policies/alice", { reserved: { gpu: 1 } });
+    await before.admin("POST", "/v1/resource-requests", { component: "alice", resources: { gpu: 2 } });
+    const first = rowOf((await before.admin("GET", "/v1/usage")).body, "alice");
+    await before.close();
+    const after = await openTestServer({ directory });
+    const second = rowOf((await after.admin("GET", "/v1/usage")).body, "alice");
+    expect(second.starts).toBe(1);
+    expect(second.in_share as number).toBeGreaterThanOrEqual(first.in_share as number);
+    expect(second.in_share).toBe(second.borrowed); // One of two is its own, all the time.
+    const { body } = await after.admin("GET", `/v1/pools/lab/history?points=10&from=${begun}`);
+    expect(body).toMatchObject({ pool: "lab", keys: ["gpu"] });
+    expect(body.at).toHaveLength(10);
+    expect(body.components).toMatchObject([{ component: "alice" }]);
+    expect(body.components[0].used.gpu.at(-1)).toBeGreaterThan(0);
+    expect((await after.admin("GET", "/v1/overview")).body.pools[0].used_24h).toHaveLength(24);
+    await after.close();
+    await rm(directory, { recursive: true });
+  });
+});
+
 describe("a session", () => {
   const page = { "sec-fetch-site": "same-origin" };
   const changing = () => ({ ...page, origin: server.url, "berth-session": "1" });

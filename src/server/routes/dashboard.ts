@@ -1,21 +1,19 @@
 // What the dashboard asks for beside the plain resources (B4, B5).
 
 import { poolsOf } from "../../engine/index.ts";
-import {
-  PAGE_ITEMS_DEFAULT,
-  type WirePoolHistory,
-  type WireTimeline,
-  type WireUsage,
-} from "../../protocol/index.ts";
+import { DAY_MS } from "../../history/index.ts";
+import { PAGE_ITEMS_DEFAULT, type WirePoolHistory, type WireTimeline } from "../../protocol/index.ts";
 import { toPoolName, toTimestamp } from "../../translation/index.ts";
 import { reachedPool } from "../administration.ts";
 import { type Handler, ok } from "../call.ts";
 import { reachesPool } from "../identity.ts";
 import { presentOverview } from "../overview.ts";
-import { problemError } from "../problems.ts";
+import { presentHistory, stretchesIn, stretchNow } from "../pool-history.ts";
+import { hidden, problemError } from "../problems.ts";
 import { startOf } from "../queue-rows.ts";
 import { sightOf } from "../sight.ts";
 import { endedIn, presentTimeline } from "../timeline.ts";
+import { usageOf } from "../usage.ts";
 
 export const getOverview: Handler<"getOverview"> = async ({ identity }, { leader }) =>
   ok(await leader.read((view) => presentOverview(view, identity, leader.status())));
@@ -71,15 +69,41 @@ export const getTimeline: Handler<"getTimeline"> = async (call, services) => {
   );
 };
 
-export const getUsage: Handler<"getUsage"> = async (_call, { leader }) => {
-  const time = toTimestamp(leader.nowMs());
-  const answer: WireUsage = { seq: leader.seq(), time, from: time, to: time, kept_since: time, rows: [] };
-  return ok(answer);
+const USAGE_BY = ["pool", "team"];
+
+export const getUsage: Handler<"getUsage"> = async (call, services) => {
+  const { identity, query } = call;
+  const { pool, component } = query;
+  if (pool !== undefined && !reachesPool(identity, pool)) throw hidden("pool", pool);
+  const nowMs = services.leader.nowMs();
+  const monthStart = `${toTimestamp(nowMs).slice(0, 7)}-01T00:00:00Z`;
+  const fromMs = Math.floor(Date.parse(query.from ?? monthStart) / DAY_MS) * DAY_MS;
+  const toMs = Math.ceil((query.to === undefined ? nowMs + 1 : Date.parse(query.to)) / DAY_MS) * DAY_MS;
+  if (fromMs >= toMs) throw problemError("invalid_request", "The time ends before it begins.");
+  const by = new Set(query.by?.split(",") ?? USAGE_BY);
+  const halfLifeMs = query.half_life === undefined ? undefined : query.half_life * 1000;
+  return ok(await usageOf(services, identity, { pool, component, fromMs, toMs, by, halfLifeMs }));
 };
 
+const POINTS_DEFAULT = 288;
+
 export const getHistory: Handler<"getHistory"> = async (call, services) => {
+  const { leader, store } = services;
   const pool = await reachedPool(call, services);
-  const time = toTimestamp(services.leader.nowMs());
-  const empty = { keys: [], from: time, at: [], waiting: [], capacity: {}, components: [] };
-  return ok({ seq: services.leader.seq(), time, pool, ...empty } satisfies WirePoolHistory);
+  const { from, to, points = POINTS_DEFAULT } = call.query;
+  const toMs = to === undefined ? leader.nowMs() : Date.parse(to);
+  const fromMs = from === undefined ? toMs - DAY_MS : Date.parse(from);
+  if (fromMs >= toMs) throw problemError("invalid_request", "The time ends before it begins.");
+  const question = { pool, fromMs, toMs, points };
+  const kept = await stretchesIn(store, question);
+  return ok(
+    await leader.read((view): WirePoolHistory => {
+      const now = stretchNow(view, pool);
+      const stretches =
+        now === undefined ? kept : [...kept.filter(({ toMs: endMs }) => endMs <= now.fromMs), now];
+      const sight = sightOf(call.identity, view);
+      const shown = presentHistory(stretches, question, (component) => sight.namesComponent(pool, component));
+      return { seq: view.seq, time: toTimestamp(view.nowMs), pool, ...shown };
+    }),
+  );
 };

@@ -8,9 +8,10 @@ import { insertInto, migrations } from "../schema.ts";
 export const FENCED = "BE001";
 
 const firstTables = ["audit", "idempotency", "requests", "decisions", "tokens"] as const;
-const writtenTables = [...firstTables, "attachments"] as const;
-/** Servers of the version before call the first one, so it stays as it was (C12). */
-export const COMMIT_FUNCTION = "@commit_batch_3";
+const laterTables = [...firstTables, "attachments"] as const;
+const writtenTables = [...laterTables, "history"] as const;
+/** Servers of the versions before call the others, so they stay as they were (C12). */
+export const COMMIT_FUNCTION = "@commit_batch_4";
 
 /** Stands between the values of a column. Nobody outside knows it, so nobody can write it into a value. */
 const SEPARATOR = `\u001e${randomBytes(9).toString("base64")}\u001e`;
@@ -43,7 +44,8 @@ export const schema: readonly (readonly string[])[] = [
   ],
   ...common.slice(1, 3),
   [commitFunction("@commit_batch_2", firstTables, NOTIFY)],
-  [...common[3]!, commitFunction(COMMIT_FUNCTION, writtenTables, NOTIFY)],
+  [...common[3]!, commitFunction("@commit_batch_3", laterTables, NOTIFY)],
+  [...common[4]!, commitFunction(COMMIT_FUNCTION, writtenTables, NOTIFY)],
 ];
 
 /**

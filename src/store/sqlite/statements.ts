@@ -9,7 +9,7 @@ export function toSqlite(sql: string): string {
   return sql.replaceAll("@", "");
 }
 
-const replacedTables = ["idempotency", "requests", "decisions", "attachments", "tokens"] as const;
+const replacedTables = ["idempotency", "requests", "decisions", "attachments", "history", "tokens"] as const;
 
 export function commitStatements(rows: CommitRows): Statement[] {
   const { previous, head } = rows;
