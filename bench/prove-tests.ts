@@ -106,17 +106,17 @@ const MISTAKES: readonly Mistake[] = [
   },
   {
     what: "exit code 75 without a checkpoint counts as failed (11.4)",
-    file: "src/cli/run/outcome.ts",
+    file: "src/runner/outcome.ts",
     text: "  if (hasFinished)",
     instead: "  if (exitCode === 75 && !hasSaved) return 'failed';\n  if (hasFinished)",
-    tests: ["src/cli"],
+    tests: ["src/runner/outcome.test.ts"],
   },
   {
-    what: "why shows the two priorities the wrong way round",
-    file: "src/cli/why/words.ts",
-    text: "priority \x24{theirs} before \x24{ours}",
-    instead: "priority \x24{ours} before \x24{theirs}",
-    tests: ["src/cli"],
+    what: "why shows two priorities or classes the wrong way round",
+    file: "src/server/why/reasons.ts",
+    text: "part} \x24{difference.theirs} before \x24{difference.mine}",
+    instead: "part} \x24{difference.mine} before \x24{difference.theirs}",
+    tests: ["test/e2e/cli-demo.test.ts"],
   },
 ];
 
