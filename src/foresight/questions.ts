@@ -135,7 +135,12 @@ export type SuggestedChange =
     }
   | { readonly change: "more_reserved"; readonly key: string; readonly reserved: number }
   | { readonly change: "higher_priority"; readonly priority: number }
-  | { readonly change: "more_capacity"; readonly capacity: Resources }
+  /** With `nodes`: by so many more nodes like one that is there. */
+  | {
+      readonly change: "more_capacity";
+      readonly capacity: Resources;
+      readonly nodes: { readonly count: number; readonly like: NodeName } | null;
+    }
   | { readonly change: "node_back"; readonly node: NodeName }
   | { readonly change: "run_ends"; readonly requestId: RequestId }
   | { readonly change: "ahead_withdrawn"; readonly requestId: RequestId };

@@ -7,15 +7,19 @@
 import {
   type Command,
   capacityOf,
+  compareIds,
+  decide,
   type EngineState,
   type Event,
   type Explanation,
+  fork,
+  type NodeName,
+  type NodeRecord,
   nodesOf,
   type PoolExplanation,
   type PoolName,
   policiesOf,
   poolsOf,
-  preview,
   queuePageOf,
   type RequestChange,
   type RequestSpec,
@@ -28,8 +32,9 @@ import type { Suggestion, SuggestionEffects, Suggestions } from "./questions.ts"
 const PREVIEWS_PER_KIND_MAX = 12;
 const POOLS_MAX = 3;
 const WALLTIME_STEP_MS = 60_000;
-/** Nobody makes a pool larger than so many times what it is. */
+/** Nobody makes a pool larger than so many times what it is, or buys so many machines for one request. */
 const MORE_CAPACITY_MAX = 8;
+const MORE_NODES_MAX = 32;
 
 export function suggestionsFor(
   state: EngineState,
@@ -68,7 +73,8 @@ function harmOf({ preempted, rejected }: SuggestionEffects): number {
 
 /** How a change would be told and made, for a certain amount of it. */
 interface Attempted {
-  readonly command: Command;
+  /** One after the other; mostly one. */
+  readonly commands: readonly Command[];
   readonly suggestion: Told;
 }
 
@@ -120,29 +126,36 @@ class Search {
     });
     for (const keys of keySets(blockedBy, this.#spec)) {
       const most = Math.max(...keys.map((key) => resources[key] ?? 0));
-      this.#smallest("you", most - 1, (fewer) => {
-        const less = Object.fromEntries(keys.map((key) => [key, Math.max(1, (resources[key] ?? 0) - fewer)]));
-        const { step_run: _, ...shown } = { ...resources, ...less };
-        return {
-          command: change({ resources: { ...resources, ...less } }),
-          suggestion: { change: "fewer_units", pool, resources: shown },
-        };
-      });
+      this.#smallest(
+        "you",
+        most - 1,
+        (fewer) => {
+          const less = Object.fromEntries(
+            keys.map((key) => [key, Math.max(1, (resources[key] ?? 0) - fewer)]),
+          );
+          const { step_run: _, ...shown } = { ...resources, ...less };
+          return {
+            commands: [change({ resources: { ...resources, ...less } })],
+            suggestion: { change: "fewer_units", pool, resources: shown },
+          };
+        },
+        lackOf(blockedBy, keys),
+      );
     }
     if (count > 1 && nodes !== null) {
       this.#smallest("you", count - 1, (fewer) => ({
-        command: change({ nodes: count - fewer }),
+        commands: [change({ nodes: count - fewer })],
         suggestion: { change: "fewer_nodes", pool, nodes: count - fewer },
       }));
     }
     if (!preemptible) {
       this.#once("you", {
-        command: change({ preemptible: true }),
+        commands: [change({ preemptible: true })],
         suggestion: { change: "preemptible", pool },
       });
     }
     this.#smallest("you", 10 - preemptionClass, (more) => ({
-      command: change({ preemptionClass: preemptionClass + more }),
+      commands: [change({ preemptionClass: preemptionClass + more })],
       suggestion: { change: "higher_class", pool, preemptionClass: preemptionClass + more },
     }));
     this.#walltime(pool, walltimeMs, change);
@@ -151,7 +164,7 @@ class Search {
   /** The longest that still lets it pass: what ends in time may start before the head (G4). */
   #walltime(pool: PoolName, walltimeMs: number | null, change: (part: RequestChange) => Command): void {
     const attempted = (steps: number): Attempted => ({
-      command: change({ walltimeMs: steps * WALLTIME_STEP_MS }),
+      commands: [change({ walltimeMs: steps * WALLTIME_STEP_MS })],
       suggestion: { change: "walltime", pool, walltimeMs: steps * WALLTIME_STEP_MS },
     });
     const stepsMax = walltimeMs === null ? 1 << 14 : Math.ceil(walltimeMs / WALLTIME_STEP_MS) - 1;
@@ -184,35 +197,47 @@ class Search {
     if (blockedBy.rule === "limit") {
       const { key, used, asked } = blockedBy;
       const present = policy.limit[key] ?? used;
-      this.#smallest("operator", used + asked - present, (more) => ({
-        command: update({ limit: { ...policy.limit, [key]: present + more } }),
-        suggestion: { change: "higher_limit", pool, key, limit: present + more },
-      }));
+      this.#smallest(
+        "operator",
+        used + asked - present,
+        (more) => ({
+          commands: [update({ limit: { ...policy.limit, [key]: present + more } })],
+          suggestion: { change: "higher_limit", pool, key, limit: present + more },
+        }),
+        used + asked - present,
+      );
     }
     if (blockedBy.rule === "group_limit" && blockedBy.group !== null) {
       const { key, used, asked, group } = blockedBy;
       const limit = this.#state.pools.get(pool)?.groups.get(group)?.record.limit ?? {};
       const present = limit[key] ?? used;
-      this.#smallest("operator", used + asked - present, (more) => ({
-        command: {
-          kind: "updateGroup",
-          pool,
-          group: { name: group, limit: { ...limit, [key]: present + more } },
-        },
-        suggestion: { change: "higher_group_limit", pool, group, key, limit: present + more },
-      }));
+      this.#smallest(
+        "operator",
+        used + asked - present,
+        (more) => ({
+          commands: [
+            {
+              kind: "updateGroup",
+              pool,
+              group: { name: group, limit: { ...limit, [key]: present + more } },
+            },
+          ],
+          suggestion: { change: "higher_group_limit", pool, group, key, limit: present + more },
+        }),
+        used + asked - present,
+      );
     }
     for (const [key, asked] of Object.entries(this.#spec.resources)) {
       if (key === "step_run") continue;
       const present = policy.reserved[key] ?? 0;
       this.#smallest("operator", asked * this.#spec.nodes + present, (more) => ({
-        command: update({ reserved: { ...policy.reserved, [key]: present + more } }),
+        commands: [update({ reserved: { ...policy.reserved, [key]: present + more } })],
         suggestion: { change: "more_reserved", pool, key, reserved: present + more },
       }));
     }
     const highest = Math.max(...policiesOf(this.#state, pool).map(({ priority }) => priority));
     this.#smallest("operator", highest + 1 - policy.priority, (more) => ({
-      command: update({ priority: policy.priority + more }),
+      commands: [update({ priority: policy.priority + more })],
       suggestion: { change: "higher_priority", pool, priority: policy.priority + more },
     }));
   }
@@ -227,26 +252,69 @@ class Search {
         const metered = keys.filter((key) => record.capacity[key] !== undefined);
         if (metered.length === 0) continue;
         const most = Math.max(...metered.map((key) => record.capacity[key] ?? 0));
-        this.#smallest("operator", MORE_CAPACITY_MAX * most, (more) => {
-          const capacity = Object.fromEntries(
-            metered.map((key) => [key, (record.capacity[key] ?? 0) + more]),
-          );
-          return {
-            command: { kind: "updatePool", name: pool, capacity },
-            suggestion: { change: "more_capacity", pool, capacity },
-          };
-        });
+        this.#smallest(
+          "operator",
+          MORE_CAPACITY_MAX * most,
+          (more) => {
+            const capacity = Object.fromEntries(
+              metered.map((key) => [key, (record.capacity[key] ?? 0) + more]),
+            );
+            return {
+              commands: [{ kind: "updatePool", name: pool, capacity }],
+              suggestion: { change: "more_capacity", pool, capacity, nodes: null },
+            };
+          },
+          lackOf(blockedBy, metered),
+        );
       }
-    }
+    } else this.#moreNodes(pool);
     const away = nodesOf(this.#state, pool).filter(({ state }) => state !== "ready");
     for (const node of away.slice(0, PREVIEWS_PER_KIND_MAX)) {
       const { name, state } = node;
       const isDrained = state === "draining" || state === "drained";
       this.#once("operator", {
-        command: isDrained ? { kind: "undrainNode", name } : { kind: "putNode", node: { name } },
+        commands: [isDrained ? { kind: "undrainNode", name } : { kind: "putNode", node: { name } }],
         suggestion: { change: "node_back", pool, node: name },
       });
     }
+  }
+
+  /** As many more nodes as it takes, like the largest that could serve it when it is empty. */
+  #moreNodes(pool: PoolName): void {
+    const nodes = nodesOf(this.#state, pool);
+    const { resources, constraints } = this.#spec;
+    const mainOf = ({ capacity }: NodeRecord) => capacity.gpu ?? capacity.mcpu ?? 0;
+    const [like] = nodes
+      .filter(({ labels, capacity }) => {
+        const hasLabels = Object.entries(constraints).every(([label, value]) => labels[label] === value);
+        // What the node does not meter is unbounded there, or the pool does not have it at all.
+        return (
+          hasLabels && Object.entries(capacity).every(([key, amount]) => (resources[key] ?? 0) <= amount)
+        );
+      })
+      .sort((a, b) => mainOf(b) - mainOf(a) || compareIds(a.name, b.name));
+    if (like === undefined) return;
+    const present = capacityOf(this.#state, pool);
+    this.#smallest(
+      "operator",
+      MORE_NODES_MAX,
+      (count) => ({
+        commands: Array.from({ length: count }, (_, index) => ({
+          kind: "putNode" as const,
+          node: {
+            ...{ name: `${like.name}-more-${index + 1}` as NodeName, pool, capacity: like.capacity },
+            ...{ labels: like.labels, topology: like.topology },
+          },
+        })),
+        suggestion: {
+          ...{ change: "more_capacity", pool, nodes: { count, like: like.name } },
+          capacity: Object.fromEntries(
+            Object.entries(present).map(([key, amount]) => [key, amount + count * (like.capacity[key] ?? 0)]),
+          ),
+        },
+      }),
+      this.#spec.nodes,
+    );
   }
 
   // --- others
@@ -255,7 +323,7 @@ class Search {
     for (const { requestId, isStopping } of holders.slice(0, PREVIEWS_PER_KIND_MAX)) {
       if (isStopping) continue;
       this.#once("time", {
-        command: { kind: "tick", ends: [{ requestId, outcome: "succeeded" }] },
+        commands: [{ kind: "tick", ends: [{ requestId, outcome: "succeeded" }] }],
         suggestion: { change: "run_ends", pool, requestId },
       });
     }
@@ -264,7 +332,7 @@ class Search {
     for (const requestId of ahead) {
       if (requestId === this.#spec.id) continue;
       this.#once("operator", {
-        command: { kind: "cancelRequest", requestId },
+        commands: [{ kind: "cancelRequest", requestId }],
         suggestion: { change: "ahead_withdrawn", pool, requestId },
       });
     }
@@ -287,10 +355,10 @@ class Search {
       if (known.has(pool)) {
         const change = { pools: [...(named ?? []), pool] };
         const command: Command = { kind: "updateRequest", requestId: id, change };
-        this.#once("you", { command, suggestion: { change: "another_pool", pool } });
+        this.#once("you", { commands: [command], suggestion: { change: "another_pool", pool } });
       } else if (isAsked) {
         const command: Command = { kind: "attachPolicy", policy: { pool, component } };
-        this.#once("operator", { command, suggestion: { change: "another_pool", pool } });
+        this.#once("operator", { commands: [command], suggestion: { change: "another_pool", pool } });
       }
     }
   }
@@ -298,19 +366,22 @@ class Search {
   // --- trying
 
   #once(by: Suggestion["by"], attempted: Attempted): void {
-    this.#add(by, attempted, this.try(attempted.command, attempted.suggestion.pool), 1, true);
+    this.#add(by, attempted, this.try(attempted.commands, attempted.suggestion.pool), 1, true);
   }
 
   /** By doubling, then halving: outcomes are not monotone, so that the smallest found may not be the smallest of all (Y9). */
-  #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted): void {
+  #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted, guess = 1): void {
     if (max < 1) return;
     const tries = new Tries(this, attempted);
-    let good = 1;
+    let good = Math.max(1, Math.min(guess, max));
+    let bad = 0;
     while (tries.at(good) === null) {
       if (good >= max || !tries.areLeft) return;
+      bad = good;
       good = Math.min(good * 2, max);
     }
-    let bad = good >> 1;
+    // What is lacking is mostly what is needed.
+    if (bad === 0 && good > 1 && tries.at(good - 1) === null) bad = good - 1;
     while (good - bad > 1 && tries.areLeft) {
       const middle = (good + bad) >> 1;
       if (tries.at(middle) === null) bad = middle;
@@ -332,13 +403,27 @@ class Search {
   }
 
   /** Null: it would not start. */
-  try(command: Command, pool: string): Outcome | null {
+  try(commands: readonly Command[], pool: string): Outcome | null {
     if (!this.#budget.spend()) return null;
-    const decision = preview(this.#state, command, this.#nowMs);
-    if (decision.outcome === "refused") return null;
-    const outcome = outcomeOf(decision.events, this.#spec, pool);
+    const events = this.#eventsOf(commands);
+    if (events === null) return null;
+    const outcome = outcomeOf(events, this.#spec, pool);
     // Who is promised its units already is helped only by what starts it at once.
     return this.#isPromised && outcome?.starts === "after" ? null : outcome;
+  }
+
+  /** Null: one of them is refused. */
+  #eventsOf(commands: readonly Command[]): readonly Event[] | null {
+    const decideAll = () => {
+      const events: Event[] = [];
+      for (const command of commands) {
+        const decision = decide(this.#state, command, this.#nowMs);
+        if (decision.outcome === "refused") return null;
+        events.push(...decision.events);
+      }
+      return events;
+    };
+    return fork(this.#state, decideAll);
   }
 }
 
@@ -361,8 +446,8 @@ class Tries {
     const known = this.#outcomes.get(amount);
     if (known !== undefined) return known;
     if (!this.areLeft) return null;
-    const { command, suggestion } = this.#attempted(amount);
-    const outcome = this.#search.try(command, suggestion.pool);
+    const { commands, suggestion } = this.#attempted(amount);
+    const outcome = this.#search.try(commands, suggestion.pool);
     this.#outcomes.set(amount, outcome);
     return outcome;
   }
@@ -396,6 +481,16 @@ function outcomeOf(events: readonly Event[], { id }: RequestSpec, pool: string):
     }
   }
   return starts === undefined ? null : { starts, startsByMs, effects };
+}
+
+/** What is short of these keys now, as far as that is told; else one. */
+function lackOf(blockedBy: PoolExplanation["blockedBy"], keys: readonly string[]): number {
+  if ("allowed" in blockedBy) return blockedBy.used + blockedBy.asked - blockedBy.allowed;
+  if (blockedBy.rule !== "units") return 1;
+  const lacking = blockedBy.short
+    .filter(({ key }) => keys.includes(key))
+    .map(({ asked, free, promised }) => asked - free + promised);
+  return Math.max(1, ...lacking);
 }
 
 function isShort(blockedBy: PoolExplanation["blockedBy"], key: string): boolean {

@@ -495,7 +495,13 @@ export const suggestion = z.discriminatedUnion("change", [
   }),
   z.object({ change: z.literal("more_reserved"), ...suggested, key: z.string(), reserved: z.number() }),
   z.object({ change: z.literal("higher_priority"), ...suggested, priority: z.int() }),
-  z.object({ change: z.literal("more_capacity"), ...suggested, capacity: amounts }),
+  z.object({
+    change: z.literal("more_capacity"),
+    ...suggested,
+    capacity: amounts,
+    /** In a pool with nodes: so many more, like one that is there. */
+    nodes: z.object({ count: z.int(), like: z.string() }).nullable(),
+  }),
   z.object({ change: z.literal("node_back"), ...suggested, node: z.string() }),
   z.object({ change: z.literal("run_ends"), ...suggested, request: party }),
   z.object({ change: z.literal("ahead_withdrawn"), ...suggested, request: party }),

@@ -4,6 +4,8 @@ import {
   type Command,
   decide,
   type EngineState,
+  type NodeName,
+  type NodeRecord,
   policiesOf,
   type RequestId,
   type RequestSpec,
@@ -39,7 +41,15 @@ export function startsOnCopy(
 }
 
 function commandsOf(state: EngineState, id: RequestId, suggestion: Suggestion): readonly Command[] {
-  return [commandOf(state, id, suggestion)];
+  if (suggestion.change !== "more_capacity" || suggestion.nodes === null)
+    return [commandOf(state, id, suggestion)];
+  const { count, like } = suggestion.nodes;
+  const { capacity, labels, topology } = (state.nodes.get(like) as { record: NodeRecord }).record;
+  const { pool } = suggestion;
+  return Array.from({ length: count }, (_, index) => {
+    const name = `${like}-more-${index + 1}` as NodeName;
+    return { kind: "putNode", node: { name, pool, capacity, labels, topology } };
+  });
 }
 
 function commandOf(state: EngineState, id: RequestId, suggestion: Suggestion): Command {

@@ -79,7 +79,9 @@ function whatText(suggestion: WireSuggestion, { component }: WireRequest): strin
     case "higher_priority":
       return `the priority of ${component} were ${suggestion.priority}`;
     case "more_capacity":
-      return `the pool had ${amountsText(suggestion.capacity)}`;
+      return suggestion.nodes === null
+        ? `the pool had ${amountsText(suggestion.capacity)}`
+        : `the pool had ${suggestion.nodes.count} more like node ${suggestion.nodes.like}`;
     case "node_back":
       return `node ${suggestion.node} were back`;
     case "run_ends":

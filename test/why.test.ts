@@ -1,0 +1,18 @@
+// Explanations, suggestions and plans are true (14, 30): a small part of `npm run prove:why`. A failure names its world.
+
+import { expect, test } from "vitest";
+import { newTally, tryWorld, WORLDS } from "./reference/why-trial.ts";
+
+const SEED = 2;
+const TIMEOUT_MS = 600_000;
+
+test.each(Object.entries(WORLDS))("%s: what is said is so", { timeout: TIMEOUT_MS }, (_, worldOf) => {
+  const tally = newTally();
+  tryWorld(worldOf(SEED), { explainEvery: 3, suggestEvery: 5, planEvery: 4 }, tally);
+  expect(tally.falsehoods).toEqual([]);
+  expect(tally.unsound).toEqual([]);
+  expect(tally.inexact).toEqual([]);
+  expect(tally.waiting).toBeGreaterThan(5);
+  expect(tally.running).toBeGreaterThan(1);
+  expect(tally.plans).toBeGreaterThan(3);
+});
