@@ -20,9 +20,17 @@ const startedTwice: Fault = {
   instead: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return true;',
 };
 
+/** The second one would fail to listen. */
+const ownSocket: Fault = {
+  what: "",
+  file: "src/agent/shim.ts",
+  text: 'listenForAgents(join(directory, "socket"))',
+  instead: 'listenForAgents(join(directory, "socket" + String(process.pid)))',
+};
+
 const at = (fault: Round["fault"], ...moments: readonly Round["moment"][]): Round[] =>
   moments.map((moment) => ({ fault, moment }));
-const LONG_CUT: Round = { fault: "node cut", moment: "start", isLong: true };
+const LONG_CUT: Round = { fault: "node cut", moment: "start", isLong: true, how: "silent" };
 
 export const CANARIES: readonly Canary[] = [
   canary(
@@ -38,6 +46,7 @@ export const CANARIES: readonly Canary[] = [
     what: "an agent that starts again what it finds",
     faults: [
       startedTwice,
+      ownSocket,
       {
         what: "",
         file: "src/agent/finding.ts",
@@ -52,6 +61,7 @@ export const CANARIES: readonly Canary[] = [
     what: "a second start after a reset",
     faults: [
       startedTwice,
+      ownSocket,
       {
         what: "",
         file: "src/agent/finding.ts",
@@ -94,16 +104,13 @@ export const CANARIES: readonly Canary[] = [
     { rounds: at("agent killed", "start"), finders: ["logs incomplete"] },
   ),
   canary(
-    "a relay that goes on from where it was, not from where its reader is",
+    "a reader that comes back is sent everything again",
     {
-      file: "src/server/agents/readers.ts",
-      text: "    const known = Math.min(bytes.length, Math.max(0, position - at));",
-      instead: "    const known = 0;",
+      file: "src/server/logs.ts",
+      text: "from: call.query.from ?? 0,",
+      instead: "from: Math.min(0, call.query.from ?? 0),",
     },
-    {
-      rounds: [...at("node cut", "start", "stop", "start", "stop", "start"), ...at("agent killed", "start")],
-      finders: ["logs incomplete"],
-    },
+    { rounds: at("server replaced", "start", "stop", "start"), finders: ["logs incomplete"] },
   ),
   canary(
     "an agent that does not honour the lease of its node",

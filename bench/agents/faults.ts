@@ -23,6 +23,8 @@ export interface Round {
   readonly moment: Moment;
   /** Of a cut: beyond the time after which the node counts as lost. */
   readonly isLong?: boolean;
+  /** Of a cut; left out: in any way. */
+  readonly how?: Cut;
 }
 
 /** What the judge must know to tell a lost end from one that nobody could know. */
@@ -40,6 +42,7 @@ export interface Strikes extends Struck {
 }
 
 const CUTS = ["cable", "silent", "answers lost", "nothing arrives", "reset"] as const;
+type Cut = (typeof CUTS)[number];
 const MOMENT_MS_MAX = 20_000;
 /** How long after its cause a moment is struck, at most. */
 const AFTER_MS_MAX = { start: 700, stop: 500, checkpoint: 900 };
@@ -110,8 +113,8 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
     kill(pid);
   }
 
-  async function cut({ machine, paths }: Node, isLong: boolean): Promise<void> {
-    const how = pick(CUTS.filter((one) => one !== "cable" || scene.hasCables));
+  async function cut({ machine, paths }: Node, isLong: boolean, wanted: Cut | undefined): Promise<void> {
+    const how = wanted ?? pick(CUTS.filter((one) => one !== "cable" || scene.hasCables));
     if (how === "cable") machine.pullCable();
     for (const path of paths) {
       if (how === "silent") path.silence("both");
@@ -144,7 +147,7 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
 
   return {
     ...struck,
-    async strike({ fault, moment, isLong = false }) {
+    async strike({ fault, moment, isLong = false, how }) {
       const node = isLong ? await longRunning() : await bring(moment);
       await delay(random() * AFTER_MS_MAX[moment]);
       switch (fault) {
@@ -153,7 +156,7 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
         case "shim killed":
           return killShim(node);
         case "node cut":
-          return absent(node, () => cut(node, isLong));
+          return absent(node, () => cut(node, isLong, how));
         case "machine reset":
           return absent(node, () => reset(node));
         case "server replaced":

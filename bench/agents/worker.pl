@@ -51,10 +51,12 @@ sub lines {
 
 open_evidence("main");
 mark("start " . now() . " $$ $host $ENV{BERTH_RESUME}", 1);
+$SIG{PIPE} = "IGNORE"; # Only who ends it ends it.
 $SIG{TERM} = $kind eq "deaf" ? "IGNORE" : sub { $isAsked = 1 };
 if ($kind eq "tree" && !fork()) {
   # In a session of its own, and deaf to requests: only who ends the whole tree ends it.
   POSIX::setsid();
+  close($_) for (*STDOUT, *STDERR);
   $SIG{TERM} = "IGNORE";
   open_evidence("child");
   while (1) {
