@@ -90,7 +90,7 @@ async function measureStarts({ api, servers, directory: place }: Scene): Promise
       }
     }
   } finally {
-    await remove();
+    remove();
   }
   const [local = []] = times.values();
   for (const [way, ms] of times) console.log(`${way}: ${shown(ms)}${ms === local ? "" : ratio(ms, local)}`);

@@ -59,20 +59,30 @@ async function proveOn(options: {
   readonly store: StoreKind;
   readonly rounds: readonly Round[];
   readonly faults?: Canary["faults"];
+  readonly kinds?: Canary["kinds"];
 }): Promise<Proof> {
-  const { name, store, rounds, faults = [] } = options;
+  const { name, store, rounds, kinds, faults = [] } = options;
   const programs = await buildPrograms(name, faults);
   const directory = mkdtempSync(join(values.keep ?? tmpdir(), "berth-proof-"));
   const onRound = (text: string) => (faults.length === 0 ? console.log(text) : undefined);
   try {
-    return await prove({ programs, store, directory, rounds, random, namespaces: !values.proxies, onRound });
+    return await prove({
+      programs,
+      store,
+      directory,
+      rounds,
+      random,
+      kinds,
+      namespaces: !values.proxies,
+      onRound,
+    });
   } finally {
     if (values.keep === undefined) rmSync(directory, { recursive: true, force: true });
   }
 }
 
-async function findOut({ what, faults, rounds, finders }: Canary): Promise<number> {
-  const { verdict } = await proveOn({ name: what, store: "sqlite", rounds, faults });
+async function findOut({ what, faults, rounds, finders, kinds }: Canary): Promise<number> {
+  const { verdict } = await proveOn({ name: what, store: "sqlite", rounds, faults, kinds });
   return finders.flatMap((finder) => verdict.problems[finder]).length;
 }
 

@@ -3,6 +3,7 @@
 import type { Fault } from "../proving/canaries.ts";
 import type { Round } from "./faults.ts";
 import type { Question } from "./judge.ts";
+import type { Wish } from "./load.ts";
 
 export interface Canary {
   readonly what: string;
@@ -11,6 +12,8 @@ export interface Canary {
   readonly rounds: readonly Round[];
   /** By which of the questions it must be found: one that shows by chance proves nothing. */
   readonly finders: readonly Question[];
+  /** Only jobs of these kinds show it. */
+  readonly kinds?: readonly Wish["kind"][] | undefined;
 }
 
 const startedTwice: Fault = {
@@ -92,7 +95,7 @@ export const CANARIES: readonly Canary[] = [
   canary(
     "an end that is reported before the whole tree has ended",
     { file: "src/agent/supervision.ts", text: "    await job.gone;\n", instead: "" },
-    { rounds: at("agent killed", "stop", "start"), finders: ["survivors of ended jobs"] },
+    { rounds: at("agent killed", "stop", "start"), finders: ["survivors of ended jobs"], kinds: ["tree"] },
   ),
   canary(
     "a shim that drops output",
@@ -151,11 +154,12 @@ export const CANARIES: readonly Canary[] = [
         instead: "    if (plan === undefined) {",
       },
     ],
-    rounds: at("shim killed", "start", "checkpoint", "start"),
+    rounds: at("shim killed", "stop", "stop", "checkpoint"),
     finders: ["survivors of ended jobs"],
+    kinds: ["tree", "deaf"],
   },
 ];
 
-function canary(what: string, fault: Omit<Fault, "what">, rest: Pick<Canary, "rounds" | "finders">): Canary {
+function canary(what: string, fault: Omit<Fault, "what">, rest: Omit<Canary, "what" | "faults">): Canary {
   return { what, faults: [{ what, ...fault }], ...rest };
 }

@@ -44,6 +44,7 @@ export interface Wish {
   readonly requeue: "never" | "on_preemption" | "on_failure";
 }
 
+const KINDS = ["short", "short", "saver", "saver", "saver", "saver", "tree", "deaf", "loud"] as const;
 const LIVE = 9;
 const POLL_MS = 400;
 const END_MS_MAX = 120_000;
@@ -56,7 +57,7 @@ export const isOver = ({ latest }: LoadedJob) => OVER.has(latest.status);
 /** It is gone, or only its name is left. */
 const hasEnded = (pid: number) => ["Z", "X", ""].includes(stateOf(pid));
 
-export function startLoad(scene: Scene, random: () => number): Load {
+export function startLoad(scene: Scene, random: () => number, kinds: readonly Wish["kind"][] = KINDS): Load {
   const { api, evidence, directory } = scene;
   const jobs: LoadedJob[] = [];
   const survivors: string[] = [];
@@ -67,17 +68,7 @@ export function startLoad(scene: Scene, random: () => number): Load {
   const pick = <T>(values: readonly T[]): T => values[Math.floor(random() * values.length)] as T;
 
   function wishFor(given: Partial<Wish>): Wish {
-    const kind = pick([
-      "short",
-      "short",
-      "saver",
-      "saver",
-      "saver",
-      "saver",
-      "tree",
-      "deaf",
-      "loud",
-    ] as const);
+    const kind = pick(kinds);
     return {
       kind,
       ms: 500 + Math.floor(random() * (kind === "saver" ? 12_000 : 6_000)),

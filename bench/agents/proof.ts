@@ -4,7 +4,7 @@ import { loadavg } from "node:os";
 import type { Programs } from "./build.ts";
 import { createStrikes, type Round } from "./faults.ts";
 import { judge, type Verdict } from "./judge.ts";
-import { startLoad } from "./load.ts";
+import { startLoad, type Wish } from "./load.ts";
 import { openScene } from "./scene.ts";
 import type { StoreKind } from "./servers.ts";
 
@@ -23,12 +23,14 @@ export async function prove(options: {
   readonly rounds: readonly Round[];
   readonly random: () => number;
   readonly namespaces: boolean;
+  /** Only jobs of these kinds, apart from those that the rounds need. */
+  readonly kinds?: readonly Wish["kind"][] | undefined;
   readonly onRound: (text: string) => void;
 }): Promise<Proof> {
   const { rounds, random, onRound } = options;
   const beganMs = performance.now();
   const scene = await openScene(options);
-  const load = startLoad(scene, random);
+  const load = startLoad(scene, random, options.kinds);
   const strikes = createStrikes(scene, load, random);
   const done: Round[] = [];
   const others: string[] = [];

@@ -1,6 +1,6 @@
 // Hostile commands, environments, directories and output on their way to a job and back (J2, J6): a small part of prove:hostile.
 
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { seededRandom } from "../../bench/proving/random.ts";
 import { isBerthError } from "../../src/sdk/index.ts";
 import { type Place, tryHostile } from "../support/hostile.ts";
@@ -8,6 +8,9 @@ import { type AgentCluster, hasEnded, openAgentCluster } from "./agents-support.
 
 const CASES = 250;
 const SEED = Number(process.env.SEED ?? 7);
+
+/** Every wait has a limit of its own, which says what was waited for: this one is only the last. */
+vi.setConfig({ testTimeout: 600_000, hookTimeout: 300_000 });
 
 let cluster: AgentCluster;
 beforeAll(async () => {
@@ -21,7 +24,7 @@ test(`J2, J6: ${CASES} hostile cases arrive unchanged or are refused (seed ${SEE
   expect(result.arrived + result.refused).toBe(CASES);
   expect(result.arrived).toBeGreaterThan(CASES / 2);
   expect(result.refused).toBeGreaterThan(CASES / 50);
-}, 240_000);
+});
 
 test("J6: a line of megabytes is read as it was written, and nothing is left behind for each piece of it", async () => {
   const warnings: string[] = [];
@@ -33,7 +36,7 @@ test("J6: a line of megabytes is read as it was written, and nothing is left beh
   expect(await cluster.output(id)).toBe("x".repeat(bytes));
   process.off("warning", listen);
   expect(warnings).toEqual([]);
-}, 120_000);
+});
 
 function placeOf({ scratch, submit, until, client }: AgentCluster): Place {
   return {

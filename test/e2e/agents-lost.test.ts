@@ -3,12 +3,15 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { startTcpProxy, type TcpProxy } from "../support/proxy.ts";
 import { type AgentCluster, openAgentCluster } from "./agents-support.ts";
 import { sleepersOf, uniqueSeconds, until } from "./runner-support.ts";
 
 const LOST_SECONDS = 15;
+
+/** Every wait has a limit of its own, which says what was waited for: this one is only the last. */
+vi.setConfig({ testTimeout: 600_000, hookTimeout: 300_000 });
 
 let cluster: AgentCluster;
 let proxy: TcpProxy;

@@ -29,7 +29,7 @@ export interface AgentCluster {
 
 export type JobAnswer = Awaited<ReturnType<Client["jobs"]["get"]>>;
 
-const WAIT_MS_MAX = 60_000;
+const WAIT_MS_MAX = 120_000;
 const POLL_MS = 30;
 
 export async function openAgentCluster({

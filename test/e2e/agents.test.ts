@@ -2,9 +2,12 @@
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type AgentCluster, hasEnded, openAgentCluster } from "./agents-support.ts";
 import { sleepersOf, uniqueSeconds, until } from "./runner-support.ts";
+
+/** Every wait has a limit of its own, which says what was waited for: this one is only the last. */
+vi.setConfig({ testTimeout: 600_000, hookTimeout: 300_000 });
 
 let cluster: AgentCluster;
 beforeAll(async () => {
