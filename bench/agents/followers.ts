@@ -105,6 +105,9 @@ function take(line: Line, at: number, output: Output): number {
     return line.position + data.length;
   }
   if (line.end === true) output.isComplete = true;
-  else output.dropped += line.dropped;
+  else {
+    output.dropped += line.dropped;
+    return at + line.dropped;
+  }
   return at;
 }

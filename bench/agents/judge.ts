@@ -237,6 +237,21 @@ function lineOf({ kind }: LoadedJob, letter: "o" | "e", number: number, key: str
 function judgeFollowed(key: string, followed: Output, whole: Output): string[] {
   return [
     ...followed.jumps.map((jump) => `${key}: whoever followed it jumped ${jump}`),
+    ...(followed.isTail ? judgeTail(key, followed, whole) : sameStreams(key, followed, whole)),
+  ];
+}
+
+/** Its node did not answer: then the kept end of it followed, in which streams are not told apart, with a mark for what is missing. */
+function judgeTail(key: string, followed: Output, whole: Output): string[] {
+  const lengthOf = ({ stdout, stderr }: Output) => stdout.length + stderr.length;
+  const read = lengthOf(followed) + followed.dropped;
+  return !followed.isComplete || read === lengthOf(whole)
+    ? []
+    : [`${key}: whoever followed it has read ${read} of ${lengthOf(whole)} bytes`];
+}
+
+function sameStreams(key: string, followed: Output, whole: Output): string[] {
+  return [
     ...(["stdout", "stderr"] as const).flatMap((stream) => {
       const isSame = followed.isComplete
         ? followed[stream] === whole[stream]

@@ -58,7 +58,8 @@ export function openNetwork(wantsNamespaces: boolean): Network {
 function canMakeNamespaces(bridge: string, address: string): boolean {
   try {
     run("unshare", "-n", "-p", "-u", "-m", "-f", "--kill-child", "--mount-proc", "true");
-    run("ip", "link", "add", bridge, "type", "bridge");
+    // With an address of its own: else it takes that of one of its ports, and others would look for it in vain after a cut.
+    run("ip", "link", "add", bridge, "address", "02:00:00:00:00:01", "type", "bridge");
     run("ip", "addr", "add", `${address}/24`, "dev", bridge);
     run("ip", "link", "set", bridge, "up");
     return true;

@@ -51,6 +51,7 @@ export function superviseJob(
   const tell = () => say({ kind: "state", state: state() });
   const reports = createReports(say);
   const lease = keepLease(job, order, { onChange: tell, stop });
+  setImmediate(lease.watch); // It may be over already, and whoever hears of that asks about it.
 
   function state(): ShimState {
     const { told } = circumstances;
@@ -223,8 +224,8 @@ function keepLease(
     }
   }
 
-  watch();
   return {
+    watch,
     extend(nextUntil: number, nextOnLost: OnLost): void {
       until = Math.max(until, nextUntil);
       onLost = nextOnLost;
