@@ -103,6 +103,10 @@ export async function openSlurmCluster(options: ClusterOptions = {}): Promise<Sl
       );
     });
 
+  // Whoever ends this program ends the daemons, too.
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.once(signal, () => void cluster.close().finally(() => process.exit(130)));
+
   const cluster: SlurmCluster = {
     directory,
     env,

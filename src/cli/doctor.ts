@@ -21,7 +21,9 @@ export interface Finding {
   readonly text: string;
 }
 
-type DoctorOptions = ConnectionOptions & OutputOptions & StoreOptions & { readonly head?: boolean };
+type DoctorOptions = ConnectionOptions &
+  OutputOptions &
+  StoreOptions & { readonly head?: boolean; readonly slurm?: boolean | string };
 
 const HELP = `
 Ends with 125 if something is wrong.
@@ -31,6 +33,7 @@ Examples:
   berth doctor --verify            read the whole store, by way of a copy
   berth doctor --head > heads/today                 note where the history ends, to be kept on another machine
   berth doctor --expect "$(cat heads/today)"        check that the history still contains it
+  berth doctor --slurm gpu         check Slurm and its partition gpu, where the adapter runs
   berth doctor -o json
 `;
 
@@ -45,6 +48,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--database-url <url>", "the store is in this PostgreSQL database")
     .option("--verify", "read the whole store and check every hash")
     .option("--head", "print the ends of the journal and of the audit log, and nothing else")
+    .option("--slurm [partition]", "check also the Slurm of this machine, for `berth adapter slurm`")
     .option("--expect <head>", "check also that the history still contains this head")
     .addHelpText("after", HELP)
     .action((options: DoctorOptions) => doctor(options, context));
@@ -58,6 +62,7 @@ async function doctor(options: DoctorOptions, context: CliContext): Promise<void
     aboutContainment(),
     ...(await aboutServer(options)),
     ...(await aboutStore(options, context)),
+    ...(options.slurm === undefined ? [] : await aboutOwnSlurm(options.slurm)),
   ];
   if (format === "json") context.write(`${toJson({ findings }, 2)}\n`);
   else {
@@ -69,6 +74,14 @@ async function doctor(options: DoctorOptions, context: CliContext): Promise<void
     context.write(plainIfNeeded(lines.join(""), context));
   }
   if (findings.some(({ state }) => state === "bad")) context.exitCode = EXIT_BAD;
+}
+
+/** Loaded when it is asked for. */
+async function aboutOwnSlurm(partition: boolean | string): Promise<Finding[]> {
+  const { createSlurm, programsIn } = await import("../executors/index.ts");
+  const { aboutSlurm } = await import("./doctor/slurm.ts");
+  const slurm = createSlurm(programsIn(process.env.SLURM_BIN, process.env));
+  return aboutSlurm(slurm, typeof partition === "string" ? partition : undefined);
 }
 
 function aboutNode(): Finding {

@@ -1,0 +1,22 @@
+// The adapter under proof, as `berth adapter slurm --nodes` runs it. Its argument is JSON.
+
+import { createSlurm, programsIn, startSlurmAdapter } from "../../src/executors/index.ts";
+import { createClient } from "../../src/sdk/index.ts";
+
+const { url, token, pool, stateDirectory, workDirectory, policyFile } = JSON.parse(
+  process.argv[2] ?? "{}",
+) as Record<"url" | "token" | "pool" | "stateDirectory" | "workDirectory" | "policyFile", string>;
+startSlurmAdapter({
+  client: createClient({ url, token }),
+  slurm: createSlurm(programsIn(process.env.SLURM_BIN, process.env)),
+  ...{ pool, stateDirectory, workDirectory, policyFile },
+  version: "proof",
+  reportsNodes: true,
+  partition: "berth",
+  account: undefined,
+  secrets: "/nonexistent",
+  startMsMax: undefined,
+  tell: (text) => console.error(`adapter: ${text}`),
+});
+process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
+process.send?.({});

@@ -1,0 +1,60 @@
+// What of a Slurm works for or against Berth (S1–S7), as findings of `berth doctor --slurm`.
+
+import type { Slurm } from "../../executors/index.ts";
+import type { Finding } from "../doctor.ts";
+
+const WHAT = "slurm";
+const OLDEST = [22, 5] as const;
+
+export async function aboutSlurm(slurm: Slurm, partition: string | undefined): Promise<Finding[]> {
+  try {
+    const version = await slurm.version();
+    return [
+      aboutVersion(version),
+      ...(await aboutSettings(slurm, partition)),
+      await aboutQueue(slurm, partition),
+    ];
+  } catch (error) {
+    return [{ what: WHAT, state: "bad", text: (error as Error).message }];
+  }
+}
+
+function aboutVersion(version: string): Finding {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const isFine = major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1]);
+  return {
+    what: WHAT,
+    state: isFine ? "good" : "bad",
+    text: isFine ? `version ${version}` : `version ${version}, needs 22.05 or newer`,
+  };
+}
+
+async function aboutSettings(slurm: Slurm, name: string | undefined): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const accounting = (await slurm.setting("AccountingStorageType")) ?? "";
+  if (!accounting.includes("slurmdbd")) {
+    const text =
+      "there is no slurmdbd: the ends of jobs cannot be read. Set AccountingStorageType=accounting_storage/slurmdbd";
+    findings.push({ what: WHAT, state: "bad", text });
+  }
+  if (name === undefined) return findings;
+  const partition = await slurm.partition(name);
+  if (partition === undefined)
+    return [...findings, { what: WHAT, state: "bad", text: `there is no partition ${name}` }];
+  const { PreemptMode: mode = "OFF", State: state = "UP" } = partition;
+  const type = (await slurm.setting("PreemptType")) ?? "preempt/none";
+  if (type !== "preempt/none" && type !== "(null)" && mode !== "OFF") {
+    const text = `Slurm itself preempts in partition ${name} (${type}, ${mode}): what Berth has granted may be lost. Set PreemptMode=OFF there`;
+    findings.push({ what: WHAT, state: "bad", text });
+  }
+  if (state !== "UP")
+    findings.push({ what: WHAT, state: "note", text: `partition ${name} is ${state}: nothing starts there` });
+  return findings;
+}
+
+async function aboutQueue(slurm: Slurm, partition: string | undefined): Promise<Finding> {
+  const count = (await slurm.queue(partition)).length;
+  const isRoot = process.getuid?.() === 0;
+  const who = isRoot ? "jobs may run as others" : "jobs run as you";
+  return { what: WHAT, state: "good", text: `the controller answers, ${count} jobs are known; ${who}` };
+}
