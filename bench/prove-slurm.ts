@@ -229,13 +229,14 @@ const CANARIES: readonly Canary[] = [
     story: restarted,
   },
   {
-    what: "an adapter that reports an end when it asks for one",
+    what: "an adapter that reports an end when it asks for one, and leaves behind what it no longer knows",
     faults: [
       fault(
         "steps",
         `if (wish.isOverdue) return [{ kind: "cancel", id }];`,
-        `return [{ kind: "end", end: { outcome: "stopped" } }];`,
+        `if (id !== "") return [{ kind: "end", end: { outcome: "stopped" } }];`,
       ),
+      fault("slurm", "for (const { id } of nobodys)", "for (const { id } of nobodys.slice(nobodys.length))"),
     ],
     story: cancelled,
   },
@@ -244,8 +245,8 @@ const CANARIES: readonly Canary[] = [
     faults: [
       fault(
         "states",
-        `    case "COMPLETED":\n`,
-        `    case "COMPLETED":\n      return { outcome: "succeeded", exit_code: 0 };\n`,
+        `    case "FAILED":\n`,
+        `    case "FAILED":\n      if (state !== "") return { outcome: "succeeded", exit_code: 0 };\n`,
       ),
     ],
     story: async (world) => void (await world.submit({ seconds: 0.5, exitCode: 3 })),

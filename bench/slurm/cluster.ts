@@ -235,6 +235,7 @@ function writeConfiguration(directory: string, ports: readonly number[], options
     "JobAcctGatherType=jobacct_gather/none",
     "SelectType=select/cons_tres",
     "SelectTypeParameters=CR_CPU_Memory",
+    "DefMemPerCPU=100",
     "SlurmdParameters=config_overrides",
     "GresTypes=gpu",
     "AccountingStorageType=accounting_storage/slurmdbd",

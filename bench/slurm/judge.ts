@@ -81,7 +81,8 @@ export function lostExits(expected: readonly Expected[], told: ReadonlyMap<strin
     const end = told.get(id);
     if (end === undefined || !["released", "failed", "cancelled"].includes(end.status))
       return [`${id} has not ended: ${end?.status ?? "unknown"}`];
-    if (isFree || end.exitCode === exitCode) return [];
+    const status = exitCode === 0 ? "released" : "failed";
+    if (isFree || (end.exitCode === exitCode && end.status === status)) return [];
     return [`${id} ended with ${exitCode}, and Berth says ${end.status} ${end.exitCode}`];
   });
 }

@@ -45,6 +45,14 @@ for (const [name, { given, want }] of Object.entries(cases)) {
   test(name, async () => expect(await bad(...given)).toEqual([expect.stringMatching(want)]));
 }
 
+test("memory without a default is noted: one job would fill a node", async () => {
+  const partition = async () => ({ DefMemPerNode: "UNLIMITED" });
+  const found = await aboutSlurm(slurm({ partition }, { SelectTypeParameters: "CR_CPU_MEMORY" }), "gpu");
+  expect(found.filter(({ state }) => state === "note").map(({ text }) => text)).toEqual([
+    expect.stringMatching(/Set DefMemPerCPU/),
+  ]);
+});
+
 test("native preemption elsewhere does no harm", async () => {
   expect(await bad({}, { PreemptType: "preempt/qos" })).toEqual([]);
 });

@@ -41,6 +41,7 @@ async function aboutSettings(slurm: Slurm, name: string | undefined): Promise<Fi
   const partition = await slurm.partition(name);
   if (partition === undefined)
     return [...findings, { what: WHAT, state: "bad", text: `there is no partition ${name}` }];
+  findings.push(...(await aboutMemory(slurm, name, partition)));
   const { PreemptMode: mode = "OFF", State: state = "UP" } = partition;
   const type = (await slurm.setting("PreemptType")) ?? "preempt/none";
   if (type !== "preempt/none" && type !== "(null)" && mode !== "OFF") {
@@ -50,6 +51,18 @@ async function aboutSettings(slurm: Slurm, name: string | undefined): Promise<Fi
   if (state !== "UP")
     findings.push({ what: WHAT, state: "note", text: `partition ${name} is ${state}: nothing starts there` });
   return findings;
+}
+
+/** Where memory is shared out and has no default, a job that asks for none gets all of its node. */
+async function aboutMemory(
+  slurm: Slurm,
+  name: string,
+  { DefMemPerNode: perNode, DefMemPerCPU: perCpu }: Readonly<Record<string, string>>,
+): Promise<Finding[]> {
+  const isShared = ((await slurm.setting("SelectTypeParameters")) ?? "").includes("MEMORY");
+  if (!isShared || perCpu !== undefined || perNode !== "UNLIMITED") return [];
+  const text = `a job that asks for no memory gets all of its node in partition ${name}, so that no other fits beside it. Set DefMemPerCPU, or ask for memory`;
+  return [{ what: WHAT, state: "note", text }];
 }
 
 async function aboutQueue(slurm: Slurm, partition: string | undefined): Promise<Finding> {
