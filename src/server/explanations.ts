@@ -5,6 +5,8 @@ import { type Explained, ForesightError, type Suggestion } from "../foresight/in
 import type { View } from "../leader/index.ts";
 import type { WireExplanation, WireParty, WireRequest, WireSuggestion } from "../protocol/index.ts";
 import { toPoolName, toTimestamp } from "../translation/index.ts";
+import type { Agents } from "./agents/agents.ts";
+import { reportersOf } from "./agents/reporters.ts";
 import type { Call, Services } from "./call.ts";
 import type { Grants } from "./grants.ts";
 import { type Identity, reachesPool } from "./identity.ts";
@@ -21,7 +23,7 @@ import type { World } from "./why/world.ts";
 export async function explain(
   call: Call,
   services: Services,
-  { id, record }: Located,
+  { id, record, owned }: Located,
   { suggestions: isAsked, before }: { readonly suggestions: boolean; readonly before: RequestId | undefined },
 ): Promise<WireExplanation> {
   const { leader, grants } = services;
@@ -32,19 +34,33 @@ export async function explain(
       const shown = presentRecord(record, sightOf(identity, view));
       const { number, status, reasons } = shown;
       const facts = { ...NOTHING_TO_SAY, request_id: id, number, status, reasons };
-      return { ...facts, text: tell(facts, shown, worldOf(view)) };
+      return { ...facts, text: tell(facts, shown, worldOf(view, [])) };
     });
   }
   const whole = await foreseen(call, services, { requestId: id, suggestions: isAsked, before });
   if (whole.facts === undefined) throw notFound("request", id);
   const facts = { ...whole.facts, pools: whole.facts.pools.filter(({ pool }) => sees(pool)) };
-  return leader.read((view) => presentExplanation(view, { ...whole, facts }, { identity, grants }));
+  return leader.read((view) => {
+    // What is said about a job is for those who may see all of it.
+    const isWhole = sightOf(identity, view).degreeOf(owned) === "whole";
+    const said = isWhole ? saidOf(view, services.agents, id) : [];
+    return presentExplanation(view, { ...whole, facts }, { identity, grants, said });
+  });
+}
+
+/** What those who are to start a job say about it: Slurm's or Kubernetes' own reason (S3, K3). */
+function saidOf({ state }: View, agents: Agents, id: RequestId): readonly string[] {
+  const parts = reportersOf(state, id).map((key) =>
+    agents.reportOf(key)?.jobs.find(({ request_id }) => request_id === id),
+  );
+  return [...new Set(parts.flatMap((part) => (part?.phase === "starting" ? (part.progress ?? []) : [])))];
 }
 
 /** What words need to know beside the facts. */
-function worldOf({ state, nowMs }: View): World {
+function worldOf({ state, nowMs }: View, said: readonly string[]): World {
   return {
     nowMs,
+    said,
     amountsOf(name) {
       const pool = state.pools.get(toPoolName(name));
       const at = (amounts: readonly number[] | undefined, key: string) =>
@@ -144,7 +160,7 @@ const NOTHING_TO_SAY = {
 function presentExplanation(
   view: View,
   { facts, suggestions, starts, next, before }: Foreseen & { readonly facts: Explanation },
-  caller: { identity: Identity; grants: Grants },
+  caller: { identity: Identity; grants: Grants; said: readonly string[] },
 ): WireExplanation {
   const { requestId, status, rejection, delayedUntilMs, blocked, victim, stop } = facts;
   const sight = sightOf(caller.identity, view);
@@ -179,5 +195,5 @@ function presentExplanation(
     suggestions: presentSuggestions(view, suggestions.all, sight, request),
     truncated: suggestions.isTruncated,
   };
-  return { ...explained, text: tell(explained, request, worldOf(view)) };
+  return { ...explained, text: tell(explained, request, worldOf(view, caller.said)) };
 }

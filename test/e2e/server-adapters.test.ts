@@ -57,6 +57,13 @@ test("its machines are the pool's nodes; an attempt on two of them is one part (
       { node: "n2", progress: "Slurm: Priority" },
     ],
   });
+  const { body: why } = await server.admin("GET", `/v1/resource-requests/${id}/explanation`);
+  expect(why.text).toMatchObject([
+    {
+      sentence: expect.stringContaining("was granted in pool cluster, and has not started yet"),
+      lines: [{ label: "starting", text: "Slurm: Priority" }],
+    },
+  ]);
   await sync("cluster", { jobs: [{ ...part, phase: "running" }] });
   expect(await job(id)).toMatchObject({ phase: "running" });
   const end = { outcome: "succeeded", exit_code: 0, log_tail: [Buffer.from("done\n").toString("base64")] };

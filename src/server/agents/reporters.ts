@@ -1,7 +1,14 @@
 // Who says what runs: the agent of each node, or one adapter for a whole pool (20–22).
 
-import type { NodeName } from "../../engine/index.ts";
-import { type EngineState, nodeViewsOf, type PoolName, type RequestId, runsOf } from "../../engine/index.ts";
+import {
+  type EngineState,
+  type NodeName,
+  nodeViewsOf,
+  type PoolName,
+  type RequestId,
+  requestOf,
+  runsOf,
+} from "../../engine/index.ts";
 
 export type Reporter =
   | { readonly kind: "node"; readonly node: NodeName }
@@ -25,6 +32,14 @@ export function hasAdapter(state: EngineState, pool: PoolName | null): pool is P
 /** Those who say what becomes of an attempt: one for each of its parts, in the order of their ranks. */
 export function reportersFor(state: EngineState, pool: PoolName | null, nodes: readonly string[]): string[] {
   return hasAdapter(state, pool) ? [poolKey(pool)] : [...nodes];
+}
+
+/** Those who speak for the parts of what runs now. */
+export function reportersOf(state: EngineState, id: RequestId): readonly string[] {
+  const allocation = requestOf(state, id)?.progress.allocation ?? null;
+  if (allocation === null) return [];
+  const nodes = allocation.placement.map(({ node }) => node);
+  return reportersFor(state, allocation.pool, nodes);
 }
 
 /** What is granted where the reporter speaks. */

@@ -10,7 +10,7 @@ import type {
   WireRequestSubmission,
   WireRun,
 } from "../../protocol/index.ts";
-import { reportersFor } from "../agents/reporters.ts";
+import { reportersOf } from "../agents/reporters.ts";
 import {
   type Call,
   type Change,
@@ -120,7 +120,7 @@ async function showJob(call: Call, services: Services, id: RequestId): Promise<W
   const stored = await services.store.getAttachment(id, "run");
   const { identity } = call;
   const isWhole = await services.leader.read((view) => seesWhole(view, identity, located.owned));
-  const reporters = await services.leader.read((view) => reportersOf(view, id));
+  const reporters = await services.leader.read((view) => reportersOf(view.state, id));
   return {
     ...shown,
     run: stored === undefined || !isWhole ? null : shownRun(stored.body as WireRun, identity, located.owned),
@@ -137,14 +137,6 @@ function seesWhole(view: View, identity: Identity, owned: Owned): boolean {
 function shownRun(run: WireRun, { name }: Identity, { submittedBy }: Owned): WireJob["run"] {
   if (name === submittedBy || run.environment === undefined) return run;
   return { ...run, environment: Object.fromEntries(Object.keys(run.environment).map((key) => [key, null])) };
-}
-
-/** Those who speak for its parts now. */
-function reportersOf(view: View, id: RequestId): readonly string[] {
-  const allocation = requestOf(view.state, id)?.progress.allocation ?? null;
-  if (allocation === null) return [];
-  const nodes = allocation.placement.map(({ node }) => node);
-  return reportersFor(view.state, allocation.pool, nodes);
 }
 
 /** A part of an adapter is that of all its nodes, and may have none. */
@@ -185,7 +177,7 @@ export const signalJob: Handler<"signalJob"> = async (call, services) => {
   const running = await services.leader.read((view) => {
     const allocation = requestOf(view.state, id)?.progress.allocation;
     if (allocation?.phase === undefined) return undefined;
-    return { token: allocation.token, reporters: reportersOf(view, id) };
+    return { token: allocation.token, reporters: reportersOf(view.state, id) };
   });
   if (running === undefined) {
     throw problemError("invalid_request", `Request "${id}" is not a job that runs now.`, {

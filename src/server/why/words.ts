@@ -242,6 +242,7 @@ function tellOther(facts: Facts, request: WireRequest, world: World): WireWhyTex
     };
   }
   if (stop !== null) return tellVictim(facts, request, world, attempts);
+  if (running !== null && world.said.length > 0) return tellGranted(running.pool, request, world.said);
   if (running !== null) return tellRunning(running, request, world, attempts);
   if (request.status === "allocated")
     return {
@@ -259,6 +260,14 @@ function tellBlocked(title: string, blocked: NonNullable<Facts["blocked"]>): Wir
   return {
     sentence: `${title} is not in the queue yet: it waits ${what}.`,
     lines: blocked.after.map((id) => ({ label: "after", text: id })),
+  };
+}
+
+/** Granted, but whoever is to start it has not done so (S3, K3). */
+function tellGranted(pool: string, request: WireRequest, said: readonly string[]): WireWhyText {
+  return {
+    sentence: `${titleOf(request)} was granted in pool ${pool}, and has not started yet.`,
+    lines: said.map((text) => ({ label: "starting", text })),
   };
 }
 

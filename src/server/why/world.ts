@@ -4,6 +4,8 @@ import type { WireExplanation } from "../../protocol/index.ts";
 
 export interface World {
   readonly nowMs: number;
+  /** Of a job that was granted and has not started: what those who are to start it say. */
+  readonly said: readonly string[];
   amountsOf(pool: string): (key: string) => { readonly capacity: number; readonly usage: number };
 }
 
