@@ -119,6 +119,8 @@ const POOL_SETTINGS: Record<keyof WirePoolSettings, string> = {
   node_lost_seconds:
     "with `executor: agents`: a node that is silent for so long is down, and what ran there is lost",
   allow_run_on: "whether jobs with `on_lost: run-on` keep their units while their node is silent",
+  avoid_busy_devices:
+    "with `executor: agents`: a GPU on which a process runs that Berth did not start is given to nobody as long as that runs",
 };
 
 function settings(): string {

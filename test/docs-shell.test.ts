@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
-import { createReader, normalise, shellLinesOf } from "./docs-support.ts";
+import { createReader, normalise, shellLinesOf, withoutHostname } from "./docs-support.ts";
 import { buildBerth } from "./e2e/run-support.ts";
 import { temporaryDirectory } from "./e2e/runner-support.ts";
 
@@ -59,7 +59,7 @@ function withOutputs(text: string, printed: readonly { from: number; to: number;
   let updated = text;
   for (const { from, to, output } of printed.toReversed()) {
     const gap = /\n\n$/.test(text.slice(from, to)) || text.slice(from, to) === "\n" ? "\n" : "";
-    const shown = output
+    const shown = withoutHostname(output)
       .replaceAll(/127\.0\.0\.1:\d+/g, "127.0.0.1:7770")
       .replaceAll(/\bpid \d+/g, "pid 4711");
     const ended = shown === "" || shown.endsWith("\n") ? shown : `${shown}\n`;

@@ -2,6 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 
 /** One command of a `console` block, with the output that the document shows for it. */
@@ -49,9 +50,17 @@ export function shellLinesOf(text: string): ShellLine[] {
   return found;
 }
 
+/** This machine is a node of its own server; documents call it by the same name everywhere. */
+export function withoutHostname(text: string): string {
+  return text.replaceAll(
+    new RegExp(`(?<![\\w.-])${hostname().replaceAll(".", "\\.")}(?![\\w.-])`, "g"),
+    "gpubox",
+  );
+}
+
 /** What differs from run to run, and what a table needs to line up, is nothing to compare. */
 export function normalise(text: string): string {
-  return withoutWaits(text)
+  return withoutHostname(withoutWaits(text))
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "ID")
     .replaceAll(/127\.0\.0\.1:\d+/g, "127.0.0.1:PORT")
     .replaceAll(/\bpid \d+/g, "pid PID")

@@ -30,16 +30,26 @@ export interface AgentOptions {
   readonly stateDirectory: string;
   readonly version: string;
   readonly bootId: string;
-  readonly capacity: Readonly<Record<string, number>>;
+  /** What the machine has now; left out: what its record says. */
+  readonly capacity?: Readonly<Record<string, number>>;
+  /** Whether its GPUs are given out, so that a job without one sees none; default: by its capacity. */
+  readonly hasGpus?: boolean;
   /** What the machine shows now. */
   readonly devices: () => readonly Device[];
   readonly policyFile?: string | undefined;
   readonly secrets: string;
+  /** Where the checkpoint directories of requests are; default: in the agent's own. */
+  readonly checkpoints?: string | undefined;
+  /** The PATH of jobs. */
+  readonly path?: string | undefined;
   /** For people: what goes wrong, and what is right again. */
   readonly tell: (text: string) => void;
 }
 
-export type Agent = ExecutorLoop;
+export interface Agent extends ExecutorLoop {
+  /** Resolves when a server has heard for the first time what this machine has. */
+  readonly heard: Promise<void>;
+}
 
 const COMPARE_EVERY_SECONDS = 5;
 /** The devices are looked at so often. */
@@ -53,16 +63,24 @@ export function startAgent(options: AgentOptions): Agent {
   const facts = () => ({
     boot_id: bootId,
     agent_version: options.version,
-    capacity,
+    ...(capacity !== undefined && { capacity }),
     devices: devices().map(({ index, model, uuid, strangers }) => ({
       ...{ index, strangers },
       ...(model !== undefined && { model }),
       ...(uuid !== undefined && { uuid }),
     })),
   });
-  return startLoop({
+  let noteHeard: () => void = () => undefined;
+  const heard = new Promise<void>((resolve) => {
+    noteHeard = resolve;
+  });
+  const loop = startLoop({
     channel: {
-      sync: (body, call) => client.agent.sync(node, { ...body, ...facts() }, call),
+      async sync(body, call) {
+        const answer = await client.agent.sync(node, { ...body, ...facts() }, call);
+        noteHeard();
+        return answer;
+      },
       checkpoint: (report, call) => client.agent.checkpoint(node, report, call),
       sendLog: (reader, piece, call) => client.agent.sendLog(node, reader, piece, call),
     },
@@ -71,17 +89,24 @@ export function startAgent(options: AgentOptions): Agent {
     compareEverySeconds: COMPARE_EVERY_SECONDS,
     tell,
   });
+  return { ...loop, heard };
 }
 
 /** The processes of this machine, as an executor. */
 function createProcesses(options: AgentOptions, events: ExecutorEvents): Executor<NodeOrder> {
-  const { stateDirectory, bootId } = options;
+  const { stateDirectory, bootId, tell } = options;
   const parts = new Map<string, Part>();
+  let lastTrouble = "";
+  const tellOnce = (text: string) => {
+    if (text !== lastTrouble) tell(text);
+    lastTrouble = text;
+  };
   const orders: OrderSettings = {
-    checkpoints: join(stateDirectory, "checkpoints"),
+    checkpoints: options.checkpoints ?? join(stateDirectory, "checkpoints"),
+    path: options.path,
     policyFile: options.policyFile,
     secrets: options.secrets,
-    hasGpus: (options.capacity.gpu ?? 0) > 0,
+    hasGpus: options.hasGpus ?? (options.capacity?.gpu ?? 0) > 0,
   };
   return {
     order(part, terms) {
@@ -94,6 +119,7 @@ function createProcesses(options: AgentOptions, events: ExecutorEvents): Executo
     start(entry) {
       const part = watchPart(entry, bootId, {
         ...events,
+        onTrouble: ({ message }) => tellOnce(`A job cannot be looked after: ${message}`),
         passOn: (report) => events.passOn(entry.order, report),
       });
       parts.set(entry.order.token, part);

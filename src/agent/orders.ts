@@ -13,6 +13,7 @@ export interface OrderSettings {
   /** A file per secret, in a folder of the component or for all. */
   readonly secrets: string;
   readonly hasGpus: boolean;
+  readonly path?: string | undefined;
 }
 
 const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -29,7 +30,13 @@ export function jobOrderOf(part: WireWantedPart, settings: OrderSettings): JobOr
       settings.policyFile,
     );
     const secrets = secretsOf(run.secrets ?? [], component, settings.secrets);
-    const surroundings = { home, user: name, path: PATH, hasGpus: settings.hasGpus, secrets };
+    const surroundings = {
+      home,
+      user: name,
+      path: settings.path ?? PATH,
+      hasGpus: settings.hasGpus,
+      secrets,
+    };
     mkdirSync(settings.checkpoints, { recursive: true, mode: 0o711 });
     return {
       command: run.command,

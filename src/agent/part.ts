@@ -48,6 +48,7 @@ export interface PartEvents {
   /** Something of the listing is different. */
   onChange(): void;
   onLogGrown(): void;
+  onTrouble(error: Error): void;
   /** Rejects if the server could not be asked: then it is asked again. */
   passOn(report: NumberedReport): Promise<CheckpointAnswer>;
 }
@@ -66,33 +67,38 @@ export function watchPart(entry: Entry<NodeOrder>, bootId: string, events: PartE
   /** What a shim that listens later must hear: the newest of each kind. */
   const unsaid = new Map<string, ToShim>();
 
+  /** A full disk or the like: it is tried again, and the agent goes on with the others. */
   async function follow(): Promise<void> {
     while (!isClosed && end === undefined) {
-      const claimed = readClaim(directory);
-      const shimState = claimed === undefined ? "none" : isRunning(claimed) ? "alive" : "dead";
-      const found = {
-        hasEnd: readEnd(directory) !== undefined,
-        bootId: order.bootId,
-        shim: shimState,
-      } as const;
-      switch (judge(found, bootId)) {
-        case "ended":
-          await settle(readEnd(directory) as StoredEnd);
-          break;
-        case "lost":
-          keep(ending("lost", "The machine was restarted."));
-          break;
-        case "start":
-          start();
-          break;
-        case "adopt":
-          await session();
-          break;
-        case "bury":
-          await bury();
-          break;
-      }
+      await step().catch((error: Error) => events.onTrouble(error));
       if (end === undefined) await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    }
+  }
+
+  async function step(): Promise<void> {
+    const claimed = readClaim(directory);
+    const shimState = claimed === undefined ? "none" : isRunning(claimed) ? "alive" : "dead";
+    const found = {
+      hasEnd: readEnd(directory) !== undefined,
+      bootId: order.bootId,
+      shim: shimState,
+    } as const;
+    switch (judge(found, bootId)) {
+      case "ended":
+        await settle(readEnd(directory) as StoredEnd);
+        break;
+      case "lost":
+        keep(ending("lost", "The machine was restarted."));
+        break;
+      case "start":
+        start();
+        break;
+      case "adopt":
+        await session();
+        break;
+      case "bury":
+        await bury();
+        break;
     }
   }
 

@@ -10,6 +10,8 @@ export interface Membership {
   readonly pool: string;
   readonly urls: readonly string[];
   readonly token: string;
+  /** Its capacity is not what was found on the machine. */
+  readonly isPretended?: boolean;
 }
 
 /** The kernel's limit for the path of a socket is 107 bytes; ours are in `jobs/` and a directory of 20 letters. */

@@ -1,4 +1,4 @@
-// berth apply -f FILE_OR_DIR: makes pools, groups and policies as files say.
+// berth apply -f FILE_OR_DIR: makes pools, groups, nodes and policies as files say.
 
 import type { Command } from "commander";
 import { type BerthError, type Client, isBerthError } from "../sdk/index.ts";
@@ -19,17 +19,20 @@ interface ApplyOptions extends ConnectionOptions, PlanOptions {
 }
 
 const HELP = `
-A file has pools and policies, written as in the API, in YAML or JSON:
+A file has pools, nodes and policies, written as in the API, in YAML or JSON:
 
   pools:
     - name: lab
       capacity: {gpu: 8}
       groups: [{name: research, limit: {gpu: 6}}]
+    - name: cluster
+  nodes:
+    - {name: n1, pool: cluster, capacity: {gpu: 8}, labels: {disk: fast}, topology: rack1}
   policies:
     - {pool: lab, component: vision, priority: 10, reserved: {gpu: 2}, group: research}
 
-It is the whole truth about each policy and group that it names; settings of a pool that it leaves out stay as they
-are. Nothing else is touched, unless --prune: then what no file names is deleted.
+It is the whole truth about each policy, group and node that it names; settings of a pool that it leaves out stay as they
+are. Nothing else is touched, unless --prune: then what no file names is deleted; nodes only if a file has nodes at all.
 
 Examples:
   berth apply -f pools.yaml --dry-run

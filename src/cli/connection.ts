@@ -14,6 +14,8 @@ export interface Connection {
   readonly component: string | undefined;
   /** Of the saved context, where the token is another one: it may not ask for this component. */
   readonly componentGuess: string | undefined;
+  /** Started by `berth up` on this machine, by this user. */
+  readonly isOwnServer: boolean;
 }
 
 export interface ConnectionFlags {
@@ -62,6 +64,7 @@ export function resolveConnection(flags: ConnectionFlags = {}, env: Environment 
     token,
     component: component ?? (isSavedToken ? saved?.component : undefined),
     componentGuess: saved?.component,
+    isOwnServer: saved?.store !== undefined && url === saved.url,
   };
 }
 

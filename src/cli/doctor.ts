@@ -2,6 +2,7 @@
 
 import { statSync } from "node:fs";
 import type { Command } from "commander";
+import { findDevices } from "../agent/index.ts";
 import { detectContainment } from "../runner/index.ts";
 import { type Client, createClient } from "../sdk/index.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
@@ -12,8 +13,9 @@ import { type ConnectionOptions, withConnection } from "./options.ts";
 import { formatOf, type OutputOptions, plainIfNeeded, toJson } from "./output/print.ts";
 import { ageOf, printable, styleOf } from "./output/text.ts";
 import { shownPath } from "./paths.ts";
+import { isHere } from "./run/here.ts";
 import { gather } from "./session.ts";
-import { pauseText, scaledText, shieldedText } from "./shapes.ts";
+import { pauseText, scaledText, shieldedText, strangersText } from "./shapes.ts";
 
 export interface Finding {
   readonly what: string;
@@ -60,6 +62,7 @@ async function doctor(options: DoctorOptions, context: CliContext): Promise<void
   const findings: Finding[] = [
     aboutNode(),
     aboutContainment(),
+    ...aboutDevices(),
     ...(await aboutServer(options)),
     ...(await aboutStore(options, context)),
     ...(options.slurm === undefined ? [] : await aboutOwnSlurm(options.slurm)),
@@ -100,6 +103,15 @@ function aboutContainment(): Finding {
   const text =
     best === undefined ? "none: processes may outlive their grant" : `jobs are contained by ${best.level}`;
   return { what: "jobs", state: best === undefined ? "note" : "good", text };
+}
+
+/** The GPUs of this machine, and who uses them beside Berth. */
+function aboutDevices(): Finding[] {
+  return findDevices().map((device): Finding => {
+    const model = device.model === undefined ? "" : ` (${device.model})`;
+    const text = `${device.index}${model}${device.strangers === 0 ? "" : `: ${strangersText(device.strangers)}`}`;
+    return { what: "gpu", state: device.strangers === 0 ? "good" : "note", text };
+  });
 }
 
 async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
@@ -153,6 +165,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
       findings.push(...aboutTime(time, headers.get("date")));
       findings.push(...(await aboutAlerts(client)));
       findings.push(...aboutReplicas(await client.server.cluster()));
+      findings.push(...(await aboutNodes(client)));
       await client.server.ready().then(
         () => findings.push({ what: "ready", state: "good", text: "calls are served" }),
         () => findings.push({ what: "ready", state: "bad", text: "the server takes no changes now" }),
@@ -171,6 +184,29 @@ export function aboutTime(clusterTime: string | undefined, serverTime: string | 
   const ahead = ageOf(new Date(0).toISOString(), aheadMs);
   const text = `time in the cluster is ${ahead} ahead of the server's clock: tokens end early, until the clock has caught up`;
   return [{ what: "time", state: "bad", text }];
+}
+
+/** Other machines on which somebody else uses GPUs, or of which nothing is heard. */
+async function aboutNodes(client: Client): Promise<Finding[]> {
+  const nodes = await gather(client.nodes.all());
+  return nodes.flatMap(({ name, state, devices }): Finding[] => {
+    const silent: Finding[] =
+      state === "suspect" || state === "down"
+        ? [{ what: "node", state: "note", text: `${name} is ${state} (berth node show ${name})` }]
+        : [];
+    const busy = devices.filter(({ strangers = 0 }) => strangers > 0 && !isHere(name));
+    return [
+      ...silent,
+      ...busy.map(({ index, strangers = 0, kept_out: isKeptOut }): Finding => {
+        const kept = isKeptOut ? ", kept out of use" : "";
+        return {
+          what: "gpu",
+          state: "note",
+          text: `${index} of ${name}: ${strangersText(strangers)}${kept}`,
+        };
+      }),
+    ];
+  });
 }
 
 /** What alerts were raised about: pools in which nobody is given up (L3), scaled guarantees (9.1), shields (V6). */

@@ -1,8 +1,15 @@
-// berth export: pools, groups and policies as a file for `berth apply`.
+// berth export: pools, groups, nodes and policies as a file for `berth apply`.
 
 import type { Command } from "commander";
-import type { WireGroupAnswer, WirePolicyAnswer, WirePoolAnswer } from "../protocol/index.ts";
-import { GROUP_DEFAULTS, POLICY_DEFAULTS, readPresent } from "./apply/changes.ts";
+import type { WireGroupAnswer, WireNodeAnswer, WirePolicyAnswer, WirePoolAnswer } from "../protocol/index.ts";
+import {
+  declaredCapacity,
+  GROUP_DEFAULTS,
+  NODE_DEFAULTS,
+  POLICY_DEFAULTS,
+  type Present,
+  readPresent,
+} from "./apply/changes.ts";
 import { POOL_SETTING_DEFAULTS } from "./apply/defaults.ts";
 import type { CliContext } from "./context.ts";
 import { type ConnectionOptions, oneOf, withConnection } from "./options.ts";
@@ -60,6 +67,7 @@ async function exportAll(options: ExportOptions, context: CliContext): Promise<v
           options.full === true,
         ),
       ),
+    ...nodesIn(present, only),
     policies: present.policies.filter(({ pool }) => only === undefined || pool === only).map(asPolicy),
   };
   context.write(form === "json" ? `${toJson(document, 2)}\n` : await toYaml(document));
@@ -79,6 +87,18 @@ function asPool(pool: WirePoolAnswer, groups: readonly WireGroupAnswer[], isFull
       groups: groups.map(({ pool: _, ...group }) => withoutDefaults(group, GROUP_DEFAULTS)),
     }),
   };
+}
+
+function nodesIn({ nodes }: Present, only: string | undefined): { nodes?: object[] } {
+  const shown = nodes.filter(({ pool }) => only === undefined || pool === only);
+  return shown.length === 0 ? {} : { nodes: shown.map(asNode) };
+}
+
+/** What people decide about a node; its state and what runs there are not theirs to write. */
+function asNode(node: WireNodeAnswer) {
+  const { name, pool, labels, topology } = node;
+  const fields = withoutDefaults({ labels, topology }, NODE_DEFAULTS);
+  return { name, pool, capacity: declaredCapacity(node), ...fields };
 }
 
 /** Without what `berth apply` assumes anyway. */

@@ -1,9 +1,9 @@
-// berth node add|enroll|list|show|drain|undrain|confirm-lost|remove
+// berth node add|update|enroll|list|show|drain|undrain|confirm-lost|remove
 
 import type { Command } from "commander";
 import type { WireEnrolmentAnswer } from "../protocol/index.ts";
 import { parseAmounts } from "./amounts.ts";
-import type { CliContext } from "./context.ts";
+import { type CliContext, CliError } from "./context.ts";
 import {
   type ConnectionOptions,
   collect,
@@ -32,6 +32,8 @@ interface NodeOptions extends Options {
   readonly topology?: string;
   readonly idempotencyKey?: string;
 }
+
+type UpdateOptions = Options & Partial<Pick<NodeOptions, "capacity" | "label" | "topology">>;
 
 const HELP = `
 A pool without a capacity of its own has that of its nodes.
@@ -69,6 +71,23 @@ export function define(command: Command, context: CliContext): void {
     const made = await client.nodes.create(node, given({ idempotencyKey: options.idempotencyKey }));
     await printDone(`Node ${name} added to pool ${pool}.`, made, NODE, options, context);
   });
+
+  const update = withName(command.command("update").description("change what a node has"));
+  update
+    .option("-c, --capacity <amounts>", "all that it has from now on, such as gpu=8")
+    .option("--label <key=value>", "its labels from now on; may be repeated", collect)
+    .option("--topology <group>", "which nodes it is close to, such as a rack");
+  withPlan(withOutput(withConnection(update))).addHelpText(
+    "after",
+    `
+Of a node with an agent the capacity is the most that the agent may offer. A node that was changed takes work again.
+
+Examples:
+  berth node update n1 --capacity gpu=4 --dry-run
+  berth node update n1 --label zone=b --topology rack2
+`,
+  );
+  update.action((text: string, options: UpdateOptions) => updateNode(text, options, context));
 
   const enroll = command.command("enroll").alias("enrol").description("let a machine join as this node");
   enroll
@@ -150,6 +169,25 @@ export function define(command: Command, context: CliContext): void {
 
 function withName(command: Command): Command {
   return command.argument("<node>", "its name");
+}
+
+async function updateNode(text: string, options: UpdateOptions, context: CliContext) {
+  const { client } = connect(options);
+  const { name } = await findNode(client, text);
+  const { capacity, label, topology } = options;
+  const node = given({
+    capacity: capacity === undefined ? undefined : await parseAmounts(capacity),
+    labels: label && parseLabels(label),
+    topology,
+  });
+  if (Object.keys(node).length === 0) {
+    const hint = "Give at least one of --capacity, --label, --topology.";
+    throw new CliError("usage", "There is nothing to change.", hint);
+  }
+  const plan = await client.nodes.put(name, node, { dryRun: true });
+  if (options.dryRun === true) return printPlan(`Node ${name} would be changed.`, plan, options, context);
+  if (isHarmful(plan)) await confirm(`Change node ${name}?`, planLines(plan), options, context);
+  await printDone(`Node ${name} updated.`, await client.nodes.put(name, node, {}), NODE, options, context);
 }
 
 async function drainNode(text: string, options: Options & { deadline?: string }, context: CliContext) {

@@ -36,7 +36,7 @@ they touch; otherwise they are planned anew.
 Examples:
   berth plan pools.yaml
   berth plan policy update local alice --priority 5
-  berth plan pool update local --capacity gpu=3 --horizon 6h
+  berth plan pool update lab --capacity gpu=3 --horizon 6h
   berth plan submit --gpu 4 --walltime 2h
   berth plan cancel 7
   berth plan pools.yaml --apply

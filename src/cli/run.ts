@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { rmdirSync, rmSync } from "node:fs";
-import { homedir, hostname } from "node:os";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
@@ -23,6 +23,7 @@ import { afterOf, runOf, withJobOptions } from "./jobs/options.ts";
 import { jobSubmissionOf, submitJob } from "./jobs/submitting.ts";
 import { collect, withConnection, withIdempotencyKey } from "./options.ts";
 import { type AttemptEnd, runAttempt } from "./run/attempt.ts";
+import { checkIsHere, variablesOfDevices } from "./run/here.ts";
 import { planRun, type RunOptions, type RunPlan } from "./run/plan.ts";
 import { hasExecutor, runRemotely } from "./run/remote.ts";
 import {
@@ -101,11 +102,11 @@ async function runCommand(words: readonly string[], options: RunOptions, context
   hideVariable("BERTH_API_TOKEN"); // The command runs as the same user, and could read it in /proc.
   const plan = await planRun(words, options, connection.component ?? "");
   const talk = options.quiet === true ? silentTalk : createTalk(screenOf(context));
-  const { componentGuess } = connection;
+  const { componentGuess, isOwnServer } = connection;
   const session: Session = {
     plan,
     talk,
-    componentGuess,
+    ...{ componentGuess, isOwnServer },
     request: undefined,
     waitedMs: 0,
     isUnreachable: false,
@@ -128,7 +129,7 @@ async function runCommand(words: readonly string[], options: RunOptions, context
 /** In pools whose jobs Berth starts itself, the command does not run on this machine (J8). */
 async function runElsewhere(
   client: Client,
-  { plan, talk, componentGuess }: Session,
+  { plan, talk, componentGuess, isOwnServer }: Session,
   {
     options,
     interruptions,
@@ -142,7 +143,7 @@ async function runElsewhere(
   if (!isJob && !(await hasExecutor(client, { component, pools: options.pool, signal }))) return false;
   interruptions.enter("over"); // From here on signals are the job's.
   const { origin, attended: _, ...submission } = { ...plan.submission, component, ...afterOf(options.after) };
-  const run = runOf(plan.command, options);
+  const run = runOf(plan.command, options, { isOwnServer });
   const body = { ...jobSubmissionOf(submission, options), ...(origin && { origin }), run };
   if (isJob) await submitJob(client, body, options, context);
   else await runRemotely(client, body, { talk, context });
@@ -154,6 +155,7 @@ interface Session {
   readonly plan: RunPlan;
   readonly talk: Talk;
   readonly componentGuess: string | undefined;
+  readonly isOwnServer: boolean;
   request: WireRequest | undefined;
   waitedMs: number;
   isUnreachable: boolean;
@@ -211,20 +213,6 @@ async function attemptUntilOver(
   }
 }
 
-/** A command must not run here on units of another machine (J8). */
-async function checkIsHere(client: Client, { id, number, placement, pool }: GrantedRequest): Promise<void> {
-  const here = hostname();
-  const isHere = (node: string) => node === here || node === here.split(".")[0] || node === "localhost";
-  const elsewhere = placement.find(({ node }) => !isHere(node));
-  if (elsewhere === undefined) return;
-  await client.requests.withdraw(id).catch(() => undefined);
-  throw new CliError(
-    "no_executor",
-    `Request #${number} was placed on node ${elsewhere.node}, which is not this machine (${here}), and pool ${pool} starts no jobs.`,
-    `Run an agent on the nodes and say so: berth pool update ${pool} --set executor=agents. Or type this on ${elsewhere.node}.`,
-  );
-}
-
 async function attempt(
   client: Client,
   { plan, talk }: Session,
@@ -238,7 +226,8 @@ async function attempt(
   let end: AttemptEnd | undefined;
   try {
     const { signal, giveUp, enter } = interruptions;
-    const input = { client, plan, granted, grantedAtMs, checkpointDir, talk, giveUp, enter };
+    const devices = await variablesOfDevices(client, granted);
+    const input = { client, plan, granted, grantedAtMs, checkpointDir, devices, talk, giveUp, enter };
     end = await runAttempt({ ...input, interrupted: signal });
     return end;
   } finally {

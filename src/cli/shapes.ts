@@ -364,6 +364,11 @@ export const NODE: Shape<WireNodeAnswer> = {
     },
     { name: "in_use", value: inUseText, cells: inUseCells },
     { name: "topology", value: ({ topology }) => topology || "-" },
+    {
+      name: "heard",
+      value: ({ heard_at: at }) => (at === null ? "-" : `${ageOf(at)} ago`),
+      isWide: true,
+    },
     { name: "running", value: ({ requests }) => String(requests.length), alignsRight: true, isWide: true },
     { name: "labels", value: ({ labels }) => labelsText(labels), isWide: true },
   ],
@@ -376,16 +381,24 @@ export const NODE: Shape<WireNodeAnswer> = {
     ["labels", labelsText(node.labels)],
     ...(node.heard_at === null ? [] : [["last heard of", node.heard_at] as const]),
     ...(node.agent_version === null ? [] : [["agent", node.agent_version] as const]),
-    ...node.devices.map(({ index, model, strangers }) => {
-      const others = strangers === undefined || strangers === 0 ? "" : ` · ${strangers} foreign processes`;
-      return [`GPU ${index}`, `${model ?? "-"}${others}`] as const;
-    }),
+    ...node.devices.map((device) => [`GPU ${device.index}`, deviceText(device)] as const),
     ...node.requests.map(
       ({ number, devices }) =>
         ["running", `#${number}${devices.length === 0 ? "" : ` on GPU ${devices.join(", ")}`}`] as const,
     ),
   ],
 };
+
+export function strangersText(count: number): string {
+  return `${count} ${count === 1 ? "process" : "processes"} that Berth did not start`;
+}
+
+/** A GPU, and who uses it beside Berth. */
+export function deviceText({ model, strangers = 0, kept_out }: WireNodeAnswer["devices"][number]): string {
+  const others = strangers > 0 ? [strangersText(strangers)] : [];
+  const facts = [model ?? "-", ...others, ...(kept_out ? ["kept out of use"] : [])];
+  return facts.join(" · ");
+}
 
 // --- Jobs and operations
 

@@ -94,7 +94,7 @@ async function submit(words: readonly string[], options: SubmitOptions, context:
     ...afterOf(options.after),
   };
   if (words.length > 0) {
-    const job = { ...jobSubmissionOf(body, options), run: runOf(words, options) };
+    const job = { ...jobSubmissionOf(body, options), run: runOf(words, options, session) };
     return submitJob(session.client, job, options, context);
   }
   if (options.array !== undefined) {

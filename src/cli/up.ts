@@ -1,6 +1,6 @@
 // berth up: everything on this machine, in one command.
 
-import { cpus, totalmem, userInfo } from "node:os";
+import { userInfo } from "node:os";
 import { basename } from "node:path";
 import type { Command } from "commander";
 import type { WirePoolAnswer } from "../protocol/index.ts";
@@ -16,6 +16,7 @@ import { hostingOf, listenForEnd, openHosted } from "./serving/host.ts";
 import type { HostedServer } from "./serving/hosting.ts";
 import { findRunning, leaveNote, type RunningNote, takeNoteAway } from "./serving/running.ts";
 import { type ServingFlags, type ServingSettings, servingSettings, withServing } from "./serving/settings.ts";
+import { joinMachine, type Machine, nodeName, obstacleToJobs, registerMachine } from "./up/machine.ts";
 
 interface UpOptions extends ServingFlags {
   readonly capacity?: string;
@@ -64,18 +65,20 @@ async function up(options: UpOptions, context: CliContext): Promise<void> {
     firstTokenName: ownName(),
     log: "people",
   });
+  let machine: Machine | undefined;
   try {
     const saved = await saveOwnContext(server, storeOf(settings));
     leaveNote(settings.dataDir, server.url, saved.token);
-    const client = createClient({ url: server.url, token: saved.token });
-    const pool = await preparePool(client, capacity);
-    const link = await linkTo(client, server.url);
-    const text = plainIfNeeded(welcome({ server, pool, saved, capacity, program, link }), context);
+    const prepared = await prepare({ server, token: saved.token, settings, capacity, context });
+    machine = prepared.machine;
+    const link = await linkTo(createClient({ url: server.url, token: saved.token }), server.url);
+    const text = plainIfNeeded(welcome({ server, ...prepared, saved, capacity, program, link }), context);
     context.write(text);
     process.send?.({ ready: text }); // To the one who started us in the background.
     await ending.asked;
     context.tell("\nStopping. What runs goes on, and is found again at the next start.\n");
   } finally {
+    await machine?.close();
     await server.close();
     takeNoteAway(settings.dataDir);
     ending.stop();
@@ -167,47 +170,70 @@ async function knownToken(url: string, token: string | undefined): Promise<strin
   }
 }
 
-async function preparePool(
-  client: Client,
-  capacity: Record<string, number> | undefined,
-): Promise<WirePoolAnswer> {
+interface Preparation {
+  readonly server: HostedServer;
+  readonly token: string;
+  readonly settings: ServingSettings;
+  readonly capacity: Record<string, number> | undefined;
+  readonly context: CliContext;
+}
+
+interface Prepared {
+  readonly pool: WirePoolAnswer;
+  /** Absent where jobs are not started here. */
+  readonly machine: Machine | undefined;
+  readonly obstacle: string | undefined;
+}
+
+/** The pool of this machine, made if it is new, and the machine as its node. */
+async function prepare({ server, token, settings, capacity, context }: Preparation): Promise<Prepared> {
+  const { url } = server;
+  const { dataDir } = settings;
+  const { version, tell } = context;
+  const client = createClient({ url, token });
+  const machine = { client, url, pool: POOL, dataDir, pretended: capacity, version, tell };
+  const obstacle = obstacleToJobs(dataDir);
+  const isNew = await createPool(client, obstacle === undefined ? "agents" : "none");
+  if (isNew && obstacle !== undefined) await registerMachine(machine);
+  const { node_backed: hasNodes, settings: own } = await client.pools.get(POOL);
+  const isStarted = obstacle === undefined && hasNodes && own.executor === "agents";
+  const joined = isStarted ? await joinMachine(machine) : undefined;
+  return { pool: await client.pools.get(POOL), machine: joined, obstacle };
+}
+
+/** Whether it was not there before. */
+async function createPool(client: Client, executor: "agents" | "none"): Promise<boolean> {
   try {
-    const pool = await client.pools.create({
-      name: POOL,
-      capacity: capacity ?? machineCapacity(),
-      description: "What this machine has, or pretends to have",
-    });
+    const description = "What this machine has, or pretends to have";
+    await client.pools.create({ name: POOL, description, settings: { executor } });
     await client.policies.attach(POOL, { component: ownName(), priority: 0 });
     await client.policies.attach(POOL, URGENT);
-    return pool;
+    return true;
   } catch (error) {
-    if (isBerthError(error, "name_taken")) return client.pools.get(POOL);
+    if (isBerthError(error, "name_taken")) return false;
     throw error;
   }
 }
 
-function machineCapacity(): Record<string, number> {
-  return { mcpu: Math.max(1, cpus().length) * 1000, memory_mb: Math.floor(totalmem() / 1_000_000) };
-}
-
-interface Welcome {
+interface Welcome extends Prepared {
   readonly server: HostedServer;
-  readonly pool: WirePoolAnswer;
   readonly saved: OwnContext;
   readonly capacity: Record<string, number> | undefined;
   readonly program: string;
   readonly link: string;
 }
 
-function welcome({ server, pool, saved, capacity, program, link }: Welcome): string {
+function welcome({ server, pool, saved, capacity, program, link, machine, obstacle }: Welcome): string {
   const ask = pool.capacity.gpu === undefined ? "--cpu 1" : "--gpu 1";
   const where = saved.isCurrent ? "" : `--context ${saved.name} `;
   const other =
     capacity === undefined || isSame(capacity, pool.capacity)
       ? ""
-      : `\n  unchanged  it was made before; to change it: ${changeCommand(capacity, pool.capacity)}`;
+      : `\n  unchanged  it was made before; to change it: ${changeCommand(capacity, pool)}`;
+  const gpus = (machine?.devices ?? []).map((device) => `\n  GPU ${device.index}      ${device.model ?? ""}`);
+  const jobs = obstacle === undefined ? "" : `\n  jobs       are not started here: ${obstacle}`;
   return `✓ store      ${shownPath(server.storeName)}
-✓ pool       ${POOL}   ${amountsText(pool.capacity)}${other}
+✓ pool       ${POOL}   ${amountsText(pool.capacity)}${gpus.join("")}${other}${jobs}
 ✓ context    ${saved.name} → ${server.url}   (token saved, mode 0600)
   dashboard  ${link}
   reference  ${server.url}/docs
@@ -232,7 +258,7 @@ async function tellRunning(
   throw new CliError(
     "name_taken",
     `Pool ${POOL} has ${amountsText(pool.capacity)}.`,
-    `To change it: ${changeCommand(capacity, pool.capacity)}`,
+    `To change it: ${changeCommand(capacity, pool)}`,
   );
 }
 
@@ -241,8 +267,12 @@ function isSame(a: Record<string, number>, b: Record<string, number>): boolean {
   return [...keys].every((key) => (a[key] ?? 0) === (b[key] ?? 0));
 }
 
-function changeCommand(wanted: Record<string, number>, present: Record<string, number>): string {
-  const gone = Object.keys(present).filter((key) => !(key in wanted));
-  const amounts = [...Object.entries(wanted), ...gone.map((key) => [key, 0] as const)];
-  return `berth pool update ${POOL} --capacity ${amounts.map(([key, amount]) => `${key}=${amount}`).join(",")}`;
+/** A pool of this machine as a node has no capacity of its own. */
+function changeCommand(wanted: Record<string, number>, pool: WirePoolAnswer): string {
+  const gone = Object.keys(pool.capacity).filter((key) => !(key in wanted));
+  const amounts = pool.node_backed
+    ? Object.entries(wanted)
+    : [...Object.entries(wanted), ...gone.map((key) => [key, 0] as const)];
+  const what = pool.node_backed ? `node update ${nodeName()}` : `pool update ${POOL}`;
+  return `berth ${what} --capacity ${amounts.map(([key, amount]) => `${key}=${amount}`).join(",")}`;
 }

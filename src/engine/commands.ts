@@ -47,6 +47,8 @@ export interface NodeChange {
   readonly topology?: string;
   /** The most that its agent may offer (E1). */
   readonly enrolled?: Resources;
+  /** The indices of its GPUs that may be given out; `null`: from 0 on. */
+  readonly devices?: readonly number[] | null;
   /** It was enrolled, and nobody has heard of it yet. */
   readonly isDown?: boolean;
 }

@@ -79,6 +79,8 @@ export interface NodeRecord {
   readonly drainDeadlineMs: number | null;
   /** The most that its agent may offer (E1). Absent: it was registered by hand. */
   readonly enrolled?: Resources;
+  /** The indices of its GPUs that may be given out, ascending; at least as many as its capacity. Absent: from 0 on. */
+  readonly devices?: readonly number[];
 }
 
 export type CheckpointKind = "none" | "auto" | "manual";

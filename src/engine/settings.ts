@@ -55,6 +55,8 @@ export interface PoolSettings {
   readonly nodeLostMs?: number;
   /** Whether jobs may run on where no server can be reached (E3). No rule of the engine asks for it. */
   readonly allowRunOn?: boolean;
+  /** Whether GPUs with processes that Berth did not start are kept out of use. No rule of the engine asks for it. */
+  readonly avoidBusyDevices?: boolean;
 }
 
 /** What a group may override for everything below it (P6). */
@@ -103,4 +105,5 @@ export const DEFAULT_POOL_SETTINGS: PoolSettings = {
   executor: "none",
   nodeLostMs: 300_000,
   allowRunOn: false,
+  avoidBusyDevices: false,
 };

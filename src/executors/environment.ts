@@ -1,6 +1,7 @@
 // What a job finds in its environment (E6, E7): what was given with it, who it is, where it runs, and its devices.
 
 import type { WireWantedPart } from "../protocol/index.ts";
+import { deviceVariables } from "../runner/index.ts";
 
 export interface Surroundings {
   readonly home: string;
@@ -22,7 +23,7 @@ export function environmentOf(
   return {
     ...{ HOME: home, USER: user, LOGNAME: user, PATH: path },
     ...variablesOf(part, secrets),
-    ...(hasGpus && devicesOf(part.devices)),
+    ...(hasGpus && deviceVariables(part.devices)),
   };
 }
 
@@ -43,16 +44,6 @@ export function variablesOf(
     BERTH_NODE_COUNT: String(part.nodes.length),
     BERTH_NODES: part.nodes.join(","),
     ...(part.array_index !== null && { BERTH_ARRAY_INDEX: String(part.array_index) }),
-  };
-}
-
-/** NVIDIA's runtime for containers has a word of its own for none. */
-function devicesOf(devices: readonly number[]): Record<string, string> {
-  const list = devices.join(",");
-  return {
-    CUDA_VISIBLE_DEVICES: list,
-    ROCR_VISIBLE_DEVICES: list,
-    NVIDIA_VISIBLE_DEVICES: list === "" ? "void" : list,
   };
 }
 

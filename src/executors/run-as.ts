@@ -6,7 +6,7 @@
 //     "*": { users: [nobody], directories: [/scratch] }
 
 import { spawnSync } from "node:child_process";
-import { lstatSync, readFileSync, realpathSync } from "node:fs";
+import { existsSync, lstatSync, readFileSync, realpathSync } from "node:fs";
 import { homedir, userInfo } from "node:os";
 import { sep } from "node:path";
 import { parse } from "yaml";
@@ -52,7 +52,7 @@ export function identityFor(wish: Wish, policyFile = POLICY_FILE): Identity & { 
     return { ...own, directory: wish.directory ?? own.home };
   }
   const { uid, gid, name, home } = choose(readPolicy(policyFile), wish, accountOf);
-  const directory = wish.directory ?? home;
+  const directory = wish.directory ?? (existsSync(home) ? home : sep);
   checkDirectory(readPolicy(policyFile), wish.component, directory);
   return { name, home, directory, user: { name, uid, gid } };
 }

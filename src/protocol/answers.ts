@@ -620,6 +620,12 @@ export const policyAnswer = z
   .meta({ id: "Policy" });
 export type WirePolicyAnswer = z.infer<typeof policyAnswer>;
 
+/** As its agent reports it. */
+const deviceAnswer = deviceReport.extend({
+  /** Given to nobody, because others use it (`avoid_busy_devices`). */
+  kept_out: z.boolean(),
+});
+
 export const nodeAnswer = z
   .object({
     name: z.string(),
@@ -636,7 +642,7 @@ export const nodeAnswer = z
     /** When its agent was last heard of; null: it has none, or this server has not heard of it. */
     heard_at: timestamp.nullable(),
     agent_version: z.string().nullable(),
-    devices: z.array(deviceReport),
+    devices: z.array(deviceAnswer),
     /** What runs there, and on which GPUs. */
     requests: z.array(z.object({ id: z.string(), number: z.int(), devices: z.array(z.int()) })),
   })

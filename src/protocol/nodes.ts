@@ -8,7 +8,8 @@ export const node = z.strictObject({
   pool: name,
   capacity: amounts,
   labels: labels.optional(),
-  topology: name.optional(),
+  /** Empty: close to no other. */
+  topology: z.union([name, z.literal("")]).optional(),
 });
 
 /** A node that reports again may leave out what has not changed. */

@@ -55,6 +55,8 @@ export const poolSettings = z.strictObject({
   node_lost_seconds: seconds.optional(),
   /** Whether jobs with `on_lost: run-on` may keep their units while their node is silent (E3). */
   allow_run_on: z.boolean().optional(),
+  /** Whether GPUs on which processes run that Berth did not start are kept out of use. */
+  avoid_busy_devices: z.boolean().optional(),
 });
 
 export const group = z.strictObject({

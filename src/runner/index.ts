@@ -11,6 +11,7 @@ export {
 } from "./checkpoint.ts";
 export { checkCommand, checkWords } from "./command.ts";
 export { type Containment, detectContainment } from "./containment.ts";
+export { deviceVariables } from "./devices.ts";
 export type { ContainmentLevel, EnclosurePlan } from "./enclosure.ts";
 export { endTree, type TreeEnd } from "./ending.ts";
 export { hideVariable } from "./environ.ts";

@@ -112,7 +112,10 @@ export function presentNodeSeen(view: View, node: NodeView, sight: Sight, agents
     ...presentNodeView({ ...node, runs }, view.numberOf),
     heard_at: heardAtMs === undefined ? null : toTimestamp(heardAtMs),
     agent_version: report?.agent_version ?? null,
-    devices: report !== undefined && "devices" in report ? (report.devices ?? []) : [],
+    devices: (report !== undefined && "devices" in report ? (report.devices ?? []) : []).map((device) => ({
+      ...device,
+      kept_out: node.record.devices?.includes(device.index) === false,
+    })),
   };
 }
 

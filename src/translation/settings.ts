@@ -42,6 +42,7 @@ const NAMES: Record<keyof Required<PoolSettings>, keyof WirePoolSettings> = {
   executor: "executor",
   nodeLostMs: "node_lost_seconds",
   allowRunOn: "allow_run_on",
+  avoidBusyDevices: "avoid_busy_devices",
 };
 
 const FIELDS: readonly Field[] = Object.entries(NAMES).map(([engine, wire]) => ({

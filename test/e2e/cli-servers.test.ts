@@ -98,9 +98,10 @@ test("`up` repairs the context of a running server, and a lost token is replaced
   await second.shows(READY);
   expect(contexts().contexts.local?.token).not.toBe(token);
   const tokens = await typed("berth token list --columns name,ends --no-headers");
-  // Beside those of links to the dashboard, which end by themselves.
-  const own = tokens.screen.replaceAll(/^link .*\n/gm, "");
+  // Beside those of links to the dashboard, which end by themselves, and those of this machine as a node.
+  const own = tokens.screen.replaceAll(/^(link|join|node) .*\n/gm, "");
   expect(own).toMatch(/^alice +revoked .* ago\nalice +never\n$/);
+  expect(tokens.screen.match(/^node .*$/gm)).toEqual([expect.stringMatching(/ never$/)]); // It is known again without joining anew.
   second.type("\u0003");
   await second.exited;
 });

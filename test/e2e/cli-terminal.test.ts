@@ -1,6 +1,7 @@
 // The first five minutes in real terminals.
 
 import { statSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { buildBerth } from "./run-support.ts";
@@ -59,7 +60,7 @@ Next:  berth run --gpu 1 -- echo hello
   });
   const other = await typed("berth up --capacity gpu=4");
   expect(other.exitCode).toBe(5);
-  expect(other.screen).toContain("To change it: berth pool update local --capacity gpu=4");
+  expect(other.screen).toContain(`To change it: berth node update ${hostname()} --capacity gpu=4`);
   const busy = await typed(`berth up --port ${port} --data-dir '${join(home, "other")}'`);
   expect(busy.exitCode).toBe(125);
   expect(busy.screen).toContain("--port");
@@ -76,7 +77,7 @@ Next:  berth run --gpu 1 -- echo hello
   await evaluation.shows(/waiting {2}#3 · needs gpu 1, free 0 · held by #2 train \(you\) · first in line/);
   const why = await typed("berth why 3", { columns: 200 });
   expect(why.screen).toMatch(
-    /^#3 waits for 1 gpu in pool local\.\n {2}in use +2 of 2 gpu by #2 train \(preemptible, [^)]+\)\n {2}preempts +nobody can be stopped for it: #2 train has priority 0, which is not lower, and alice has nothing reserved and unused \(8\.1\)\n {2}starts +when enough has ended; by walltimes unknown: #2 train has none\n {2}now if +the pool had gpu 3 \(operator\); or #2 train ended \(in time\)\n$/,
+    /^#3 waits for 1 gpu in pool local\.\n {2}in use +2 of 2 gpu by #2 train \(preemptible, [^)]+\)\n(?: {2}nodes +none of 1 has room[^\n]*\n)? {2}preempts +nobody can be stopped for it: #2 train has priority 0, which is not lower, and alice has nothing reserved and unused \(8\.1\)\n {2}starts +when enough has ended; by walltimes unknown: #2 train has none\n {2}now if +[^\n]*#2 train ended \(in time\)[^\n]*\n$/,
   );
 
   // The second: a preemption one can watch. What was stopped comes back before those who asked later.

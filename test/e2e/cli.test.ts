@@ -323,6 +323,43 @@ describe("apply and export", () => {
     expect(pruned.stdout).toMatch(/delete pool lab\n {2}refused as things are: .*\[in_use\]/);
   });
 
+  test("N1: nodes are applied, exported and pruned like the rest", async () => {
+    const file = join(temporaryDirectory(), "nodes.yaml");
+    const one = "{name: rack-1, pool: racks, capacity: {gpu: 8}, labels: {disk: fast}, topology: r1}";
+    const pools = "pools: [{name: racks}]\n";
+    writeFileSync(file, `${pools}nodes:\n  - ${one}\n  - {name: rack-2, pool: racks, capacity: {gpu: 4}}\n`);
+    expect((await berth("apply", "-f", file)).stdout).toBe(
+      "created pool racks\ncreated node rack-1\ncreated node rack-2\n",
+    );
+    const unchanged = "Nothing to change: everything is as in the files.\n";
+    expect((await berth("apply", "-f", file)).stderr).toBe(unchanged);
+    const exported = (await berth("export", "--pool", "racks")).stdout;
+    expect(exported).toContain("topology: r1");
+    expect((await user.berth(["apply", "-f", "-"], { readStdin: async () => exported })).stderr).toBe(
+      unchanged,
+    );
+
+    // What a file leaves out of a node is gone; nodes are pruned only where a file speaks of nodes.
+    writeFileSync(file, `${pools}nodes: [{name: rack-1, pool: racks, capacity: {gpu: 6}}]\n`);
+    expect((await berth("apply", "-f", file, "--dry-run")).stdout).toContain(
+      'change node rack-1: labels {"disk":"fast"} → {}, topology r1 → "", capacity {"gpu":8} → {"gpu":6}\n',
+    );
+    const pruned = await berth("apply", "-f", file, "--prune", "--dry-run");
+    expect(pruned.stdout).toContain("delete node rack-2\n");
+    writeFileSync(file, pools);
+    const other = await berth("apply", "-f", file, "--prune", "--dry-run");
+    expect(other.stdout).not.toContain("delete node");
+    writeFileSync(file, `${pools}nodes: [{name: rack-1, pool: racks, capcity: {gpu: 6}}]\n`);
+    expect((await berth("apply", "-f", file)).stderr).toMatch(/nodes\[0\]\.capcity .*did you mean capacity/);
+
+    expect((await berth("node", "update", "rack-2", "--capacity", "gpu=2", "-y")).stdout).toContain(
+      "updated",
+    );
+    expect((await berth("node", "update", "rack-2")).exitCode).toBe(2);
+    for (const name of ["rack-1", "rack-2"]) await berth("node", "remove", name, "-y");
+    expect((await berth("pool", "delete", "racks", "-y")).exitCode).toBe(0);
+  });
+
   test("what is wrong with a file is told by file and field", async () => {
     const file = join(temporaryDirectory(), "pools.yaml");
     writeFileSync(file, "pools: [{name: x, capcity: {gpu: 1}}]\n");

@@ -7,7 +7,7 @@ import { type BuildOptions, build } from "esbuild";
 
 const source = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
-/** The command line beside the programs of the runner and of the foresight thread, where it finds the packages it does not contain. */
+/** The command line beside the programs of the runner, the agent and the foresight thread, where it finds the packages it does not contain. */
 export async function buildCommandLine(): Promise<{ berth: string; remove: () => void }> {
   const cache = source("node_modules/.cache");
   mkdirSync(cache, { recursive: true });
@@ -33,6 +33,7 @@ export async function buildCommandLine(): Promise<{ berth: string; remove: () =>
       entryPoints: [source("src/runner/guardian.ts"), source("src/runner/init.ts")],
       outdir: join(root, "dist/runner"),
     }),
+    build({ ...common, entryPoints: [source("src/agent/shim.ts")], outdir: join(root, "dist/agent") }),
     build({
       ...common,
       entryPoints: [source("src/foresight/thread.ts")],

@@ -1,8 +1,10 @@
-// What has to change so that pools, groups and policies are as the files say.
+// What has to change so that pools, groups, nodes and policies are as the files say.
 
 import type {
   WireGroup,
   WireGroupAnswer,
+  WireNode,
+  WireNodeAnswer,
   WirePlan,
   WirePolicy,
   WirePolicyAnswer,
@@ -16,6 +18,7 @@ import type { Wanted } from "./document.ts";
 export interface Present {
   readonly pools: readonly WirePoolAnswer[];
   readonly groups: readonly WireGroupAnswer[];
+  readonly nodes: readonly WireNodeAnswer[];
   readonly policies: readonly WirePolicyAnswer[];
 }
 
@@ -39,6 +42,7 @@ export async function readPresent(client: Client): Promise<Present> {
   return {
     pools,
     groups: inPools.flatMap(({ groups }) => groups),
+    nodes: await gather(client.nodes.all()),
     policies: inPools.flatMap(({ policies }) => policies),
   };
 }
@@ -50,9 +54,11 @@ export function changesFor(client: Client, wanted: Wanted, present: Present, isP
     ...wanted.pools.flatMap((pool) =>
       (pool.groups ?? []).flatMap((group) => groupChange(client, pool, group, present)),
     ),
+    ...(wanted.nodes ?? []).flatMap((node) => nodeChange(client, node, present)),
     ...(isPruning ? surplusPolicies(client, wanted, present) : []),
     ...wanted.policies.flatMap((policy) => policyChange(client, policy, present)),
     ...(isPruning ? surplusGroups(client, wanted, present) : []),
+    ...(isPruning ? surplusNodes(client, wanted, present) : []),
     ...(isPruning ? surplusPools(client, wanted, present) : []),
   ];
 }
@@ -113,6 +119,49 @@ function groupChange(client: Client, { name: pool }: WirePool, group: WireGroup,
       perform,
     },
   ];
+}
+
+/** What a node has that a file says nothing about. */
+export const NODE_DEFAULTS = { labels: {}, topology: "" } as const;
+
+/** Of a node with an agent the capacity is the most that the agent may offer: what it offers now may be less. */
+export function declaredCapacity({ capacity, enrolled }: WireNodeAnswer): Record<string, number> {
+  return enrolled ?? capacity;
+}
+
+function nodeChange(client: Client, node: WireNode, present: Present): Change[] {
+  const { name, ...body } = { ...NODE_DEFAULTS, ...node };
+  const current = present.nodes.find((one) => one.name === name);
+  const shown = current && { ...current, capacity: declaredCapacity(current) };
+  const isMoved = current !== undefined && current.pool !== node.pool;
+  const differences =
+    shown === undefined
+      ? []
+      : [
+          ...(isMoved ? [`pool ${current.pool} → ${node.pool}`] : []),
+          ...differencesOf(body, shown as unknown as Record<string, unknown>),
+        ];
+  if (current !== undefined && differences.length === 0) return [];
+  const perform: Change["perform"] = async ({ dryRun }) =>
+    dryRun ? client.nodes.put(name, body, { dryRun: true }) : void (await client.nodes.put(name, body, {}));
+  return [{ verb: current === undefined ? "create" : "change", what: `node ${name}`, differences, perform }];
+}
+
+/** Where files speak of nodes at all, they name all of them, of the pools that they name. */
+function surplusNodes(client: Client, { nodes, pools }: Wanted, present: Present): Change[] {
+  if (nodes === undefined) return [];
+  return present.nodes
+    .filter(({ pool }) => pools.some(({ name }) => name === pool))
+    .filter(({ name }) => !nodes.some((one) => one.name === name))
+    .map(({ name }) => ({
+      verb: "delete",
+      what: `node ${name}`,
+      differences: [],
+      perform: async ({ dryRun, force }) =>
+        dryRun
+          ? client.nodes.remove(name, { dryRun: true, force })
+          : void (await client.nodes.remove(name, { force })),
+    }));
 }
 
 /** What a policy has that a file says nothing about. */

@@ -33,4 +33,5 @@ export const POOL_SETTING_DEFAULTS: { readonly [Name in keyof Required<WirePoolS
   executor: "none",
   node_lost_seconds: 300,
   allow_run_on: false,
+  avoid_busy_devices: false,
 };

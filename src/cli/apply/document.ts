@@ -1,4 +1,4 @@
-// Files for `berth apply`: pools with their groups, and policies, written exactly as in the API.
+// Files for `berth apply`: pools with their groups, nodes, and policies, written exactly as in the API.
 
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -7,10 +7,12 @@ import {
   BODY_BYTES_MAX,
   group,
   issuesOf,
+  node,
   policy,
   pool,
   poolSettings,
   toFieldName,
+  type WireNode,
   type WirePolicy,
   type WirePool,
 } from "../../protocol/index.ts";
@@ -21,15 +23,18 @@ export const applyDocument = z
   .strictObject({
     $schema: z.string().optional(),
     pools: z.array(pool).optional().describe("Pools, each with its groups."),
+    nodes: z.array(node).optional().describe("Machines of pools without a capacity of their own."),
     policies: z.array(policy).optional().describe("Policies: one component in one pool."),
   })
   .meta({
-    title: "Pools, groups and policies of Berth",
+    title: "Pools, groups, nodes and policies of Berth",
     description: "What `berth apply` makes true and `berth export` writes.",
   });
 
 export interface Wanted {
   readonly pools: readonly WirePool[];
+  /** Absent where no file speaks of nodes: then they are nobody's concern. */
+  readonly nodes: readonly WireNode[] | undefined;
   readonly policies: readonly WirePolicy[];
 }
 
@@ -57,11 +62,14 @@ export async function readWanted(
     else for (const file of filesAt(path)) documents.push({ file, text: readText(file) });
   }
   const parsed = await Promise.all(documents.map(({ file, text }) => parseDocuments(file, text)));
+  const nodes = parsed.flat().flatMap(({ nodes: some }) => (some === undefined ? [] : [some]));
   const wanted = {
     pools: parsed.flat().flatMap(({ pools = [] }) => pools),
+    nodes: nodes.length === 0 ? undefined : nodes.flat(),
     policies: parsed.flat().flatMap(({ policies = [] }) => policies),
   };
   refuseTwice(wanted.pools.map(({ name }) => `pool ${name}`));
+  refuseTwice((wanted.nodes ?? []).map(({ name }) => `node ${name}`));
   refuseTwice(wanted.policies.map(({ pool: where, component }) => `policy ${where}/${component}`));
   return wanted;
 }
@@ -112,8 +120,8 @@ async function parseDocuments(file: string, text: string) {
   });
 }
 
-const FIELDS: readonly string[] = [applyDocument, pool, group, policy, poolSettings].flatMap(({ shape }) =>
-  Object.keys(shape),
+const FIELDS: readonly string[] = [applyDocument, pool, group, node, policy, poolSettings].flatMap(
+  ({ shape }) => Object.keys(shape),
 );
 
 /** Where a field is written, or what it belongs to, if it is missing. */

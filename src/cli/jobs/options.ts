@@ -35,8 +35,14 @@ export function withJobOptions(command: Command): Command {
     .option("--after <request>", "not before this one has ended well; 42:any: however it ends", collect);
 }
 
-export function runOf(words: readonly string[], options: JobOptions): WireRun {
-  const { env, secret, cwd, user, checkpointSignal, checkpointCmd, onLost } = options;
+export function runOf(
+  words: readonly string[],
+  options: JobOptions,
+  { isOwnServer }: { readonly isOwnServer: boolean },
+): WireRun {
+  // A server of one's own is on this machine. What root starts runs as somebody else, whose directory this need not be.
+  const here = isOwnServer && process.getuid?.() !== 0 ? process.cwd() : undefined;
+  const { env, secret, cwd = here, user, checkpointSignal, checkpointCmd, onLost } = options;
   const environment = env && environmentOf(env);
   checkText([...words, cwd ?? "", checkpointCmd ?? ""], environment ?? {});
   return {

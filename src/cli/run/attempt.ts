@@ -42,6 +42,8 @@ export interface AttemptInput {
   /** When the call was sent that brought the grant. */
   readonly grantedAtMs: number | undefined;
   readonly checkpointDir: string;
+  /** What the command is told about its GPUs. */
+  readonly devices: Readonly<Record<string, string>>;
   readonly talk: Talk;
   /** Aborted by a signal, its reason, that came too early for the command. */
   readonly interrupted: AbortSignal;
@@ -106,11 +108,17 @@ export async function runAttempt(input: AttemptInput): Promise<AttemptEnd> {
 }
 
 /** What cannot be started will not be startable later: the request ends here, and its units come free. */
-async function startOrWithdraw({ client, plan, granted, checkpointDir }: AttemptInput): Promise<Job> {
+async function startOrWithdraw({
+  client,
+  plan,
+  granted,
+  checkpointDir,
+  devices,
+}: AttemptInput): Promise<Job> {
   try {
     return await startJob({
       command: plan.command,
-      env: environmentFor(granted),
+      env: environmentFor(granted, devices),
       checkpointDir,
       graceMs: LEFTOVER_GRACE_MS,
       releaseHook: hookFor(client, granted, {
@@ -412,17 +420,15 @@ function hookFor(client: Client, granted: GrantedRequest, report: Omit<WireRelea
 }
 
 /** Ours, without the API token, and what the job may want to know about its grant. */
-function environmentFor(granted: GrantedRequest): Record<string, string> {
+function environmentFor(granted: GrantedRequest, devices: AttemptInput["devices"]): Record<string, string> {
   const { BERTH_API_TOKEN: _, ...own } = process.env;
-  const env: Record<string, string> = {
+  return {
     ...(own as Record<string, string>),
     BERTH_REQUEST: granted.id,
     BERTH_POOL: granted.pool ?? "",
     BERTH_ATTEMPT: String(granted.attempt),
     BERTH_RESUME: granted.resume ? "1" : "0",
     BERTH_GRANT: granted.token,
+    ...devices,
   };
-  const devices = granted.placement.flatMap((place) => place.devices);
-  if (devices.length > 0) env.CUDA_VISIBLE_DEVICES = devices.join(",");
-  return env;
 }

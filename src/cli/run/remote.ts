@@ -1,10 +1,11 @@
 // `berth run` where Berth starts the command itself (J8): it runs on its node, its output comes back as it is written, signals
 // go there, and its exit code returns. Closing the terminal ends it.
 
-import type { WireJobSubmission, WireRequest } from "../../protocol/index.ts";
+import type { WireJobSubmission, WirePoolAnswer, WireRequest } from "../../protocol/index.ts";
 import { type Client, hasEnded, isBerthError } from "../../sdk/index.ts";
 import type { CliContext } from "../context.ts";
 import { exitCodeOf, followJob, waitForEnd } from "../jobs/following.ts";
+import { isHere } from "./here.ts";
 import { resourcesOf, type Talk, titleOf } from "./talk.ts";
 
 /**
@@ -29,7 +30,8 @@ interface Asked {
 async function isStartedByBerth(client: Client, { component, pools, signal }: Asked): Promise<boolean> {
   const { items } = await client.pools.list({ limit: 1000 }, { signal });
   const named = items.filter(({ name }) => pools === undefined || pools.includes(name));
-  const starting = named.filter(({ settings }) => (settings.executor ?? "none") !== "none");
+  const starting: string[] = [];
+  for (const pool of named) if (await startsElsewhere(client, pool, signal)) starting.push(pool.name);
   if (starting.length === 0) return false;
   if (pools !== undefined) return starting.length === named.length;
   const isMember = async (pool: string) => {
@@ -41,10 +43,22 @@ async function isStartedByBerth(client: Client, { component, pools, signal }: As
       throw error;
     }
   };
-  for (const { name } of named.filter((pool) => !starting.includes(pool)))
+  for (const { name } of named.filter((pool) => !starting.includes(pool.name)))
     if (await isMember(name)) return false;
-  for (const { name } of starting) if (await isMember(name)) return true;
+  for (const name of starting) if (await isMember(name)) return true;
   return false;
+}
+
+/** In a pool whose only node is this machine, as that of `berth up`, a command need not go anywhere: it has its terminal here. */
+async function startsElsewhere(
+  client: Client,
+  { name, settings }: WirePoolAnswer,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if ((settings.executor ?? "none") === "none") return false;
+  if (settings.executor !== "agents") return true;
+  const { items } = await client.nodes.list({ pool: name, limit: 2 }, { signal });
+  return items.length !== 1 || !items.every(({ name: node }) => isHere(node));
 }
 
 const RENEWAL_MS = 10_000;

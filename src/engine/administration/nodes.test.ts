@@ -274,3 +274,30 @@ test("quotas may be given before the first node is there, and a component is hea
   cluster.submit("x", {});
   expect(cluster.status("x")).toBe("allocated");
 });
+
+test("N2: the GPUs of a node keep the indices that its machine has, and none is given out twice", () => {
+  const cluster = createCluster({ a: { capacity: { gpu: 3 }, devices: [1, 4, 6] } });
+  const devicesOf = (id: string) =>
+    cluster.state.requests.get(request(id))?.progress.allocation?.placement[0]?.devices;
+  cluster.submit("x", { resources: { gpu: 1 } });
+  cluster.submit("y", { resources: { gpu: 2 } });
+  expect([devicesOf("x"), devicesOf("y")]).toEqual([[1], [4, 6]]);
+  cluster.end("x");
+  // Index 1 is out of use from now on; what runs on the others goes on.
+  cluster.send({ kind: "putNode", node: { name: node("a"), capacity: { gpu: 2 }, devices: [4, 6] } });
+  cluster.submit("z", { resources: { gpu: 1 } });
+  expect(cluster.status("z")).toBe("queued");
+  cluster.end("y");
+  expect(devicesOf("z")).toEqual([4]);
+  expect(violations(cluster.state, cluster.nowMs)).toEqual([]);
+});
+
+test("N2: a list of devices that is too short for the capacity is refused, or forgotten when the capacity grows", () => {
+  const cluster = createCluster({ a: { capacity: { gpu: 2 }, devices: [3, 5] } });
+  for (const devices of [[3], [5, 3], [3, 3], [-1, 3]]) {
+    const change = { name: node("a"), capacity: { gpu: 2 }, devices };
+    expect(() => cluster.send({ kind: "putNode", node: change })).toThrow("invalid_request");
+  }
+  cluster.send({ kind: "putNode", node: { name: node("a"), capacity: { gpu: 3 } } });
+  expect(nodesOf(cluster.state)[0]?.devices).toBeUndefined();
+});

@@ -77,8 +77,25 @@ function putNode(transaction: Transaction, change: NodeChange): void {
       state: change.isDown === true && known === undefined ? "down" : "ready",
       drainDeadlineMs: null,
       ...enrolledOf(change, known),
+      ...devicesOf(change, known, capacity.gpu ?? 0),
     },
   });
+}
+
+/** A list that is too short for a capacity that somebody has set since says nothing any more. */
+function devicesOf(
+  { name, devices }: NodeChange,
+  known: NodeRecord | undefined,
+  gpus: number,
+): Pick<NodeRecord, "devices"> {
+  if (devices === null) return {};
+  if (devices === undefined)
+    return known?.devices === undefined || known.devices.length < gpus ? {} : { devices: known.devices };
+  const isAscending = devices.every((index, place) => place === 0 || index > (devices[place - 1] as number));
+  const areIndices = devices.every((index) => Number.isSafeInteger(index) && index >= 0);
+  if (!areIndices || !isAscending || devices.length < gpus)
+    refuseNode(name, `has no devices ${devices.join(", ")}`, `Name the indices of ${gpus} GPUs, ascending.`);
+  return { devices };
 }
 
 function enrolledOf(change: NodeChange, known: NodeRecord | undefined): Pick<NodeRecord, "enrolled"> {

@@ -183,12 +183,18 @@ export function assignDevices(nodes: readonly Node[], ask: Ask | null): Placemen
   return byName(nodes).map((node) => {
     const gpu = node.pool.keys.indexOf("gpu");
     const count = gpu < 0 ? 0 : (ask.need[gpu] as number);
-    const devices: number[] = [];
-    for (let device = 0; devices.length < count; device++) {
-      if (!node.devices.has(device)) devices.push(device);
-    }
-    return { node: node.record.name, devices };
+    return { node: node.record.name, devices: lowestFree(node, count) };
   });
+}
+
+/** A node has at least as many devices as its capacity says, so there are always enough. */
+function lowestFree({ record, devices: taken }: Node, count: number): number[] {
+  const devices: number[] = [];
+  for (let place = 0; devices.length < count; place++) {
+    const device = record.devices === undefined ? place : (record.devices[place] as number);
+    if (!taken.has(device)) devices.push(device);
+  }
+  return devices;
 }
 
 /** What a promise on these nodes says: devices are given out when it is kept. */

@@ -2,6 +2,7 @@
 // reaches its own node only, the token of an adapter its own pools.
 
 import {
+  type Command,
   type NodeName,
   type NodeRecord,
   type PoolName,
@@ -18,7 +19,8 @@ import type {
 } from "../../protocol/index.ts";
 import { toMs, toNodeName, toPoolName, toRequestId, toTimestamp } from "../../translation/index.ts";
 import type { Sync } from "../agents/agents.ts";
-import { isSame, nodeChanges } from "../agents/machines.ts";
+import { nodeChanges } from "../agents/machines.ts";
+import { atMost, isRecorded, offerOf } from "../agents/offer.ts";
 import {
   forgottenBy,
   type Meaning,
@@ -171,16 +173,6 @@ export const joinNode: Handler<"joinNode"> = async (call, services) => {
   }
 };
 
-/** An agent may lower what was enrolled, not raise it; keys that were not enrolled do not count (E1). */
-function atMost(offered: Resources, enrolled: Resources): Resources {
-  return Object.fromEntries(
-    Object.entries(enrolled).flatMap(([key, most]) => {
-      const amount = Math.min(offered[key] ?? 0, most);
-      return amount > 0 ? [[key, amount]] : [];
-    }),
-  );
-}
-
 // --- Sync (E2)
 
 export const syncNode: Handler<"syncNode"> = async (call, services) => {
@@ -276,19 +268,22 @@ async function settleNode(
   services: Services,
   name: NodeName,
 ): Promise<void> {
-  const record = await services.leader.read((view) => view.state.nodes.get(name)?.record);
-  if (record === undefined) throw notFound("node", name);
+  const known = await services.leader.read((view) => view.state.nodes.get(name));
+  if (known === undefined) throw notFound("node", name);
+  const { record, pool } = known;
   const { enrolled = record.capacity, state } = record;
-  const capacity = call.body.capacity === undefined ? undefined : atMost(call.body.capacity, enrolled);
-  const isOther = capacity !== undefined && !isSame(capacity, record.capacity);
+  const offer = offerOf(record, call.body, { avoidBusy: pool.record.settings.avoidBusyDevices === true });
+  const { capacity, devices } = offer;
   const isUp = state === "ready" || state === "suspect";
   const target = `node ${name}`;
-  if (state === "down" || (isUp && isOther)) {
-    const node = { name, enrolled, ...(capacity !== undefined && { capacity }) };
-    await perform(call, services, { command: { kind: "putNode", node }, target, detail: { capacity } });
-  } else if (state === "suspect") {
-    await perform(call, services, { command: { kind: "undrainNode", name }, target });
-  }
+  const send = (command: Command, detail: Record<string, unknown> = {}) =>
+    perform(call, services, { command, target, detail });
+  if (Object.keys(capacity).length === 0) {
+    // All that it has is in use by others: it gets nothing new until that is over.
+    if (state === "ready") await send({ kind: "suspectNode", name });
+  } else if (state === "down" || (isUp && !isRecorded(offer, record))) {
+    await send({ kind: "putNode", node: { name, enrolled, capacity, devices } }, { capacity });
+  } else if (state === "suspect") await send({ kind: "undrainNode", name });
 }
 
 /** The pool's nodes follow the machines of the cluster; what cannot be taken over is refused by itself. */

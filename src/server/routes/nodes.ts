@@ -2,7 +2,7 @@
 
 import { nodesOf, nodeViewsOf } from "../../engine/index.ts";
 import { SUSPECT_AFTER_MS, type View } from "../../leader/index.ts";
-import type { WireNode, WireNodeUpdate } from "../../protocol/index.ts";
+import type { WireNode, WireNodeAnswer, WireNodeUpdate } from "../../protocol/index.ts";
 import { toMs, toNodeChange, toNodeName } from "../../translation/index.ts";
 import { agreed, alter, pageOf, presentNodeSeen, reachedPool, showNode } from "../administration.ts";
 import { type Call, type Handler, ok, type Reply, type Services } from "../call.ts";
@@ -62,10 +62,12 @@ async function put(call: Call, services: Services, node: WireNodeUpdate, status:
     throw forbidden(`The token does not reach the pool "${node.pool}".`, "Use a pool of yours.");
   }
   const known = await services.leader.read(shownTo(call, services, node.name));
-  const knownPool = (known?.body as WireNode | undefined)?.pool;
+  const { pool: knownPool, enrolled } = (known?.body ?? {}) as Partial<WireNodeAnswer>;
+  // What an operator says is also the most that its agent may offer from now on (E1).
+  const bound = enrolled && node.capacity && { enrolled: node.capacity };
   if (knownPool !== undefined && !reachesPool(call.identity, knownPool)) throw hidden("node", node.name);
   return alter(call, services, {
-    command: { kind: "putNode", node: toNodeChange(node) },
+    command: { kind: "putNode", node: { ...toNodeChange(node), ...bound } },
     target: `node ${node.name}`,
     pools: [node.pool, knownPool].filter((pool) => pool !== undefined),
     status,
