@@ -138,26 +138,6 @@ export const CANARIES: readonly Canary[] = [
     },
     { rounds: [LONG_CUT], finders: ["survivors of ended jobs"] },
   ),
-  {
-    what: "a job that outlives its shim",
-    faults: [
-      {
-        what: "",
-        file: "src/runner/guardian.ts",
-        text: "if (plan !== undefined) {",
-        instead: "if (plan === undefined) {",
-      },
-      {
-        what: "",
-        file: "src/agent/part.ts",
-        text: "    if (plan !== undefined) {",
-        instead: "    if (plan === undefined) {",
-      },
-    ],
-    rounds: at("shim killed", "stop", "stop", "checkpoint"),
-    finders: ["survivors of ended jobs"],
-    kinds: ["tree", "deaf"],
-  },
 ];
 
 function canary(what: string, fault: Omit<Fault, "what">, rest: Omit<Canary, "what" | "faults">): Canary {
