@@ -50,7 +50,9 @@ export function useFollowed<Data extends object>(key: string, following: Followi
         data = await latest.current.load(over.signal);
         if (!over.signal.aborted) setState({ key, data });
       } catch (error) {
-        if (!over.signal.aborted) setState({ key, ...(data && { data }), error: toBerthError(error) });
+        const failure = toBerthError(error);
+        if (!over.signal.aborted) setState({ key, ...(data && { data }), error: failure });
+        isStale ||= failure.status === 0 || failure.status === 503; // Nobody was there; soon somebody may be.
       }
       isLoading = false;
       loadedAtMs = Date.now();

@@ -53,7 +53,7 @@ export async function openPage(browser: Browser, options: BrowserContextOptions 
   );
   const page = await context.newPage();
   page.on("pageerror", (error) => faults.push(`script: ${error.message}`));
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(55_000);
   return Object.assign(page, { faults });
 }
 

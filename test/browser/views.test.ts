@@ -31,9 +31,11 @@ describe.skipIf(chromium === undefined)("the dashboard", () => {
     playground = await openPlayground({ hoursAgo: 6 });
     await furnish(playground);
     await live(playground);
+    // The first explanation starts the thread that tries suggestions, which takes long on a busy machine.
+    await playground.client.requests.explain("13", {}, { timeoutMs: 100_000 });
     page = await openPage(browser);
     await signIn(page, playground);
-  });
+  }, 150_000);
   afterAll(async () => {
     await browser?.close();
     await playground?.close();

@@ -14,6 +14,9 @@ import { Data } from "./states.tsx";
 type Request = AnswerOf<"getRequest">;
 type PoolExplanation = AnswerOf<"explainRequest">["pools"][number];
 
+/** The first explanation after a start is tried on a replica of the state that has to be made first. */
+const PATIENCE_MS = 60_000;
+
 interface Answer {
   readonly request: Request;
   readonly lines: readonly string[];
@@ -26,7 +29,7 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
     load: async (signal): Promise<Answer> => {
       const request = await client.requests.get(String(number), {}, { signal });
       if (request.status !== "queued") return { request, lines: [statusText(request)], pool: undefined };
-      const explanation = await client.requests.explain(request.id, { signal });
+      const explanation = await client.requests.explain(request.id, {}, { signal, timeoutMs: PATIENCE_MS });
       const [pool] = explanation.pools.toSorted((a, b) => a.position - b.position);
       return { request, lines: linesOf(request, explanation), pool };
     },
