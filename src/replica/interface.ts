@@ -56,6 +56,8 @@ export interface ReplicaTimes extends LeaseTimes, KeeperTimes, TailTimes {
   /** Candidates read the lease so often, ± 20 %. */
   readonly watchEveryMs: number;
   readonly beatEveryMs: number;
+  /** Followers look so often whether there is a snapshot to compare with (C7). */
+  readonly compareEveryMs: number;
   /** Tokens are read again at most so often. */
   readonly tokensEveryMs: number;
 }
@@ -72,6 +74,7 @@ export const DEFAULT_REPLICA_TIMES: ReplicaTimes = {
   tailGapMs: 20,
   beatEveryMs: 1_000,
   tokensEveryMs: 400,
+  compareEveryMs: 30_000,
 };
 
 export interface ReplicaOptions {

@@ -13,6 +13,8 @@ export interface Membership {
   list(): Promise<readonly Member[]>;
   /** The form in which events are written: every server of the last minute could read it when it was chosen. */
   eventForm(): number;
+  /** All servers of the last minute have the same. */
+  isOneVersion(): boolean;
   /** A server that is not known to the others does not lead: they could not tell it what they can read. */
   announced(): Promise<void>;
   /** This server ends in order: nobody has to wait until it is forgotten. */
@@ -52,6 +54,7 @@ export function createMembership(
     urlOf: (memberId) => known.find((member) => member.id === memberId)?.url ?? undefined,
     list: async () => (await allOfLately()).filter(({ hasLeft }) => !hasLeft),
     eventForm: () => eventForm ?? 1,
+    isOneVersion: () => known.every((member) => member.version === version),
     async announced() {
       if (eventForm === undefined) await announce();
     },

@@ -1,6 +1,6 @@
 // Several servers of one store in one process, with a clock that only moves when the test moves it.
 
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { createFakeClock, type FakeClock } from "../../test/simulation/rig.ts";
 import {
   type ComponentName,
@@ -9,7 +9,7 @@ import {
   type RequestId,
   type RequestSpec,
 } from "../engine/index.ts";
-import { NEWEST_FORM } from "../leader/index.ts";
+import { type LeaderSettings, NEWEST_FORM } from "../leader/index.ts";
 import { type News, openMemoryStore, type Store, StoreError } from "../store/index.ts";
 import { type Replica, startReplica } from "./index.ts";
 import { createMembership } from "./members.ts";
@@ -28,7 +28,12 @@ afterEach(async () => {
   await Promise.allSettled(open.splice(0).map((replica) => replica.close()));
 });
 
-async function serve(store: Store, clock: FakeClock, id: string): Promise<Server> {
+async function serve(
+  store: Store,
+  clock: FakeClock,
+  id: string,
+  settings: Partial<LeaderSettings> = {},
+): Promise<Server> {
   let isCut = false;
   const fatal: unknown[] = [];
   const reached = new Proxy(store, {
@@ -43,7 +48,7 @@ async function serve(store: Store, clock: FakeClock, id: string): Promise<Server
   });
   const replica = await startReplica({
     ...{ store: reached, clock, version: "1", url: () => `http://${id}` },
-    settings: { holder: id },
+    settings: { holder: id, ...settings },
     onFatal: (error) => fatal.push(error),
   });
   open.push(replica);
@@ -232,6 +237,28 @@ test("a lease is given back when leading could not begin: nobody keeps it withou
     { actor: "ann" },
   );
   expect(await b.replica.read(({ state }) => state.components.get("x" as ComponentName))).toBeUndefined();
+});
+
+test("a follower whose state is not that of the leader's snapshots ends with an alert (C7)", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const settings = { snapshotEveryEvents: 2 };
+  const [a, b] = [await serve(store, clock, "a", settings), await serve(store, clock, "b", settings)];
+  for (const name of ["p", "q", "r"]) await createPool(a.replica, name);
+  await vi.waitFor(async () => expect(await store.latestSnapshot()).toBeDefined(), { timeout: 30_000 });
+  for (let times = 0; times < 5; times++) await clock.advance(31_000);
+  expect(b.fatal).toEqual([]);
+  await b.replica.read(({ state }) => {
+    Object.assign(state.pools.get("q" as PoolName)?.record ?? {}, { description: "changed in memory" });
+  });
+  for (const name of ["s", "t"]) await createPool(a.replica, name);
+  await vi.waitFor(
+    async () => {
+      await clock.advance(31_000);
+      expect(b.fatal).toContainEqual(expect.objectContaining({ code: "corrupt" }));
+    },
+    { timeout: 30_000 },
+  );
+  expect(a.fatal).toEqual([]);
 });
 
 test("while an older server is part of the cluster nothing is written that it cannot read (C12)", async () => {

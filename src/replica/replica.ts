@@ -19,11 +19,12 @@ import {
   systemClock,
   viewOf,
 } from "../leader/index.ts";
+import { type Comparison, createComparison } from "./comparison.ts";
 import { createElection, type Election } from "./election.ts";
 import type { Follower } from "./follower.ts";
 import { createHistoryKeeper } from "./history.ts";
 import { DEFAULT_REPLICA_TIMES, type Replica, type ReplicaOptions } from "./interface.ts";
-import { createMembership } from "./members.ts";
+import { createMembership, type Membership } from "./members.ts";
 import { createRoles, isAway, type Role, type Roles } from "./roles.ts";
 import { type ReplicaSurroundings, repeat } from "./surroundings.ts";
 import { startTail } from "./tail.ts";
@@ -36,34 +37,15 @@ const STEADY_MS_MAX = 5_000;
 
 /** Resolves when this server leads, or follows with a state of its own. */
 export async function startReplica(options: ReplicaOptions): Promise<Replica> {
-  const { store, clock: ownClock = systemClock, log = silentLog, observer = {}, onFatal } = options;
-  const id = options.settings?.holder ?? `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
-  const firstHead = await store.head();
-  const isAccepted = options.acceptClock === true;
-  await checkClock({ store, clock: ownClock, log }, { head: firstHead, isAccepted });
-  // The wall clock is looked at once: what it says when this server begins to lead, nobody has checked.
-  const nowMs = clusterTime(ownClock, firstHead.atMs);
-  const clock = { ...ownClock, wallMs: nowMs };
-  const stream = createEventStream(store, log, firstHead.seq);
-  const surroundings: ReplicaSurroundings = {
-    ...{ id, store, clock, log, observer, stream, onFatal },
-    settings: { ...options.settings, holder: id },
-    times: { ...DEFAULT_REPLICA_TIMES, ...options.times },
-  };
-  const { times } = surroundings;
+  const surroundings = await surroundingsOf(options);
+  const { id, store, clock, stream, times, onFatal } = surroundings;
   const tokens = createTokenBell(surroundings);
   let stopListening: (() => void) | undefined;
-  const histories = new Set<() => void>();
-  let grantKeys: Replica["grantKeys"] = [];
-  const useKeys = (keys: Replica["grantKeys"]) => {
-    if (keys.length === grantKeys.length) return;
-    grantKeys = keys;
-    for (const listener of histories) listener();
-  };
+  const keys = createKeyRing();
   const history = createHistoryKeeper(surroundings, {
     onHistory() {
       // The leader of the new history makes its key before it answers anybody.
-      currentGrantKeys(surroundings).then(useKeys, (error: unknown) => onFatal(error));
+      currentGrantKeys(surroundings).then(keys.use, (error: unknown) => onFatal(error));
     },
   });
   const roles: Roles = createRoles(surroundings, {
@@ -76,7 +58,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
       stopListening?.();
       stopListening = undefined;
       election.noteEpoch(roles.leader().epoch());
-      useKeys(roles.leader().grantKeys);
+      keys.use(roles.leader().grantKeys);
       tokens.ring();
       void membership.beat();
     },
@@ -99,20 +81,19 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   await roles.follow();
   await election.look(); // A store that nobody leads is led at once.
   const stopBeating = repeat(clock, () => times.beatEveryMs, membership.beat);
+  const comparison = comparisonOf(surroundings, roles, membership);
+  const stopComparing = repeat(clock, () => times.compareEveryMs, comparison.look);
   election.start();
-  useKeys(await currentGrantKeys(surroundings));
-  const time = { startedAtMs: nowMs(), nowMs };
+  keys.use(await currentGrantKeys(surroundings));
+  const startedAtMs = clock.wallMs();
 
   return {
-    ...leaderSurface(surroundings, { roles, election, ...time }),
+    ...leaderSurface(surroundings, { roles, election, startedAtMs }),
     id,
     get grantKeys() {
-      return grantKeys;
+      return keys.current;
     },
-    onHistory(listener) {
-      histories.add(listener);
-      return () => histories.delete(listener);
-    },
+    onHistory: keys.onNew,
     loseHistory: roles.loseHistory,
     historyLost: () => history.declared,
     historyLosses: () => history.losses,
@@ -142,6 +123,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     },
     async close() {
       stopBeating();
+      stopComparing();
       tail.stop();
       stopListening?.();
       await roles.close();
@@ -150,6 +132,56 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
       stream.close();
     },
   };
+}
+
+async function surroundingsOf(options: ReplicaOptions): Promise<ReplicaSurroundings> {
+  const { store, clock: ownClock = systemClock, log = silentLog, observer = {}, onFatal } = options;
+  const id = options.settings?.holder ?? `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
+  const head = await store.head();
+  const isAccepted = options.acceptClock === true;
+  await checkClock({ store, clock: ownClock, log }, { head, isAccepted });
+  // The wall clock is looked at once: what it says when this server begins to lead, nobody has checked.
+  const clock = { ...ownClock, wallMs: clusterTime(ownClock, head.atMs) };
+  return {
+    ...{ id, store, clock, log, observer, stream: createEventStream(store, log, head.seq), onFatal },
+    settings: { ...options.settings, holder: id },
+    times: { ...DEFAULT_REPLICA_TIMES, ...options.times },
+  };
+}
+
+/** The keys that sign grants; a further one means that another history has begun (C14). */
+function createKeyRing() {
+  const listeners = new Set<() => void>();
+  let current: Replica["grantKeys"] = [];
+  return {
+    get current() {
+      return current;
+    },
+    use(keys: Replica["grantKeys"]): void {
+      if (keys.length === current.length) return;
+      current = keys;
+      for (const listener of listeners) listener();
+    },
+    onNew(listener: () => void): () => void {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+function comparisonOf(
+  { store, log, onFatal }: ReplicaSurroundings,
+  roles: Roles,
+  { isOneVersion }: Pick<Membership, "isOneVersion">,
+): Comparison {
+  return createComparison(store, {
+    follower: () => (roles.role.kind === "following" ? roles.role.follower : undefined),
+    isOneVersion,
+    onDifference(error) {
+      log.error({ err: error }, "alert: the states of two servers differ");
+      onFatal(error);
+    },
+  });
 }
 
 type LeaderSurface = Omit<
@@ -161,15 +193,15 @@ type LeaderSurface = Omit<
 
 /** What a leader offers, by whichever role this server has. A follower changes nothing and reads what it has. */
 function leaderSurface(
-  { stream, log }: ReplicaSurroundings,
+  { stream, log, clock }: ReplicaSurroundings,
   parts: {
     readonly roles: Roles;
     readonly election: Election;
     readonly startedAtMs: number;
-    readonly nowMs: () => number;
   },
 ): LeaderSurface {
-  const { roles, election, startedAtMs, nowMs } = parts;
+  const { roles, election, startedAtMs } = parts;
+  const nowMs = clock.wallMs;
   const following = (): Follower => {
     if (roles.role.kind === "following") return roles.role.follower;
     throw new LeaderError("unavailable", "This server has no state to answer from yet.");

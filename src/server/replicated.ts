@@ -5,12 +5,13 @@ import type { HttpBindings } from "@hono/node-server";
 import type { Log } from "../leader/index.ts";
 import type { RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
-import { type Forwarding, NOT_TAKEN } from "./forwarding.ts";
+import { createForwarding, type Forwarding, NOT_TAKEN } from "./forwarding.ts";
 import type { Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
 import { createProofs } from "./proofs.ts";
 
 export interface Replicated extends Pick<Forwarding, "clientAddress" | "tellLeader"> {
+  readonly forwarding: Forwarding;
   /** True if the leader has answered the call. Throws where this server must not answer it. */
   isServedElsewhere(
     bindings: HttpBindings,
@@ -46,9 +47,9 @@ function seconds(ms: number): string {
 
 export function createReplicated(
   replica: Replica,
-  parts: { readonly positions: Positions; readonly log: Log; readonly forwarding: Forwarding },
+  { positions, log }: { readonly positions: Positions; readonly log: Log },
 ): Replicated {
-  const { positions, log, forwarding } = parts;
+  const forwarding = createForwarding(replica);
   const proofs = createProofs(replica, positions);
 
   /** Only the leader has everything that was acknowledged; who follows may be behind. */
@@ -66,6 +67,7 @@ export function createReplicated(
   }
 
   return {
+    forwarding,
     clientAddress: forwarding.clientAddress,
     tellLeader: forwarding.tellLeader,
     async isServedElsewhere({ incoming, outgoing }, { address, method, name }) {

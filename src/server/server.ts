@@ -12,7 +12,6 @@ import { createAgents } from "./agents/agents.ts";
 import type { Services } from "./call.ts";
 import { logChanges } from "./change-log.ts";
 import { type Connections, watchConnections } from "./connections.ts";
-import { createForwarding } from "./forwarding.ts";
 import { createGrants } from "./grants.ts";
 import { HANDLERS } from "./handlers.ts";
 import { createHearing } from "./hearing.ts";
@@ -111,11 +110,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const strangers = createStrangers(leader);
   const foresight = startForesight({ leader, store, log });
   const agents = createAgents(leader);
-  const forwarding = replica && createForwarding(replica);
+  const replicated = replica && createReplicated(replica, { positions: streams.positions, log });
   const services: Services = {
     agents,
     leader,
-    hear: createHearing(leader, forwarding),
+    hear: createHearing(leader, replicated?.forwarding),
     replica,
     store,
     foresight,
@@ -135,10 +134,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     services,
     handlers: HANDLERS,
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
-    ...(replica &&
-      forwarding && {
-        replicated: createReplicated(replica, { positions: streams.positions, log, forwarding }),
-      }),
+    ...(replicated && { replicated }),
     pages: loadPages(),
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });
