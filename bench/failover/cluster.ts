@@ -5,6 +5,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { startTcpProxy, type TcpProxy } from "../../test/support/proxy.ts";
 
 export interface Replica {
@@ -38,6 +39,9 @@ export interface ClusterOptions {
   readonly directory: string;
   readonly count?: number;
 }
+
+const START_MS_MAX = 120_000;
+const END_MS_MAX = 60_000;
 
 /** Starts them one after the other: the first makes the schema, and leads. */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
@@ -95,7 +99,11 @@ async function createReplica(
       throw new Error(`${name} ended with code ${String(code)}; its log is in ${directory}`);
     });
     gone.catch(() => undefined);
-    const [{ url, token }] = (await Promise.race([once(started, "message"), gone])) as [
+    const late = delay(START_MS_MAX, undefined, { ref: false }).then(() => {
+      throw new Error(`${name} did not serve within ${START_MS_MAX / 1_000} s; its log is in ${directory}`);
+    });
+    late.catch(() => undefined);
+    const [{ url, token }] = (await Promise.race([once(started, "message"), gone, late])) as [
       { url: string; token?: string },
     ];
     hasServed = true;
@@ -112,6 +120,10 @@ async function createReplica(
       if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, "exit");
       child.kill(signal);
+      const isLate = await Promise.race([ended.then(() => false), delay(END_MS_MAX, true, { ref: false })]);
+      if (!isLate) return;
+      surprises.push(`${name} did not end within ${END_MS_MAX / 1_000} s after ${signal}`);
+      child.kill("SIGKILL");
       await ended;
     },
     freeze: () => void child?.kill("SIGSTOP"),

@@ -23,6 +23,7 @@ const STALL_MS = 3_000;
 const READ_ONLY_MS = 8_000;
 /** A read during an outage is answered within this time, by its state or by a refusal. */
 const READ_MS_MAX = 7_000;
+const PATIENCE_MS = 60_000;
 
 export async function restart(scene: Scene, database: Database): Promise<Outcome> {
   await sound(scene);
@@ -169,7 +170,14 @@ async function untilTrue({ url }: TestPostgres, question: string): Promise<void>
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {
-    while ((await client.query(question)).rowCount === 0) await delay(50);
+    const untilMs = performance.now() + PATIENCE_MS;
+    while ((await client.query(question)).rowCount === 0) {
+      if (performance.now() > untilMs)
+        throw new Error(
+          `The database did not answer with a row within ${PATIENCE_MS / 1_000} s: ${question}`,
+        );
+      await delay(50);
+    }
   } finally {
     await client.end();
   }

@@ -45,6 +45,9 @@ const WORKERS = 12;
 const READERS = 4;
 /** What is under way at the end is given this long: units of holders whose release was lost come free by their leases. */
 const FINISH_MS = 180_000;
+/** The longest rounds wait for a minute, and for a cluster that is sound, some times. */
+const ROUND_MS_MAX = 600_000;
+const BOOKS_MS_MAX = 120_000;
 
 export async function prove(options: ProofOptions): Promise<Proof> {
   const { random, rounds, databaseUrl, judgeUrl = () => databaseUrl } = options;
@@ -62,7 +65,7 @@ export async function prove(options: ProofOptions): Promise<Proof> {
     const { measured, problems } = await runAll(rounds, scene, options.onRound);
 
     await within(FINISH_MS, load.finish(), "the load did not come to its end", problems);
-    const books = await readBooks(judgeUrl());
+    const books = await orLate(readBooks(judgeUrl()), BOOKS_MS_MAX, "reading the journal");
     await within(FINISH_MS, readTo(readers, books.journal.at(-1)?.seq ?? 0), undefined, problems);
     for (const reader of readers) await reader.stop();
     const { loss } = options;
@@ -101,7 +104,7 @@ async function runAll(rounds: readonly Round[], scene: Scene, onRound: ProofOpti
   const problems: string[] = [];
   try {
     for (const { kind, run } of rounds) {
-      const outcome = await run(scene);
+      const outcome = await orLate(run(scene), ROUND_MS_MAX, `the round "${kind}"`);
       const round = { kind, recoveredMs: outcome.recoveredMs };
       measured.push(round);
       problems.push(...outcome.problems.map((problem) => `${kind}: ${problem}`));
@@ -112,6 +115,20 @@ async function runAll(rounds: readonly Round[], scene: Scene, onRound: ProofOpti
     problems.push((error as Error).message); // The judge tells the rest.
   }
   return { measured, problems };
+}
+
+/** Nothing is waited for without end, and whoever waited in vain says for what. */
+async function orLate<T>(work: Promise<T>, ms: number, what: string): Promise<T> {
+  const over = new AbortController();
+  const late = delay(ms, undefined, { signal: over.signal }).then(() => {
+    throw new Error(`${what} did not end within ${ms / 1_000} s`);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    over.abort();
+    late.catch(() => undefined);
+  }
 }
 
 async function within(

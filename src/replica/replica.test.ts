@@ -19,8 +19,8 @@ const quiet = { info: () => undefined, warn: () => undefined, error: () => undef
 interface Server {
   readonly replica: Replica;
   readonly fatal: unknown[];
-  /** Its way to the database is cut, and mended. */
-  cut(isCut: boolean): void;
+  /** Its way to the database is cut, or falls silent, and is mended. */
+  cut(isCut: boolean | "silent"): void;
 }
 
 const open: Replica[] = [];
@@ -34,16 +34,18 @@ async function serve(
   id: string,
   settings: Partial<LeaderSettings> = {},
 ): Promise<Server> {
-  let isCut = false;
+  let isCut: boolean | "silent" = false;
   const fatal: unknown[] = [];
   const reached = new Proxy(store, {
     get(target, name, receiver) {
       const value = Reflect.get(target, name, receiver) as unknown;
       if (typeof value !== "function" || name === "hasRoom") return value;
-      return (...args: unknown[]) =>
-        isCut
+      return (...args: unknown[]) => {
+        if (isCut === "silent") return new Promise(() => undefined);
+        return isCut
           ? Promise.reject(new StoreError("unavailable", "cut off"))
           : (value as (...given: unknown[]) => unknown).apply(target, args);
+      };
     },
   });
   const replica = await startReplica({
@@ -114,6 +116,24 @@ test("the database is away for a minute: nobody is elected, and the same server 
   expect([a.replica.role(), b.replica.role()].toSorted()).toEqual(["follower", "leader"]);
   expect(a.replica.epoch()).toBe(epoch + 1);
   expect(b.replica.status().condition).not.toBe("read_only");
+});
+
+test("a read that waits for a commit on its way to a silent database is answered or refused in time (C14)", async () => {
+  const [store, clock] = [await openMemoryStore(), createFakeClock()];
+  const a = await serve(store, clock, "a");
+  await createPool(a.replica, "p");
+  a.cut("silent");
+  createPool(a.replica, "q").catch(() => undefined);
+  await clock.advance(100);
+  let isOver = false;
+  pools(a.replica)
+    .catch(() => undefined)
+    .then(() => {
+      isOver = true;
+    });
+  await clock.advance(6_500);
+  expect(isOver).toBe(true);
+  a.cut(false);
 });
 
 test("answers of a leader wait while it is not sure, and are not given once it has stepped down", async () => {

@@ -34,6 +34,8 @@ const silentLog: Log = { info: () => undefined, warn: () => undefined, error: ()
 const BEHIND_MS_MAX = 10_000;
 /** How long a read waits while this server changes its role. */
 const STEADY_MS_MAX = 5_000;
+/** Even if it has waited for so long before: reading the state anew takes a moment. */
+const STEADY_MS_MIN = 500;
 
 /** Resolves when this server leads, or follows with a state of its own. */
 export async function startReplica(options: ReplicaOptions): Promise<Replica> {
@@ -213,11 +215,13 @@ function leaderSurface(
     asLeader: (leader: ReplicatedLeader) => Promise<T>,
     asFollower: (follower: Follower) => T,
   ): Promise<T> {
+    const untilMs = clock.monotonicMs() + STEADY_MS_MAX;
     await roles.steady(STEADY_MS_MAX);
     if (roles.role.kind !== "leading") return asFollower(following());
     return asLeader(roles.role.leader).catch(async (error: unknown) => {
       if (!(error instanceof LeaderError && error.code === "not_leader")) throw error;
-      await roles.steady(STEADY_MS_MAX);
+      // It may have waited for long already, and whoever asks must not wait twice.
+      await roles.steady(Math.max(STEADY_MS_MIN, untilMs - clock.monotonicMs()));
       return asFollower(following());
     });
   }

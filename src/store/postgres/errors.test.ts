@@ -14,6 +14,7 @@ const cases: Record<string, { code?: string; want: string | undefined; isUnknown
   "the lock was not to be had": { code: "55P03", want: "unavailable", isUnknown: true },
   "too many connections": { code: "53300", want: "unavailable", isUnknown: true },
   "the server could not read a file": { code: "58030", want: "unavailable", isUnknown: true },
+  "we stood still in a transaction": { code: "25P03", want: "unavailable", isUnknown: true },
   "no room": { code: "53100", want: "disk_full", isUnknown: false },
   "a database that is read only": { code: "25006", want: "unavailable", isUnknown: false },
   "a damaged index": { code: "XX002", want: "corrupt", isUnknown: false },

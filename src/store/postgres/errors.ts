@@ -45,9 +45,10 @@ export function isTrouble(error: unknown): boolean {
   return troubleCodes.test(code);
 }
 
-// Connection exceptions, transaction rollbacks, lack of resources but for the disk, a lock that was
+// Connection exceptions, a transaction in which we stood still for too long (frozen, or starved), transaction
+// rollbacks, lack of resources but for the disk, a lock that was
 // not to be had, operator intervention, and errors of the server's system.
-const troubleCodes = /^(08...|40...|53[^1]..|55P03|57...|58...)$/;
+const troubleCodes = /^(08...|25P0[34]|40...|53[^1]..|55P03|57...|58...)$/;
 
 function codeOf(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
