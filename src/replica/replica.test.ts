@@ -126,7 +126,7 @@ test("a read that waits for a commit on its way to a silent database is answered
   createPool(a.replica, "q").catch(() => undefined);
   await clock.advance(100);
   let isOver = false;
-  pools(a.replica)
+  void pools(a.replica)
     .catch(() => undefined)
     .then(() => {
       isOver = true;
