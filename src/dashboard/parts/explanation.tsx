@@ -1,7 +1,7 @@
 // Why a request waits, in the server's own words (Y1), and what can be done about it.
 
 import { useEffect, useState } from "preact/hooks";
-import { type AnswerOf, amountsText, describeWaiting } from "../../sdk/index.ts";
+import { type AnswerOf, amountsText } from "../../sdk/index.ts";
 import { hrefOf } from "../address.ts";
 import { berth } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
@@ -19,7 +19,8 @@ const PATIENCE_MS = 60_000;
 
 interface Answer {
   readonly request: Request;
-  readonly lines: readonly string[];
+  /** In each pool in which it waits or runs. */
+  readonly texts: AnswerOf<"explainRequest">["text"];
   /** Of the pool in whose queue it is foremost. */
   readonly pool: PoolExplanation | undefined;
 }
@@ -28,10 +29,9 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
   const followed = useFollowed(`why ${number}`, {
     load: async (signal): Promise<Answer> => {
       const request = await client.requests.get(String(number), {}, { signal });
-      if (request.status !== "queued") return { request, lines: [statusText(request)], pool: undefined };
       const explanation = await client.requests.explain(request.id, {}, { signal, timeoutMs: PATIENCE_MS });
       const [pool] = explanation.pools.toSorted((a, b) => a.position - b.position);
-      return { request, lines: linesOf(request, explanation), pool };
+      return { request, texts: explanation.text, pool };
     },
     // Who stands before it, who holds what it wants: nearly everything may change the answer.
     concerns: ({ event }) =>
@@ -40,10 +40,11 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
   });
   return (
     <Data of={followed}>
-      {({ request, lines, pool }) => (
+      {({ request, texts, pool }) => (
         <div class="why" data-why={number}>
-          <p class="why-first">{lines[0]}</p>
-          {lines.length > 1 && <WhyLines lines={lines.slice(1)} />}
+          {texts.map((text) => (
+            <WhyText key={text.sentence} {...text} />
+          ))}
           {pool !== undefined && <InUse pool={pool} />}
           <p class="actions">
             {!isAlone && (
@@ -60,29 +61,21 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
   );
 }
 
-/** Lines such as `  in use   2 of 2 gpu …`: a word for what it is about, and the rest. */
-function WhyLines({ lines }: { lines: readonly string[] }) {
+/** A sentence, and lines that each have a word for what they are about (Y1). */
+function WhyText({ sentence, lines }: Answer["texts"][number]) {
   return (
-    <dl class="why-lines">
-      {lines.map((line) => {
-        const [, about = "", rest = line] =
-          /^\s*(needs|in use|first|preempts|starts|now if|or)\s{2,}(.*)$/.exec(line) ?? [];
-        return (
-          <div key={line}>
-            <dt>{about}</dt>
-            <dd>{rest.trim()}</dd>
+    <>
+      <p class="why-first">{sentence}</p>
+      <dl class="why-lines">
+        {lines.map(({ label, text }) => (
+          <div key={`${label} ${text}`}>
+            <dt>{label}</dt>
+            <dd>{text}</dd>
           </div>
-        );
-      })}
-    </dl>
+        ))}
+      </dl>
+    </>
   );
-}
-
-/** The server's own words where it has them, else the line that `berth run` shows while it waits. */
-function linesOf(request: Request, explanation: AnswerOf<"explainRequest">): string[] {
-  const { text } = explanation as { text?: unknown };
-  if (typeof text === "string") return text.trimEnd().split("\n");
-  return [`#${request.number} waits: ${describeWaiting(request, explanation)}`];
 }
 
 /** Who has what it wants: each leads to its own life. */
@@ -126,12 +119,6 @@ function HolderLink({ holder }: { holder: PoolExplanation["holders"][number] }) 
       of {component} <span class="soft">{what}</span>
     </a>
   );
-}
-
-export function statusText({ number, status, pool, resources, stop }: Request): string {
-  if (stop !== null) return `#${number} is being stopped (${stop.cause}).`;
-  if (status === "allocated") return `#${number} has ${amountsText(resources)} of pool ${pool}.`;
-  return `#${number} is ${status}.`;
 }
 
 export function titleOf({
