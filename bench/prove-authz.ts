@@ -96,6 +96,8 @@ interface Sample {
   readonly path?: (things: Things) => string;
   readonly query?: string;
   readonly body?: (things: Things) => unknown;
+  /** What its contents need beyond the route (X8). */
+  readonly needs?: Permission;
 }
 
 const ofRequest = ({ request }: Things) => ({ token: request.token ?? `1.${"A".repeat(43)}` });
@@ -129,6 +131,7 @@ const SAMPLES: Record<RouteName, Sample> = {
   listDecisions: { kind: "request" },
   makePlan: {
     kind: "component",
+    needs: "requests.submit",
     body: ({ component }) => ({
       changes: [
         { method: "POST", path: "/v1/resource-requests", body: { component, resources: { gpu: 1 } } },
@@ -396,7 +399,7 @@ function verdictOf(status: number): Verdict {
 }
 
 function expected(name: RouteName, { role, isScoped }: Principal, ownership: Ownership): Verdict {
-  const { permission } = ROUTES[name];
+  const permission = SAMPLES[name].needs ?? ROUTES[name].permission;
   if (permission !== "public" && !MAY[permission].includes(role)) return "forbidden";
   const isOthers = ownership === "foreign" && isScoped;
   const isMissing = ownership === "missing";

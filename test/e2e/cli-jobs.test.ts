@@ -167,7 +167,7 @@ test("a node is enrolled, joins, is shown with its devices, and is given up when
   const other = agentWith(server.as(joined.body.node_token), "gpu-2", "s");
   await other.sync({ more: { devices: [{ index: 0, model: "H100", strangers: 1 }] } });
   const shown = await user.berth(["node", "show", "gpu-2"]);
-  expect(shown.stdout).toMatch(/GPU 0 +H100 · 1 foreign processes/);
+  expect(shown.stdout).toMatch(/GPU 0 +H100 · 1 process that Berth did not start/);
   const refused = await user.berth(["node", "confirm-lost", "gpu-2", "-y"]);
   expect(refused.stderr).toContain("[in_use]");
   await server.admin("DELETE", "/v1/nodes/gpu-2?force=true");

@@ -95,14 +95,14 @@ test("nodes: those who may be taken are spread over the nodes (N2)", async () =>
       capacity: { gpu: 2 },
       labels: { zone },
     });
-  await policy("spread", "own", { reserved: { gpu: 2 } });
-  await policy("spread", "low");
-  await policy("spread", "high", { priority: 9 });
+  await policy("spread", "spread-own", { reserved: { gpu: 2 } });
+  await policy("spread", "spread-low");
+  await policy("spread", "spread-high", { priority: 9 });
   for (const zone of ["a", "b"]) {
-    await submit("own", 1, { preemptible: false, constraints: { zone } });
-    await submit("low", 1, { constraints: { zone } });
+    await submit("spread-own", 1, { preemptible: false, constraints: { zone } });
+    await submit("spread-low", 1, { constraints: { zone } });
   }
-  const { id } = await submit("high", 2);
+  const { id } = await submit("spread-high", 2);
   const { line } = await why(id);
   expect(line("needs")).toBe("none of 2 nodes has room: 2 taken by others (N2)");
   expect(line("preempts")).toContain("nobody (with all that may be taken, 0 of 1 node would have room, N2)");

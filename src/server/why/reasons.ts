@@ -63,10 +63,11 @@ const OBSTACLES: Readonly<Record<keyof NonNullable<WirePoolExplanation["nodes"]>
   promised: "promised to others",
 };
 
-/** Why no node will do, or not enough of them. */
+/** Why no node will do, or not enough of them. That the only one is taken, the line about what is in use says. */
 export function nodesText({ nodes }: WirePoolExplanation): string {
   if (nodes === null) return "";
   const { asked, fitting, total, obstacles } = nodes;
+  if (total === 1 && obstacles.taken === 1) return "";
   const rest = Object.entries(OBSTACLES).flatMap(([obstacle, words]) => {
     const count = obstacles[obstacle as keyof typeof obstacles] ?? 0;
     return count === 0 ? [] : [`${count} ${words}`];
