@@ -461,8 +461,8 @@ async function makeThings(
 
 async function callRoute(server: OpenedServer, secret: string | undefined, name: RouteName, things: Things) {
   const { method, path } = ROUTES[name];
-  const { query = "", body } = SAMPLES[name];
-  const filled = (path + query)
+  const { path: pathOf = () => path, query = "", body } = SAMPLES[name];
+  const filled = (pathOf(things) + query)
     .replace("/v1/jobs/{id}", `/v1/jobs/${things.job.id}`)
     .replace("{operation}", things.operation)
     .replace("{reader}", "nobody")
