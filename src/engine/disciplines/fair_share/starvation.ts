@@ -30,11 +30,10 @@ export class Evaluation {
     this.#pool = pool;
     this.#tree = tree;
     for (const element of this.#toLookAt()) this.#judge(element);
-    for (const key of tree.gone) if (!tree.operations.has(key)) this.#noteNormal(key);
+    this.#clearGone();
     tree.moved.clear();
     tree.gone.clear();
     tree.touched.clear();
-    if (!tree.isLookedAt) this.#clearLeftOver();
     tree.isLookedAt = true;
     this.#emit();
   }
@@ -107,10 +106,10 @@ export class Evaluation {
       this.#changes.push({ element, belowSinceMs: null, status: "normal" });
   }
 
-  /** Records of elements that went while nobody looked. */
-  #clearLeftOver(): void {
-    const { branches, operations } = this.#tree;
-    for (const key of this.#pool.starvation.keys()) {
+  /** Records of elements that went since the last look; before the first one of a tree all records are gone through. */
+  #clearGone(): void {
+    const { branches, operations, gone, isLookedAt } = this.#tree;
+    for (const key of isLookedAt ? gone : this.#pool.starvation.keys()) {
       if (!branches.has(key) && !operations.has(key)) this.#noteNormal(key);
     }
   }
