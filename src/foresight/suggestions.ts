@@ -176,7 +176,7 @@ class Search {
     while (good * 2 < bad && tries.at(good * 2) !== null) good *= 2;
     bad = Math.min(bad, good * 2);
     while (bad - good > 1 && tries.areLeft) {
-      const middle = (good + bad) >> 1;
+      const middle = Math.floor((good + bad) / 2); // Amounts may be beyond 32 bits.
       if (tries.at(middle) === null) bad = middle;
       else good = middle;
     }
@@ -371,9 +371,9 @@ class Search {
 
   /** By doubling, then halving: outcomes are not monotone, so that the smallest found may not be the smallest of all (Y9). */
   #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted, guess = 1): void {
-    if (max < 1) return;
+    if (!(max >= 1)) return;
     const tries = new Tries(this, attempted);
-    let good = Math.max(1, Math.min(guess, max));
+    let good = Number.isFinite(guess) ? Math.max(1, Math.min(Math.ceil(guess), max)) : 1;
     let bad = 0;
     while (tries.at(good) === null) {
       if (good >= max || !tries.areLeft) return;
@@ -383,7 +383,7 @@ class Search {
     // What is lacking is mostly what is needed.
     if (bad === 0 && good > 1 && tries.at(good - 1) === null) bad = good - 1;
     while (good - bad > 1 && tries.areLeft) {
-      const middle = (good + bad) >> 1;
+      const middle = Math.floor((good + bad) / 2); // Amounts may be beyond 32 bits.
       if (tries.at(middle) === null) bad = middle;
       else good = middle;
     }
