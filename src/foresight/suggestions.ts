@@ -371,9 +371,9 @@ class Search {
 
   /** By doubling, then halving: outcomes are not monotone, so that the smallest found may not be the smallest of all (Y9). */
   #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted, guess = 1): void {
-    if (!(max >= 1)) return;
+    if (max < 1) return;
     const tries = new Tries(this, attempted);
-    let good = Number.isFinite(guess) ? Math.max(1, Math.min(Math.ceil(guess), max)) : 1;
+    let good = Math.max(1, Math.min(guess, max));
     let bad = 0;
     while (tries.at(good) === null) {
       if (good >= max || !tries.areLeft) return;
@@ -489,7 +489,8 @@ function lackOf(blockedBy: PoolExplanation["blockedBy"], keys: readonly string[]
   if (blockedBy.rule !== "units") return 1;
   const lacking = blockedBy.short
     .filter(({ key }) => keys.includes(key))
-    .map(({ asked, free, promised }) => asked - free + promised);
+    .map(({ asked, free, promised }) => asked - free + promised)
+    .filter(Number.isFinite); // What a pool does not meter is infinite, free and promised alike.
   return Math.max(1, ...lacking);
 }
 
