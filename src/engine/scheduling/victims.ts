@@ -1,5 +1,6 @@
 // What all disciplines share in the search for victims: who borrows, who is old enough, who is barred (V2, V6).
 
+import { memoised } from "../memoised.ts";
 import type { RequestId } from "../records.ts";
 import { compareIds } from "../resources.ts";
 import {
@@ -89,6 +90,17 @@ export function isEligible({ poolLine }: RunKind, short: readonly number[]): boo
 /** Preempted so often that priority, class, starvation and backfill leave it alone (V6). */
 export function isShielded({ shieldEndsAtMs }: RunKind, nowMs: number): boolean {
   return nowMs < shieldEndsAtMs;
+}
+
+/** Whether a run is among those that are permitted, by a judgement of its kind: from which token on, or the rule that forbids all. */
+export function permittedBy(
+  judge: (kind: RunKind) => { readonly from: number } | string,
+): (run: Run) => boolean {
+  const firstOf = memoised((kind: RunKind) => {
+    const verdict = judge(kind);
+    return typeof verdict === "string" ? Number.POSITIVE_INFINITY : verdict.from;
+  });
+  return ({ kind, token }) => token >= firstOf(kind);
 }
 
 /** Whether a run has run long enough to be a victim (V2). */

@@ -7,6 +7,7 @@ import {
   isMature,
   isShielded,
   mayBorrow,
+  permittedBy,
   shortKeys,
 } from "../../scheduling/victims.ts";
 import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
@@ -139,17 +140,7 @@ export function rightsOf(search: VictimSearch): string {
 /** Shields end with time; costs, and who is near its end, are not looked at. */
 export function mayEverStop(search: VictimSearch): (run: Run) => boolean {
   const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
-  const judge = judgeOf(ever, shortKeys(search.shortage));
-  const known = new Map<RunKind, number>();
-  return ({ kind, token }) => {
-    let from = known.get(kind);
-    if (from === undefined) {
-      const verdict = judge(kind);
-      from = typeof verdict === "string" ? NEVER : verdict.from;
-      known.set(kind, from);
-    }
-    return token >= from;
-  };
+  return permittedBy(judgeOf(ever, shortKeys(search.shortage)));
 }
 
 /** What the runs of the waiter's component hold in lines that are `counted`, stopping ones included. */

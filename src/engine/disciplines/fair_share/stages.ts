@@ -1,5 +1,6 @@
 // The stages of service in a fair-share pool (9.7, 9.9, 9.11): what one look at the pool finds to do.
 
+import { memoised } from "../../memoised.ts";
 import { covers } from "../../placement/node-list.ts";
 import { mayServe } from "../../placement/room.ts";
 import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
@@ -427,18 +428,6 @@ function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers)
 function some<Item>(items: Iterable<Item>, isWanted: (item: Item) => boolean): boolean {
   for (const item of items) if (isWanted(item)) return true;
   return false;
-}
-
-function memoised<Item>(claim: (item: Item) => boolean): (item: Item) => boolean {
-  const known = new Map<Item, boolean>();
-  return (item) => {
-    let isTrue = known.get(item);
-    if (isTrue === undefined) {
-      isTrue = claim(item);
-      known.set(item, isTrue);
-    }
-    return isTrue;
-  };
 }
 
 /** What is lacking in one place. */

@@ -2,6 +2,7 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import { Heap } from "../../heap.ts";
+import { memoised } from "../../memoised.ts";
 import type { PreemptionReason } from "../../records.ts";
 import { type Cover, coverFor, NodeCover } from "../../scheduling/cover.ts";
 import { countsForReserve } from "../../scheduling/quotas.ts";
@@ -13,6 +14,7 @@ import {
   isShielded,
   mayBorrow,
   namedKinds,
+  permittedBy,
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
@@ -115,8 +117,8 @@ class NodeField {
     const rights = rightsFor(search, short);
     this.#search = search;
     this.#cover = cover;
-    this.#mayPermit = remembering(mayPermit(search, short, rights));
-    this.#judge = remembering(judgeFor(search, short, rights));
+    this.#mayPermit = memoised(mayPermit(search, short, rights));
+    this.#judge = memoised(judgeFor(search, short, rights));
     this.isComplete = search.pool.record.settings.minRuntimeMs === 0;
   }
 
@@ -157,19 +159,6 @@ class NodeField {
     }
     return found.sort(byOrder);
   }
-}
-
-/** Answers the same question only once. */
-function remembering<Question, Answer>(answer: (question: Question) => Answer): typeof answer {
-  const known = new Map<Question, Answer>();
-  return (question) => {
-    let of = known.get(question);
-    if (of === undefined) {
-      of = answer(question);
-      known.set(question, of);
-    }
-    return of;
-  };
 }
 
 /** Lower priority first, then the latest (8.3). */
@@ -214,17 +203,7 @@ function mayPermit(
 function mayEverStop(search: VictimSearch): (run: Run) => boolean {
   const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
   const short = shortKeys(search.shortage);
-  const judge = judgeFor(ever, short, rightsFor(search, short));
-  const known = new Map<RunKind, number>();
-  return ({ kind, token }) => {
-    let from = known.get(kind);
-    if (from === undefined) {
-      const verdict = judge(kind);
-      from = typeof verdict === "string" ? Number.POSITIVE_INFINITY : verdict.from;
-      known.set(kind, from);
-    }
-    return token >= from;
-  };
+  return permittedBy(judgeFor(ever, short, rightsFor(search, short)));
 }
 
 /** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
