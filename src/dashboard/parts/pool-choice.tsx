@@ -1,7 +1,38 @@
 // Which pool a view is about; in the address, like every filter.
 
-import { setQuery } from "../address.ts";
-import { overview } from "../overview.ts";
+import type { ComponentChildren } from "preact";
+import { queryOf, setQuery } from "../address.ts";
+import { chosenPool, overview } from "../overview.ts";
+import { Data, Empty } from "./states.tsx";
+
+/** A view of one pool; without any, what it would show. */
+export function PoolView({
+  title,
+  about,
+  children,
+}: {
+  title: string;
+  about: string;
+  children: (pool: string) => ComponentChildren;
+}) {
+  const pool = chosenPool(queryOf("pool"))?.name ?? queryOf("pool");
+  return (
+    <>
+      <h1 class="hidden">{title}</h1>
+      {pool === undefined ? (
+        <Data of={overview.value}>
+          {() => (
+            <Empty title="No pools yet" command="berth pool create lab --capacity gpu=8">
+              {about}
+            </Empty>
+          )}
+        </Data>
+      ) : (
+        children(pool)
+      )}
+    </>
+  );
+}
 
 export function PoolChoice({ value, all }: { value: string | undefined; all?: string }) {
   const names = overview.value.data?.pools.map(({ name }) => name) ?? [];

@@ -7,9 +7,8 @@ import { announce } from "../announce.ts";
 import { berth, useCommand } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
 import { isOffline } from "../live.ts";
-import { chosenPool, overview } from "../overview.ts";
 import { applyPlan, type Plan, PlanLines } from "../parts/plan.tsx";
-import { PoolChoice } from "../parts/pool-choice.tsx";
+import { PoolChoice, PoolView } from "../parts/pool-choice.tsx";
 import { Data, Empty, Failure } from "../parts/states.tsx";
 import { Moment } from "../parts/time.tsx";
 import { client, may, toBerthError } from "../session.ts";
@@ -35,22 +34,10 @@ interface Policies {
 }
 
 export function View() {
-  const pool = chosenPool(queryOf("pool"))?.name ?? queryOf("pool");
   return (
-    <>
-      <h1 class="hidden">Policies</h1>
-      {pool === undefined ? (
-        <Data of={overview.value}>
-          {() => (
-            <Empty title="No pools yet" command="berth pool create lab --capacity gpu=8">
-              Policies say which component may have how much of a pool.
-            </Empty>
-          )}
-        </Data>
-      ) : (
-        <PoolPolicies key={pool} pool={pool} />
-      )}
-    </>
+    <PoolView title="Policies" about="Policies say which component may have how much of a pool.">
+      {(pool) => <PoolPolicies key={pool} pool={pool} />}
+    </PoolView>
   );
 }
 

@@ -14,9 +14,8 @@ import {
 import { hrefOf, queryOf, setQuery } from "../address.ts";
 import { berth, useCommand } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
-import { chosenPool, overview } from "../overview.ts";
 import { Chart } from "../parts/chart.tsx";
-import { PoolChoice } from "../parts/pool-choice.tsx";
+import { PoolChoice, PoolView } from "../parts/pool-choice.tsx";
 import { Data, Empty } from "../parts/states.tsx";
 import { client } from "../session.ts";
 
@@ -32,22 +31,10 @@ interface Shares {
 const LIVE = "queued,allocated,preempting";
 
 export function View() {
-  const pool = chosenPool(queryOf("pool"))?.name ?? queryOf("pool");
   return (
-    <>
-      <h1 class="hidden">Shares</h1>
-      {pool === undefined ? (
-        <Data of={overview.value}>
-          {() => (
-            <Empty title="No pools yet" command="berth pool create lab --capacity gpu=8">
-              Here is who is owed how much of a pool, and who has it.
-            </Empty>
-          )}
-        </Data>
-      ) : (
-        <PoolShares pool={pool} />
-      )}
-    </>
+    <PoolView title="Shares" about="Here is who is owed how much of a pool, and who has it.">
+      {(pool) => <PoolShares pool={pool} />}
+    </PoolView>
   );
 }
 

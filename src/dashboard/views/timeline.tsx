@@ -7,8 +7,7 @@ import { berth, useCommand } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
 import { useKeys } from "../keys.ts";
 import { nowMs } from "../live.ts";
-import { chosenPool, overview } from "../overview.ts";
-import { PoolChoice } from "../parts/pool-choice.tsx";
+import { PoolChoice, PoolView } from "../parts/pool-choice.tsx";
 import { Data, Empty } from "../parts/states.tsx";
 import { clockText, momentText } from "../parts/time.tsx";
 import { client } from "../session.ts";
@@ -21,22 +20,10 @@ const SPANS = ["-1h", "-6h", "-24h", "-7d"];
 const WAITING_SHOWN_MAX = 12;
 
 export function View() {
-  const pool = chosenPool(queryOf("pool"))?.name ?? queryOf("pool");
   return (
-    <>
-      <h1 class="hidden">Timeline</h1>
-      {pool === undefined ? (
-        <Data of={overview.value}>
-          {() => (
-            <Empty title="No pools yet" command="berth pool create lab --capacity gpu=8">
-              Here is who held units of a pool, and when.
-            </Empty>
-          )}
-        </Data>
-      ) : (
-        <PoolTimeline pool={pool} />
-      )}
-    </>
+    <PoolView title="Timeline" about="Here is who held units of a pool, and when.">
+      {(pool) => <PoolTimeline pool={pool} />}
+    </PoolView>
   );
 }
 
