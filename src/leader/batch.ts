@@ -22,6 +22,7 @@ import type {
   HistoryRecord,
   IdempotencyRecord,
   RequestRecord,
+  TargetRecord,
   TokenRecord,
 } from "../store/index.ts";
 import { FORM_WITH_SLICES, firstFormOf, NEWEST_FORM, toStored } from "./event-forms.ts";
@@ -55,6 +56,8 @@ export interface Batch {
   readonly attachments: Attachment[];
   readonly tokens: TokenRecord[];
   readonly deletedTokenIds: string[];
+  readonly targets: TargetRecord[];
+  readonly deletedTargets: string[];
   readonly deletedRequestIds: Set<string>;
   /** The state as the batch has made it so far. */
   readonly view: View;
@@ -86,6 +89,8 @@ export function openBatch(view: View): Batch {
     attachments: [],
     tokens: [],
     deletedTokenIds: [],
+    targets: [],
+    deletedTargets: [],
     deletedRequestIds: new Set(),
     engineErrors: 0,
   };
@@ -94,7 +99,8 @@ export function openBatch(view: View): Batch {
 export function isEmpty(batch: Batch): boolean {
   const { events, audit, answers, attachments, tokens, deletedTokenIds, deletedRequestIds } = batch;
   const rows = events.length + audit.length + answers.size + attachments.length + tokens.length;
-  return rows + deletedTokenIds.length + deletedRequestIds.size === 0;
+  const targets = batch.targets.length + batch.deletedTargets.length;
+  return rows + targets + deletedTokenIds.length + deletedRequestIds.size === 0;
 }
 
 export function commitOf(
@@ -115,6 +121,8 @@ export function commitOf(
     tokens: batch.tokens,
     deletedRequestIds: [...batch.deletedRequestIds],
     deletedTokenIds: batch.deletedTokenIds,
+    targets: batch.targets.filter(({ name }) => !batch.deletedTargets.includes(name)),
+    deletedTargets: batch.deletedTargets,
   };
 }
 
@@ -190,6 +198,12 @@ function carryOut(batch: Batch, decider: Decider, lookups: Lookups, { command, c
       return accepted(batch, decider, context, []);
     case "deleteToken":
       batch.deletedTokenIds.push(command.tokenId);
+      return accepted(batch, decider, context, []);
+    case "putTargets":
+      batch.targets.push(...command.targets);
+      return accepted(batch, decider, context, []);
+    case "deleteTarget":
+      batch.deletedTargets.push(command.name);
       return accepted(batch, decider, context, []);
     case "deleteRequest":
       // Ended and no longer in memory: only its record is left to delete (Q6).
@@ -313,6 +327,8 @@ function targetOf(command: LeaderCommand): string {
       return command.token.id;
     case "deleteToken":
       return command.tokenId;
+    case "putTargets":
+      return command.targets.map(({ name }) => name).join(" ");
     default:
       if ("requestId" in command) return command.requestId;
       return "name" in command ? command.name : "";

@@ -25,6 +25,7 @@ import type {
   Json,
   Retention,
   Store,
+  TargetRecord,
   TokenRecord,
 } from "../store/index.ts";
 import type { LeaseState } from "./leases.ts";
@@ -110,6 +111,9 @@ export type LeaderCommand =
   /** Made, changed or (with `revokedAtMs`) revoked. */
   | { readonly kind: "putToken"; readonly token: TokenRecord }
   | { readonly kind: "deleteToken"; readonly tokenId: string }
+  /** Made, or further along with the journal. */
+  | { readonly kind: "putTargets"; readonly targets: readonly TargetRecord[] }
+  | { readonly kind: "deleteTarget"; readonly name: string }
   /** Ends a pause of expiry after mass silence (L3). */
   | { readonly kind: "resumeExpiry"; readonly name: PoolName };
 

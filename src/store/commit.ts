@@ -11,6 +11,7 @@ import {
   historyRow,
   idempotencyRow,
   requestRow,
+  targetRow,
   tokenRow,
 } from "./rows.ts";
 import type { AuditEntry, Commit, Head } from "./store.ts";
@@ -51,8 +52,10 @@ export function rowsOf(previous: Head, commit: Commit, commitId: string): Commit
       ({ kind, at_ms, pool, part }) => `${kind} ${at_ms} ${pool}\0${part}`,
     ),
     tokens: lastOf((commit.tokens ?? []).map(tokenRow), (row) => row.id),
+    targets: lastOf((commit.targets ?? []).map(targetRow), (row) => row.name),
     deletedRequestIds: (commit.deletedRequestIds ?? []).map(cleanText),
     deletedTokenIds: (commit.deletedTokenIds ?? []).map(cleanText),
+    deletedTargets: (commit.deletedTargets ?? []).map(cleanText),
   };
 }
 

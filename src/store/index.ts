@@ -43,6 +43,7 @@ export type {
   StoredEvent,
   StoreMeta,
   TakeOver,
+  TargetRecord,
   TokenRecord,
   Verification,
 } from "./store.ts";

@@ -11,6 +11,7 @@ import type {
   HistoryRecord,
   IdempotencyRecord,
   RequestRecord,
+  TargetRecord,
   TokenRecord,
 } from "./store.ts";
 
@@ -102,6 +103,8 @@ export type TokenRow = {
   checksum: number;
 };
 
+export type TargetRow = { name: string; body: string; checksum: number };
+
 /** The columns of a table, in order. JSON is kept as text, byte by byte, because it is hashed. */
 export const columns = {
   journal: {
@@ -167,6 +170,7 @@ export const columns = {
     revoked_at_ms: "integer",
     checksum: "integer",
   },
+  targets: { name: "text", body: "json", checksum: "integer" },
 } as const satisfies Record<string, Record<string, "integer" | "text" | "json">>;
 
 export type Table = keyof typeof columns;
@@ -187,6 +191,7 @@ export const replaceableBy = {
   history: ["kind", "at_ms", "pool", "part"],
   idempotency: ["scope", "key"],
   tokens: ["id"],
+  targets: ["name"],
 } as const satisfies Partial<Record<Table, readonly string[]>>;
 
 /** What stays as it was first written: an index over these need not be touched again. */
@@ -212,8 +217,10 @@ export type CommitRows = {
   attachments: readonly AttachmentRow[];
   history: readonly HistoryRow[];
   tokens: readonly TokenRow[];
+  targets: readonly TargetRow[];
   deletedRequestIds: readonly string[];
   deletedTokenIds: readonly string[];
+  deletedTargets: readonly string[];
 };
 
 // Records outside the hash chains carry a checksum: a flipped byte must not become a part of the history.
@@ -358,6 +365,15 @@ export function historyRecord(row: HistoryRow): HistoryRecord {
   trustSeal("history", row, `history of pool ${row.pool} at ${row.at_ms}`);
   const { at_ms: atMs, pool, part } = row;
   return { kind: row.kind as HistoryRecord["kind"], atMs, pool, part, body: JSON.parse(row.body) as unknown };
+}
+
+export function targetRow({ name, body }: TargetRecord): TargetRow {
+  return sealed("targets", { name: cleanText(name), body: jsonText(body), checksum: 0 });
+}
+
+export function targetRecord(row: TargetRow): TargetRecord {
+  trustSeal("targets", row, `target ${row.name}`);
+  return { name: row.name, body: JSON.parse(row.body) as unknown };
 }
 
 export function auditRecord(row: AuditRow): AuditRecord {

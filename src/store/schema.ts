@@ -21,6 +21,7 @@ export function migrations(words: SchemaWords): readonly (readonly string[])[] {
     membersSchema(words),
     attachmentsSchema(words),
     historySchema(words),
+    targetsSchema(words),
   ];
 }
 
@@ -95,6 +96,13 @@ function historySchema({ integer, text, json, keyedTableOptions }: SchemaWords) 
   return [
     `create table @history (kind ${text}, at_ms ${integer}, pool ${text}, part ${text}, body ${json} not null,
        checksum ${integer} not null, primary key (kind, at_ms, pool, part))${keyedTableOptions}`,
+  ];
+}
+
+function targetsSchema({ integer, text, json, tableOptions }: SchemaWords) {
+  return [
+    `create table @targets (name ${text} primary key, body ${json} not null,
+       checksum ${integer} not null)${tableOptions}`,
   ];
 }
 

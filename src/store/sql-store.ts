@@ -31,7 +31,9 @@ import {
   idempotencyRecord,
   type RequestRow,
   requestRecord,
+  type TargetRow,
   type TokenRow,
+  targetRecord,
   tokenRecord,
   type Value,
 } from "./rows.ts";
@@ -145,6 +147,10 @@ export function createSqlStore(driver: Driver): Store {
       const rows = await driver.query<TokenRow>("select * from @tokens order by created_at_ms, id");
       return rows.map(tokenRecord);
     },
+    async listTargets() {
+      const rows = await driver.query<TargetRow>("select * from @targets order by name");
+      return rows.map(targetRecord);
+    },
     prune: (retention, nowMs) => prune(driver, retention, nowMs),
     hasRoom: () => driver.hasRoom(),
     verify: () => verify(driver),
@@ -246,6 +252,7 @@ async function sizes(driver: Driver): Promise<Sizes> {
     idempotency: await count("idempotency"),
     audit: head.auditId - floor.audit_id,
     tokens: await count("tokens"),
+    targets: await count("targets"),
     history: await count("history"),
   };
 }

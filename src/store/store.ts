@@ -66,9 +66,12 @@ export type Commit = {
   readonly history?: readonly HistoryRecord[];
   /** Written or replaced, whole: revoking a token is writing it with `revokedAtMs`. */
   readonly tokens?: readonly TokenRecord[];
+  /** Written or replaced, whole. */
+  readonly targets?: readonly TargetRecord[];
   /** The records of these requests, their decisions and attachments are forgotten (Q6). */
   readonly deletedRequestIds?: readonly string[];
   readonly deletedTokenIds?: readonly string[];
+  readonly deletedTargets?: readonly string[];
 };
 
 /** A request as lists, history and SQL users see it. `body` is the whole object as the API shows it. */
@@ -161,6 +164,9 @@ export type TokenRecord = {
   /** Of a session of the dashboard, or a link that becomes one: it has the rights of another token (B9). */
   readonly session?: { readonly kind: "link" | "session"; readonly parentId: string };
 };
+
+/** Where notices go (H2), and how far it has got with the journal (H3). */
+export type TargetRecord = { readonly name: string; readonly body: Json };
 
 export type Snapshot = {
   /** The state after this event. */
@@ -293,6 +299,7 @@ export type Sizes = {
   readonly idempotency: number;
   readonly audit: number;
   readonly tokens: number;
+  readonly targets: number;
   readonly history: number;
 };
 
@@ -385,6 +392,8 @@ export type Store = {
 
   /** In order of creation. */
   listTokens(): Promise<readonly TokenRecord[]>;
+  /** By name. */
+  listTargets(): Promise<readonly TargetRecord[]>;
 
   /** False while the disk is so full that only the reserve for ending and administering work is left. */
   hasRoom(): boolean;

@@ -18,7 +18,9 @@ import {
   type JournalRow,
   type RequestRow,
   requestRecord,
+  type TargetRow,
   type TokenRow,
+  targetRecord,
   tokenRecord,
 } from "./rows.ts";
 import { readSnapshot } from "./snapshots.ts";
@@ -41,6 +43,7 @@ export async function verify(driver: Driver): Promise<Verification> {
     await verifyRecords<HistoryRow>(driver, "history", "kind, at_ms, pool, part", historyRecord),
     await verifyRecords<IdempotencyRow>(driver, "idempotency", "scope, key", idempotencyRecord),
     await verifyRecords<TokenRow>(driver, "tokens", "id", tokenRecord),
+    await verifyRecords<TargetRow>(driver, "targets", "name", targetRecord),
   ];
   return {
     events: head.seq - floor.journal_seq,

@@ -67,7 +67,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toEqual([]);
         expect(await store.latestSnapshot()).toBeUndefined();
         expect(store.meta.clusterId).toMatch(/^[0-9a-f-]{36}$/);
-        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 6 : 5);
+        expect(store.meta.schemaVersion).toBe(store.meta.kind === "postgres" ? 7 : 6);
       });
 
       test("a commit appends its events in order and moves the head", async () => {
@@ -408,6 +408,14 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.listTokens()).toEqual([revoked]);
       });
 
+      test("targets are listed by name, written again, and deleted", async () => {
+        const target = (name: string, seq = 0) => ({ name, body: { seq } });
+        let head = await commitAfter(await lead(), { targets: [target("slack"), target("hook")] });
+        expect(await store.listTargets()).toEqual([target("hook"), target("slack")]);
+        head = await commitAfter(head, { targets: [target("slack", 7)], deletedTargets: ["hook", "none"] });
+        expect(await store.listTargets()).toEqual([target("slack", 7)]);
+      });
+
       test("any text is kept, but for what no database can hold", async () => {
         const text = "quote \" ' backslash \\ newline \n tab \t brace {}, null NULL, é, 🚢, \u2028";
         const impossible = "nul \0 half \ud83d";
@@ -639,6 +647,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         idempotency: 1,
         audit: 1,
         tokens: 1,
+        targets: 1,
         history: 1,
       });
     });
@@ -652,7 +661,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         commits: 2,
         auditEntries: 1,
         snapshots: 1,
-        records: 6,
+        records: 7,
         damage: [],
       });
     });
@@ -736,6 +745,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         "a decision that was changed": { sql: "update decisions set seq = 99", where: "decisions" },
         "an answer that was changed": { sql: "update idempotency set body_hash = 'x'", where: "idempotency" },
         "history that was changed": { sql: "update history set at_ms = 5", where: "history" },
+        "a target that was changed": { sql: "update targets set name = 'x'", where: "targets" },
         "a token that was changed": { sql: "update tokens set role = 'admin'", where: "tokens" },
       };
 
@@ -792,6 +802,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
           idempotency: 1,
           audit: 1,
           tokens: 1,
+          targets: 1,
         });
         const next = await lead();
         expect(next.epoch).toBe(head.epoch + 1);
@@ -903,6 +914,7 @@ function everything(): Partial<Commit> {
     idempotency: [{ scope: "s", key: "k", atMs: 1, bodyHash: "h", answer: null }],
     history: [{ kind: "day", atMs: 0, pool: "p", part: "c", body: { k: [] } }],
     tokens: [token("t-1")],
+    targets: [{ name: "slack", body: { seq: 1 } }],
   };
 }
 
@@ -915,6 +927,7 @@ async function expectNothingOf(store: Store, head: Head): Promise<void> {
     idempotency: 0,
     audit: 0,
     tokens: 0,
+    targets: 0,
     history: 0,
   });
   expect((await store.listAudit({ limit: 10 })).items).toEqual([]);

@@ -9,9 +9,10 @@ export const FENCED = "BE001";
 
 const firstTables = ["audit", "idempotency", "requests", "decisions", "tokens"] as const;
 const laterTables = [...firstTables, "attachments"] as const;
-const writtenTables = [...laterTables, "history"] as const;
+const stillLaterTables = [...laterTables, "history"] as const;
+const writtenTables = [...stillLaterTables, "targets"] as const;
 /** Servers of the versions before call the others, so they stay as they were (C12). */
-export const COMMIT_FUNCTION = "@commit_batch_4";
+export const COMMIT_FUNCTION = "@commit_batch_5";
 
 /** Stands between the values of a column. Nobody outside knows it, so nobody can write it into a value. */
 const SEPARATOR = `\u001e${randomBytes(9).toString("base64")}\u001e`;
@@ -45,7 +46,8 @@ export const schema: readonly (readonly string[])[] = [
   ...common.slice(1, 3),
   [commitFunction("@commit_batch_2", firstTables, NOTIFY)],
   [...common[3]!, commitFunction("@commit_batch_3", laterTables, NOTIFY)],
-  [...common[4]!, commitFunction(COMMIT_FUNCTION, writtenTables, NOTIFY)],
+  [...common[4]!, commitFunction("@commit_batch_4", stillLaterTables, NOTIFY)],
+  [...common[5]!, commitFunction(COMMIT_FUNCTION, writtenTables, NOTIFY)],
 ];
 
 /**
@@ -72,10 +74,14 @@ function commitFunction(name: string, tables: readonly Table[], notify: string):
     ...["new_checksum bigint", "new_events text", "separator text"],
     ...tables.flatMap((table) => Object.keys(columns[table]).map((column) => `${table}_${column} text`)),
     ...["deleted_requests text[]", "deleted_tokens text[]"],
+    ...(tables.includes("targets") ? ["deleted_targets text[]"] : []),
     ...(notify === "" ? [] : ["channel text"]),
   ];
   const deletesAttachments = tables.includes("attachments")
     ? "delete from @attachments where request_id = any (deleted_requests);"
+    : "";
+  const deletesTargets = tables.includes("targets")
+    ? "if cardinality(deleted_targets) > 0 then delete from @targets where name = any (deleted_targets); end if;"
     : "";
   return `create or replace function ${name}(${parameters.join(", ")}) returns void
     language plpgsql as $berth$
@@ -98,6 +104,7 @@ function commitFunction(name: string, tables: readonly Table[], notify: string):
       if cardinality(deleted_tokens) > 0 then
         delete from @tokens where id = any (deleted_tokens);
       end if;
+      ${deletesTargets}
       ${notify}
     end $berth$`;
 }
@@ -132,7 +139,7 @@ export function commitArguments(rows: CommitRows, channel: string): unknown[] {
         tableRows.map((row) => toText(row[column], type)).join(SEPARATOR),
       );
     }),
-    ...[rows.deletedRequestIds, rows.deletedTokenIds],
+    ...[rows.deletedRequestIds, rows.deletedTokenIds, rows.deletedTargets],
     channel,
   ];
 }

@@ -9,7 +9,9 @@ export function toSqlite(sql: string): string {
   return sql.replaceAll("@", "");
 }
 
-const replacedTables = ["idempotency", "requests", "decisions", "attachments", "history", "tokens"] as const;
+const replacedTables = [
+  ...(["idempotency", "requests", "decisions", "attachments", "history", "tokens", "targets"] as const),
+];
 
 export function commitStatements(rows: CommitRows): Statement[] {
   const { previous, head } = rows;
@@ -47,6 +49,7 @@ export function commitStatements(rows: CommitRows): Statement[] {
     { sql: "delete from @decisions where request_id = ?", rows: deletedRequests },
     { sql: "delete from @attachments where request_id = ?", rows: deletedRequests },
     { sql: "delete from @tokens where id = ?", rows: deletedTokens },
+    { sql: "delete from @targets where name = ?", rows: rows.deletedTargets.map((name) => [name]) },
   );
   return statements;
 }
