@@ -536,7 +536,7 @@ export const explanation = z
     text: z.array(whyText),
     /** The most useful first. */
     suggestions: z.array(suggestion),
-    /** Not everything could be tried in the time that there is. */
+    /** Not everything could be tried in the time allowed. */
     truncated: z.boolean(),
   })
   .meta({ id: "Explanation" });

@@ -77,7 +77,7 @@ Next:  berth run --gpu 1 -- echo hello
   await evaluation.shows(/waiting {2}#3 · needs gpu 1, free 0 · held by #2 train \(you\) · first in line/);
   const why = await typed("berth why 3", { columns: 200 });
   expect(why.screen).toMatch(
-    /^#3 waits for 1 gpu in pool local\.\n {2}in use +2 of 2 gpu by #2 train \(preemptible, [^)]+\)\n {2}preempts +nobody can be stopped for it: #2 train has priority 0, which is not lower, and alice has nothing reserved and unused \(8\.1\)\n {2}starts +when enough has ended; by walltimes unknown: #2 train has none\n {2}now if +[^\n]*#2 train ended \(in time\)[^\n]*\n$/,
+    /^#3 waits for 1 gpu in pool local\.\n {2}in use +2 of 2 gpu by #2 train \(preemptible, [^)]+\)\n {2}preempts +nobody can be stopped for it: #2 train has priority 0, which is not lower, and alice has nothing reserved and unused \(8\.1\)\n {2}starts +when enough units are free; no time can be given: #2 train has no walltime\n {2}now if +[^\n]*#2 train ended \(wait for it\)[^\n]*\n$/,
   );
 
   // The second: a preemption one can watch. What was stopped comes back before those who asked later.

@@ -106,7 +106,7 @@ test("nodes: those who may be taken are spread over the nodes (N2)", async () =>
   const { line } = await why(id);
   expect(line("needs")).toBe("none of 2 nodes has room: 2 taken by others (N2)");
   expect(line("preempts")).toContain("nobody (with all that may be taken, 0 of 1 node would have room, N2)");
-  expect(line("now if")).toContain("the pool had 1 more like node spread-a (operator)");
+  expect(line("now if")).toContain("the pool had 1 more node like spread-a (ask an operator)");
 });
 
 test("fair share: a gang that is owed nothing is told so (9.2)", async () => {

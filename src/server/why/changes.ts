@@ -7,7 +7,7 @@ import {
   type WireRequest,
   type WireSuggestion,
 } from "../../protocol/index.ts";
-import { amountsText, durationText, listed } from "../../words/index.ts";
+import { amountsText, counted, durationText, listed } from "../../words/index.ts";
 import { titleOfParty } from "./titles.ts";
 import type { Facts } from "./world.ts";
 
@@ -27,9 +27,7 @@ export function changesText(facts: Facts, pool: WirePoolExplanation, request: Wi
       .join("; or ");
   if (facts.starts === null || pool.code === "held") return "";
   const blockers = pool.blockers.slice(0, 2).map((code) => WAIT_WORDS[code]);
-  const tried = facts.truncated
-    ? "nothing was found in the time that there is"
-    : "no single change was found";
+  const tried = facts.truncated ? "nothing was found in the time allowed" : "no single change was found";
   return `${tried}: ${blockers.join(" and ")}`;
 }
 
@@ -47,7 +45,7 @@ function consequenceText({ by, starts, effects }: WireSuggestion, { component }:
     ]);
   const is = (all: readonly unknown[]) => (all.length === 1 ? "is" : "are");
   const parts = [
-    ...(by === "you" ? [] : [by === "operator" ? "operator" : "in time"]),
+    ...(by === "you" ? [] : [by === "operator" ? "ask an operator" : "wait for it"]),
     ...(preempted.length > 0 ? [`${titles(preempted)} ${is(preempted)} stopped`] : []),
     ...(rejected.length > 0 ? [`${titles(rejected)} ${is(rejected)} rejected`] : []),
     ...(granted.length > 0 ? [`${titles(granted)} ${granted.length === 1 ? "starts" : "start"} too`] : []),
@@ -81,7 +79,7 @@ function whatText(suggestion: WireSuggestion, { component }: WireRequest): strin
     case "more_capacity":
       return suggestion.nodes === null
         ? `the pool had ${amountsText(suggestion.capacity)}`
-        : `the pool had ${suggestion.nodes.count} more like node ${suggestion.nodes.like}`;
+        : `the pool had ${counted(suggestion.nodes.count, "more node")} like ${suggestion.nodes.like}`;
     case "node_back":
       return `node ${suggestion.node} were back`;
     case "run_ends":

@@ -85,7 +85,7 @@ function tellWaiting(situation: Situation): WireWhyText {
           ["in use", blocker.short.map((shortage) => inUseText(shortage, situation)).join("; ")],
           ["first", firstText(pool)],
           ["preempts", preemptsText(situation)],
-          ...lastLines(situation, pool.position > 1 ? "after those before it" : "when enough has ended"),
+          ...lastLines(situation, pool.position > 1 ? "after those before it" : "when enough units are free"),
         ),
       };
   }
@@ -195,10 +195,10 @@ function startsText({ facts, world, request }: Situation, otherwise: string): st
     case "unknown": {
       const runs = listed(starts.without_walltime.map((one) => titleOfParty(one, request.component)));
       const has = starts.without_walltime.length === 1 ? "has" : "have";
-      return `${otherwise}; by walltimes unknown: ${runs} ${has} none`;
+      return `${otherwise}; no time can be given: ${runs} ${has} no walltime`;
     }
     case "later":
-      return `${otherwise}; by walltimes not within ${secondsTo(starts.than)}`;
+      return `${otherwise}; by walltimes, not within ${secondsTo(starts.than)}`;
   }
 }
 
