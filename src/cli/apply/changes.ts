@@ -22,13 +22,18 @@ export interface Present {
   readonly policies: readonly WirePolicyAnswer[];
 }
 
+export interface PerformOptions {
+  readonly dryRun: boolean;
+  readonly force: boolean;
+}
+
 export interface Change {
   readonly verb: "create" | "change" | "delete";
   readonly what: string;
   /** Such as `priority 1 → 5`. */
   readonly differences: readonly string[];
   /** Carries it out, or with `dryRun` asks what it would do. */
-  readonly perform: (options: { dryRun: boolean; force: boolean }) => Promise<WirePlan | undefined>;
+  readonly perform: (options: PerformOptions) => Promise<WirePlan | undefined>;
 }
 
 export async function readPresent(client: Client): Promise<Present> {
@@ -153,15 +158,7 @@ function surplusNodes(client: Client, { nodes, pools }: Wanted, present: Present
   return present.nodes
     .filter(({ pool }) => pools.some(({ name }) => name === pool))
     .filter(({ name }) => !nodes.some((one) => one.name === name))
-    .map(({ name }) => ({
-      verb: "delete",
-      what: `node ${name}`,
-      differences: [],
-      perform: async ({ dryRun, force }) =>
-        dryRun
-          ? client.nodes.remove(name, { dryRun: true, force })
-          : void (await client.nodes.remove(name, { force })),
-    }));
+    .map(({ name }) => deletion(`node ${name}`, (options) => client.nodes.remove(name, options)));
 }
 
 /** What a policy has that a file says nothing about. */
@@ -202,15 +199,9 @@ function surplusPolicies(client: Client, { policies }: Wanted, present: Present)
     .filter(
       ({ pool, component }) => !policies.some((one) => one.pool === pool && one.component === component),
     )
-    .map(({ pool, component }) => ({
-      verb: "delete",
-      what: `policy ${pool}/${component}`,
-      differences: [],
-      perform: async ({ dryRun, force }) =>
-        dryRun
-          ? client.policies.detach(pool, component, { dryRun: true, force })
-          : void (await client.policies.detach(pool, component, { force })),
-    }));
+    .map(({ pool, component }) =>
+      deletion(`policy ${pool}/${component}`, (options) => client.policies.detach(pool, component, options)),
+    );
 }
 
 function surplusGroups(client: Client, { pools }: Wanted, present: Present): Change[] {
@@ -218,29 +209,19 @@ function surplusGroups(client: Client, { pools }: Wanted, present: Present): Cha
     .filter(({ pool, name }) =>
       pools.some((one) => one.name === pool && !(one.groups ?? []).some((group) => group.name === name)),
     )
-    .map(({ pool, name }) => ({
-      verb: "delete",
-      what: `group ${pool}/${name}`,
-      differences: [],
-      perform: async ({ dryRun, force }) =>
-        dryRun
-          ? client.groups.delete(pool, name, { dryRun: true, force })
-          : void (await client.groups.delete(pool, name, { force })),
-    }));
+    .map(({ pool, name }) =>
+      deletion(`group ${pool}/${name}`, (options) => client.groups.delete(pool, name, options)),
+    );
 }
 
 function surplusPools(client: Client, { pools }: Wanted, present: Present): Change[] {
   return present.pools
     .filter(({ name }) => !pools.some((one) => one.name === name))
-    .map(({ name }) => ({
-      verb: "delete",
-      what: `pool ${name}`,
-      differences: [],
-      perform: async ({ dryRun, force }) =>
-        dryRun
-          ? client.pools.delete(name, { dryRun: true, force })
-          : void (await client.pools.delete(name, { force })),
-    }));
+    .map(({ name }) => deletion(`pool ${name}`, (options) => client.pools.delete(name, options)));
+}
+
+function deletion(what: string, remove: (options: PerformOptions) => Promise<WirePlan | undefined>): Change {
+  return { verb: "delete", what, differences: [], perform: remove };
 }
 
 /** Field by field, of those that are wanted; settings one by one. */
