@@ -5,6 +5,7 @@ import type { WirePoolAnswer } from "../protocol/index.ts";
 import {
   type Client,
   fairShares,
+  hasShares,
   mainKeyOf,
   reservedShares,
   type Share,
@@ -79,7 +80,7 @@ function shapeFor(isTree: boolean): Shape<Share> {
 }
 
 async function sharesOf(client: Client, pool: WirePoolAnswer, options: Options): Promise<Share[]> {
-  if (pool.discipline === "fair_share") {
+  if (hasShares(pool)) {
     const { elements } = await client.pools.shares(pool.name);
     const shareKeys = Object.keys(elements[0]?.fair_share ?? {});
     return keysOf(pool, shareKeys, options.key).flatMap((key) =>

@@ -77,6 +77,7 @@ export {
   type ElementView,
   forcesSensitive,
   groupsOf,
+  hasShares,
   type KeyUse,
   keyUseOf,
   type NodeView,

@@ -115,6 +115,11 @@ export function requestIds(state: EngineState): Iterable<RequestId> {
   return state.requests.keys();
 }
 
+/** Whether operations of a pool are served by fair shares, and so can start as a gang (9). */
+export function hasShares(state: EngineState, name: PoolName): boolean {
+  return disciplineOf(requirePool(state, name)).hasShares;
+}
+
 export function poolsOf(state: EngineState): PoolRecord[] {
   return sortedPools(state).map(({ record }) => record);
 }

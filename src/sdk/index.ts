@@ -25,6 +25,7 @@ export {
 export { describeWaiting, type WaitingReason } from "./reason.ts";
 export {
   fairShares,
+  hasShares,
   mainKeyOf,
   reservedShares,
   type Share,

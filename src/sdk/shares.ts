@@ -29,6 +29,17 @@ export interface Share {
   readonly exceeds_fair_share: boolean;
 }
 
+const HAS_SHARES: Readonly<Record<WirePoolAnswer["discipline"], boolean>> = {
+  priority: false,
+  fair_share: true,
+  class: false,
+};
+
+/** Whether components of a pool are owed fair shares by weight; else what is reserved for them, in the order of the queue. */
+export function hasShares({ discipline }: Pick<WirePoolAnswer, "discipline">): boolean {
+  return HAS_SHARES[discipline];
+}
+
 /** The key that a pool is about: the one that its settings name, else the usual ones. */
 export function mainKeyOf({ settings }: WirePoolAnswer, keys: readonly string[]): string {
   const main = [settings.main_key, "gpu", "mcpu"].find((key) => key && keys.includes(key));

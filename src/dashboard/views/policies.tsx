@@ -1,7 +1,7 @@
 // Policies: a draft on the left, what it would do on the right after each pause in typing (view 5).
 
 import { useEffect, useState } from "preact/hooks";
-import { type AnswerOf, type BerthError, isHarmful } from "../../sdk/index.ts";
+import { type AnswerOf, type BerthError, hasShares, isHarmful } from "../../sdk/index.ts";
 import { queryOf, setQuery } from "../address.ts";
 import { announce } from "../announce.ts";
 import { berth, useCommand } from "../commands.ts";
@@ -155,8 +155,9 @@ function Form({
   mistakes: readonly Mistake[];
   onRows: (rows: readonly DraftRow[]) => void;
 }) {
-  const fields: readonly Field[] =
-    discipline === "fair_share" ? ["weight", "reserved", "limit"] : ["priority", "reserved", "limit"];
+  const fields: readonly Field[] = hasShares({ discipline })
+    ? ["weight", "reserved", "limit"]
+    : ["priority", "reserved", "limit"];
   const set = (at: number, change: Partial<DraftRow>) =>
     onRows(rows.map((row, index) => (index === at ? { ...row, ...change } : row)));
   return (

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import {
   type AnswerOf,
   fairShares,
+  hasShares,
   mainKeyOf,
   reservedShares,
   type Share,
@@ -74,7 +75,7 @@ function PoolShares({ pool }: { pool: string }) {
 
 async function loadShares(name: string, wantedKey: string | undefined, signal: AbortSignal): Promise<Shares> {
   const pool = await client.pools.get(name, { signal });
-  if (pool.discipline === "fair_share") {
+  if (hasShares(pool)) {
     const { elements } = await client.pools.shares(name, { signal });
     const keys = Object.keys(elements[0]?.fair_share ?? pool.capacity).toSorted();
     const key = wantedKey ?? mainKeyOf(pool, keys);
@@ -132,7 +133,7 @@ function SortChoice() {
 
 /** Words first; the bar is what it has as a part of the pool, the mark is what it is owed. */
 function ShareTable({ shares: { pool, key, rows } }: { shares: Shares }) {
-  const isFair = pool.discipline === "fair_share";
+  const isFair = hasShares(pool);
   const isTree = queryOf("sort") !== "owed";
   const shown = isTree ? rows : rows.toSorted((a, b) => b.owed - b.got - (a.owed - a.got));
   return (

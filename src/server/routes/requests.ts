@@ -4,6 +4,7 @@ import type { z } from "zod";
 import {
   type Command,
   DEFAULT_POOL_SETTINGS,
+  hasShares,
   type RequestId,
   type RequestSpec,
   requestOf,
@@ -134,7 +135,7 @@ function warningsAbout({ state }: View, identity: Identity, spec: RequestSpec): 
     .filter((pool) => (spec.pools?.includes(pool) ?? true) && reachesPool(identity, pool))
     .map((pool) => state.pools.get(pool)?.record)
     .filter((pool) => pool !== undefined);
-  if (pools.length === 0 || pools.some(({ discipline }) => discipline === "fair_share")) return [];
+  if (pools.length === 0 || pools.some(({ name }) => hasShares(state, name))) return [];
   const named = pools.map(({ name, discipline }) => `"${name}" (${discipline})`).join(", ");
   return [
     `gang has no effect in pool ${named}: requests of one operation start one by one there. ` +

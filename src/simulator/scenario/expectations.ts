@@ -140,9 +140,7 @@ function hasPool(world: World, name: string): boolean {
 function lookUpShares(world: World) {
   let found: ReturnType<typeof shareViewOf>[] | undefined;
   const views = () => {
-    found ??= poolsOf(world.state)
-      .filter(({ discipline }) => discipline === "fair_share")
-      .map(({ name }) => shareViewOf(world.state, name));
+    found ??= poolsOf(world.state).map(({ name }) => shareViewOf(world.state, name));
     return found;
   };
   return {

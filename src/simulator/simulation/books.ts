@@ -46,6 +46,13 @@ const UNMETERED_WHEN_MISSING: ReadonlySet<string> = new Set(["mcpu", "memory_mb"
 
 const DAY_MS = 86_400_000;
 
+/** How often a request may be preempted within 24 hours where its pool does not say (V6). */
+const PREEMPTIONS_MAX: Readonly<Record<PoolRecord["discipline"], number>> = {
+  priority: 5,
+  class: 5,
+  fair_share: Number.POSITIVE_INFINITY,
+};
+
 export class Books {
   readonly pools = new Map<PoolName, PoolRecord>();
   readonly nodes = new Map<NodeName, NodeRecord>();
@@ -151,9 +158,8 @@ export class Books {
 
   /** Preempted so often within 24 hours that only some rules may stop it again (V6). */
   isShielded({ settings, discipline }: PoolRecord, { preemptedAtMs }: Entry, nowMs: number): boolean {
-    const byDefault = discipline === "fair_share" ? Number.POSITIVE_INFINITY : 5;
     const recent = preemptedAtMs.filter((atMs) => nowMs - atMs < DAY_MS);
-    return recent.length >= (settings.maxPreemptions ?? byDefault);
+    return recent.length >= (settings.maxPreemptions ?? PREEMPTIONS_MAX[discipline]);
   }
 
   #stop(id: RequestId): void {
