@@ -33,7 +33,7 @@ const { values } = parseArgs({
   },
 });
 
-const LOSS = "promoted with loss";
+type Kind = DatabaseCanary["rounds"][number];
 
 /** Seconds from when the database is back until every server accepts writes. */
 const LIMITS: Readonly<Record<string, Limit>> = {
@@ -43,7 +43,7 @@ const LIMITS: Readonly<Record<string, Limit>> = {
   slow: { p50: 3, p99: 5 },
   "read only": { p50: 3, p99: 5 },
   promoted: { p50: 3, p99: 5 },
-  [LOSS]: { p50: 10, p99: 12 },
+  "promoted with loss": { p50: 10, p99: 12 },
 };
 
 const random = seededRandom(Number(values.seed));
@@ -55,8 +55,7 @@ try {
     const chosen = DATABASE_CANARIES.filter(({ what }) => what.includes(values.only));
     for (const canary of chosen) if (!tell(canary.what, await findOut(canary))) hasFailed = true;
   }
-  const times = (count: string, kind: DatabaseCanary["rounds"][number]) =>
-    Array.from({ length: Number(count) }, () => kind);
+  const times = (count: string, kind: Kind) => Array.from({ length: Number(count) }, () => kind);
   const kinds = [
     ...times(values.restarts, "restarted"),
     ...times(values.stalls, "stalled"),
@@ -65,21 +64,28 @@ try {
   ];
   const program = await bundle("failover/server");
   if (kinds.length > 0) verdictOn(await proveOn(program, kinds, values.logs));
-  for (let count = 0; count < Number(values.losses); count++) verdictOn(await proveLoss(program));
+  // A cluster for each: a history is lost once.
+  for (const kind of times(values.losses, "promoted with loss"))
+    verdictOn(await proveOn(program, [kind], values.logs));
 } catch (error) {
   console.error(error);
   hasFailed = true;
 }
 process.exit(hasFailed ? 1 : 0); // Clients of a proof that failed would go on for ever.
 
-function proveOn(program: string, kinds: DatabaseCanary["rounds"], logs?: string): Promise<Proof> {
-  return withDatabase(logs, (database, directory) =>
-    prove({
+function proveOn(program: string, kinds: readonly Kind[], logs?: string): Promise<Proof> {
+  const loss = kinds.includes("promoted with loss") ? noLoss() : undefined;
+  return withDatabase(logs, async (database, directory) => {
+    const proof = await prove({
       ...{ program, databaseUrl: database.current.url, directory, random, onRound: sayRound },
       judgeUrl: () => database.current.url,
-      rounds: kinds.map((kind) => roundOf(kind, database)),
-    }),
-  );
+      rounds: kinds.map((kind) => roundOf(kind, database, loss)),
+      ...(loss !== undefined && { loss }),
+    });
+    if (loss !== undefined)
+      console.log(`events ${loss.keptSeq + 1} to ${loss.lastSeq} were lost with the primary`);
+    return proof;
+  });
 }
 
 async function withDatabase(
@@ -102,26 +108,12 @@ function verdictOn(proof: Proof): void {
   if (report(proof) > 0 || !isInTime) hasFailed = true;
 }
 
-/** A cluster for each: a history is lost once. */
-async function proveLoss(program: string): Promise<Proof> {
-  const loss = noLoss();
-  const proof = await withDatabase(values.logs, (database, directory) =>
-    prove({
-      ...{ program, databaseUrl: database.current.url, directory, random, loss, onRound: sayRound },
-      judgeUrl: () => database.current.url,
-      rounds: [{ kind: LOSS, run: (scene) => promoteWithLoss(scene, database, loss) }],
-    }),
-  );
-  console.log(`events ${loss.keptSeq + 1} to ${loss.lastSeq} were lost with the primary`);
-  return proof;
-}
-
 async function findOut(canary: DatabaseCanary): Promise<number> {
   const { verdict } = await proveOn(await bundle("failover/server", canary), canary.rounds);
   return canary.finders.flatMap((finder) => verdict.problems[finder] as readonly string[]).length;
 }
 
-function roundOf(kind: DatabaseCanary["rounds"][number], database: Database): Round {
+function roundOf(kind: Kind, database: Database, loss = noLoss()): Round {
   switch (kind) {
     case "restarted":
       return { kind, run: (scene) => restart(scene, database) };
@@ -135,5 +127,7 @@ function roundOf(kind: DatabaseCanary["rounds"][number], database: Database): Ro
       return { kind, run: (scene) => away(scene, database, Number(values.away)) };
     case "promoted":
       return { kind, run: (scene) => promote(scene, database) };
+    case "promoted with loss":
+      return { kind, run: (scene) => promoteWithLoss(scene, database, loss) };
   }
 }

@@ -114,7 +114,9 @@ export const CANARIES: readonly Canary[] = [
 ];
 
 /** Faults that the proof with a failing database must find. */
-export type DatabaseCanary = Findable<"restarted" | "stalled" | "slow" | "read only" | "away" | "promoted">;
+export type DatabaseCanary = Findable<
+  "restarted" | "stalled" | "slow" | "read only" | "away" | "promoted" | "promoted with loss"
+>;
 
 export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
   {
@@ -148,6 +150,22 @@ export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
     instead: "const PATIENCE = 0.05;",
     rounds: ["restarted", "restarted"],
     finders: ["holders ended"],
+  },
+  {
+    what: "readers who do not learn that another history has begun",
+    file: "src/server/streams.ts",
+    text: 'about("stream.reset", seq)',
+    instead: 'about("stream.opened", seq)',
+    rounds: ["promoted with loss"],
+    finders: ["gaps and repetitions in streams"],
+  },
+  {
+    what: "a loss of which one event is not reported",
+    file: "src/replica/history.ts",
+    text: "const fromSeq = Math.min(head.seq, from.seq - 1) + 1;",
+    instead: "const fromSeq = Math.min(head.seq, from.seq - 1) + 2;",
+    rounds: ["promoted with loss"],
+    finders: ["other problems"],
   },
 ];
 

@@ -176,10 +176,16 @@ export function toldBy(journal: readonly JournalEntry[]): Message[] {
   });
 }
 
-export function misread({ name, messages, resets, lastSeq }: Reader, told: readonly Message[]): string[] {
+function misread({ name, messages, resets }: Reader, told: readonly Message[]): string[] {
+  const wrong = resets.map(({ seq }) => `${name} had to start afresh at event ${seq}`);
+  return [...wrong, ...differences(name, messages, told)];
+}
+
+/** What a reader has seen, held against what it should have seen. */
+export function differences(name: string, messages: readonly Message[], told: readonly Message[]): string[] {
   const wanted = new Map(told.map(({ seq, event }) => [`${event} at ${seq}`, 0]));
   const names = new Set(told.map(({ event }) => event));
-  const wrong: string[] = resets > 0 ? [`${name} had to start afresh ${resets} times`] : [];
+  const wrong: string[] = [];
   let before = 0;
   for (const { seq, event } of messages) {
     if (seq < before) wrong.push(`${name}: event ${seq} came after ${before}`);
@@ -191,7 +197,7 @@ export function misread({ name, messages, resets, lastSeq }: Reader, told: reado
   }
   for (const [what, times] of wanted) {
     if (times > 1) wrong.push(`${name}: ${what} came ${times} times`);
-    if (times === 0) wrong.push(`${name}: ${what} is missing (it has seen events up to ${lastSeq})`);
+    if (times === 0) wrong.push(`${name}: ${what} is missing (it has seen events up to ${before})`);
   }
   return wrong;
 }

@@ -6,21 +6,23 @@ import { type Outcome, type Scene, sound, untilWritten } from "./faults.ts";
 import type { History } from "./history.ts";
 import {
   type Books,
+  differences,
   type JournalEntry,
   judge,
-  misread,
   readBooks,
   reissues,
   toldBy,
   type Verdict,
 } from "./judge.ts";
 import { type Database, withStandby } from "./outages.ts";
-import type { Reader } from "./streams.ts";
+import type { Message, Reader } from "./streams.ts";
 
 export interface Loss {
   /** The last event that the standby has, and the last that the primary had. */
   keptSeq: number;
   lastSeq: number;
+  /** What the primary would have shown to readers. */
+  told: readonly Message[];
   /** Requests whose submission, whose grant and whose end are lost. */
   readonly submitted: Set<string>;
   readonly granted: Set<string>;
@@ -28,7 +30,7 @@ export interface Loss {
 }
 
 export function noLoss(): Loss {
-  return { keptSeq: 0, lastSeq: 0, submitted: new Set(), granted: new Set(), ended: new Set() };
+  return { keptSeq: 0, lastSeq: 0, told: [], submitted: new Set(), granted: new Set(), ended: new Set() };
 }
 
 const REPORT_MS_MAX = 15_000;
@@ -61,6 +63,7 @@ export async function promoteWithLoss(scene: Scene, database: Database, loss: Lo
 
 function note(loss: Loss, journal: readonly JournalEntry[]): void {
   loss.lastSeq = journal.at(-1)?.seq ?? 0;
+  loss.told = toldBy(journal);
   for (const { seq, event } of journal) {
     if (seq <= loss.keptSeq) continue;
     const id = String(event.requestId);
@@ -121,17 +124,37 @@ export function judgeLoss(books: Books, history: History, readers: readonly Read
   const expected =
     history.submissions.filter(({ told }) => told !== undefined && loss.submitted.has(told.id)).length +
     history.releases.filter(({ requestId }) => loss.ended.has(requestId)).length;
-  // Whoever was not told to start afresh has seen nothing of what is lost.
   const told = toldBy(books.journal);
-  const deceived = readers.filter(({ resets }) => resets === 0).flatMap((reader) => misread(reader, told));
   return {
     ...verdict,
     problems: {
       ...verdict.problems,
       // Numbers of grants that were lost must not come again, either (L1).
       "tokens reissued": reissues(history.holdings),
-      "gaps and repetitions in streams": deceived,
+      "gaps and repetitions in streams": readers.flatMap((reader) => misreadAcross(reader, loss.told, told)),
       "nothing was lost at all": expected > 0 ? [] : ["the proof proves nothing"],
     },
   };
+}
+
+/**
+ * A reader sees the lost history up to some event, starts afresh, and sees the other one from there on. One that did not
+ * have to start afresh has seen nothing of what is lost.
+ */
+function misreadAcross(
+  { name, messages, resets }: Reader,
+  lost: readonly Message[],
+  told: readonly Message[],
+): string[] {
+  const starts = [{ seq: 0, after: 0 }, ...resets];
+  return starts.flatMap(({ seq: fromSeq, after }, index) => {
+    const next = starts[index + 1];
+    const part = messages.slice(after, next?.after);
+    const lastSeq = next === undefined ? Number.POSITIVE_INFINITY : (part.at(-1)?.seq ?? 0);
+    const wanted = (history: readonly Message[]) =>
+      history.filter(({ seq }) => seq > fromSeq && seq <= lastSeq);
+    const wrong = differences(name, part, wanted(told));
+    const isBeforeLoss = index === 0 && next !== undefined;
+    return isBeforeLoss && wrong.length > 0 ? differences(name, part, wanted(lost)) : wrong;
+  });
 }

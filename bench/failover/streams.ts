@@ -10,11 +10,17 @@ export interface Message {
   readonly event: string;
 }
 
+/** A server could not go on from where the reader was: from now on the reader sees what comes after this event. */
+export interface Reset {
+  readonly seq: number;
+  /** How many messages the reader had seen by then. */
+  readonly after: number;
+}
+
 export interface Reader {
   readonly name: string;
   readonly messages: readonly Message[];
-  /** Times at which a server said that it cannot go on from where the reader was. */
-  readonly resets: number;
+  readonly resets: readonly Reset[];
   readonly connections: number;
   readonly lastSeq: number;
   stop(): Promise<void>;
@@ -26,7 +32,7 @@ const SILENCE_MS = 3_000;
 export function startReader(name: string, { replicas, token }: Cluster, random: () => number): Reader {
   const messages: Message[] = [];
   let lastId = "0";
-  let resets = 0;
+  const resets: Reset[] = [];
   let connections = 0;
   let isStopped = false;
   let hangUp = () => {};
@@ -41,9 +47,9 @@ export function startReader(name: string, { replicas, token }: Cluster, random: 
     const [event, id, data] = [fields.get("event"), fields.get("id"), fields.get("data")];
     if (event === undefined || id === undefined || data === undefined) return; // A comment.
     lastId = id;
-    if (event === "stream.reset") resets++;
-    if (event.startsWith("stream.")) return;
-    messages.push({ seq: (JSON.parse(data) as { seq: number }).seq, event });
+    const { seq } = JSON.parse(data) as { seq: number };
+    if (event === "stream.reset") resets.push({ seq, after: messages.length });
+    if (!event.startsWith("stream.")) messages.push({ seq, event });
   }
 
   /** Resolves when the connection is over. */
@@ -81,9 +87,7 @@ export function startReader(name: string, { replicas, token }: Cluster, random: 
   return {
     name,
     messages,
-    get resets() {
-      return resets;
-    },
+    resets,
     get connections() {
       return connections;
     },

@@ -10,6 +10,8 @@ export interface EventStream {
   readonly seq: number;
   /** History up to here is gone: readers that are behind start afresh. */
   skipTo(seq: number): void;
+  /** Another history goes on from here, in which the same positions mean other events: all readers start afresh (C14). */
+  restartAt(seq: number): void;
   publish(batch: CommittedBatch): void;
   onCommit(listener: (batch: CommittedBatch) => void): () => void;
   events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
@@ -22,6 +24,7 @@ const EVENTS_PER_MESSAGE = 500;
 export function createEventStream(store: Store, log: Log, startSeq: number): EventStream {
   let seq = startSeq;
   let isClosed = false;
+  let restarts = 0;
   /** The latest events, dense, ending with `seq`. */
   let recent: CommittedEvent[] = [];
   const listeners = new Set<(batch: CommittedBatch) => void>();
@@ -33,9 +36,9 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
     for (const wake of awakened) wake();
   }
 
-  function moreThan(seenSeq: number, signal: AbortSignal | undefined): Promise<void> {
+  function until(isTrue: () => boolean, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
-      if (seq > seenSeq || isClosed || signal?.aborted) return resolve();
+      if (isTrue() || isClosed || signal?.aborted) return resolve();
       const wake = () => {
         sleepers.delete(wake);
         signal?.removeEventListener("abort", wake);
@@ -70,14 +73,20 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
     }
   }
 
+  function skipTo(to: number): void {
+    seq = to;
+    recent = [];
+    wakeAll();
+  }
+
   return {
     get seq() {
       return seq;
     },
-    skipTo(to) {
-      seq = to;
-      recent = [];
-      wakeAll();
+    skipTo,
+    restartAt(to) {
+      restarts++;
+      skipTo(to);
     },
     publish(batch) {
       seq = batch.events.at(-1)?.seq ?? seq;
@@ -93,15 +102,19 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
     },
     async *events(fromSeq, signal) {
       let nextSeq = fromSeq;
+      let knownRestarts = restarts;
+      const isElsewhere = () => restarts !== knownRestarts;
       // A position that we have never reached belongs to a history that we do not have.
       if (nextSeq > seq + 1) {
         nextSeq = seq + 1;
         yield { kind: "reset", seq };
       }
       for (;;) {
-        await moreThan(nextSeq - 1, signal);
+        await until(() => seq >= nextSeq || isElsewhere(), signal);
         if (isClosed || signal?.aborted) return;
-        const message = await read(nextSeq);
+        const message: StreamMessage = isElsewhere() ? { kind: "reset", seq } : await read(nextSeq);
+        if (message.kind === "events" && isElsewhere()) continue; // Nobody knows of which history it is.
+        knownRestarts = restarts;
         nextSeq = message.kind === "reset" ? message.seq + 1 : (message.events.at(-1)?.seq ?? 0) + 1;
         yield message;
       }

@@ -30,7 +30,8 @@ test("a snapshot beyond the head that was read before it is no reason to fold ev
 
   const answers = [late]; // The first answer was long on its way.
   const slow = { ...store, head: async () => answers.pop() ?? store.head() };
-  const follower = await startFollower({ store: slow, clock }, createEventStream(slow, quiet, 0));
+  const stream = createEventStream(slow, quiet, 0);
+  const follower = await startFollower({ store: slow, clock }, stream, async () => undefined);
   expect(follower.recovered.memory.state.seq).toBe(follower.head.seq);
   await createPool("r");
   await follower.catchUp();

@@ -5,6 +5,7 @@
 //   2. One fold at a time: two of them would apply the same events twice.
 //   3. Every commit is checked against the hash chain from the position on: a journal that does not contain what was
 //      folded before is noticed (`history_lost`), and so is one that was changed.
+//   4. Nothing is published before it is known to which history it belongs.
 
 import {
   type Clock,
@@ -40,6 +41,8 @@ const COMMITS_PER_READ = 500;
 export async function startFollower(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
   stream: EventStream,
+  /** Looks to which history a head belongs. */
+  checkHistory: (head: Head) => Promise<void>,
 ): Promise<Follower> {
   let caughtUpMs = clock.monotonicMs();
   let { head, recovered } = await load(store);
@@ -47,6 +50,7 @@ export async function startFollower(
   /** The fold under way, and the one that waits for it: it has not looked at the store yet. */
   let underWay: Promise<void> | undefined;
   let waiting: Promise<void> | undefined;
+  await checkHistory(head);
   await publishOlder();
 
   /** Commits of a leadership that ended before they were published, or of the time before this process. */
@@ -83,6 +87,7 @@ export async function startFollower(
 
   async function foldPart(): Promise<void> {
     const part = await store.readAfter(position, COMMITS_PER_READ);
+    await checkHistory(part.head);
     fold(recovered.memory, part.events, part.reached.atMs);
     head = part.head;
     position = part.reached;

@@ -21,11 +21,13 @@ async function rig() {
   const file = join(directory, "a.db");
   let current = await openSqliteStore({ path: file });
   let origin = "1/1";
+  let beforeHistory: Promise<void> = Promise.resolve();
   const opened = [current];
   closing.push(() => Promise.all(opened.map((store) => store.close())));
   const store = new Proxy({} as Store, {
     get(_, name) {
       if (name === "origin") return async () => ({ ...(await current.origin()), now: origin });
+      if (name === "beginHistory") return () => beforeHistory.then(() => current.beginHistory());
       return Reflect.get(current, name) as unknown;
     },
   });
@@ -52,6 +54,14 @@ async function rig() {
     promoteWhole() {
       origin = "1/2";
     },
+    /** No other history begins until the function that it returns is called. */
+    holdHistory(): () => void {
+      let letGo = () => {};
+      beforeHistory = new Promise((resolve) => {
+        letGo = resolve;
+      });
+      return letGo;
+    },
   };
 }
 
@@ -61,6 +71,21 @@ const createPool = (replica: Replica, name: string) =>
     { actor: "ann" },
   );
 const pools = (replica: Replica) => replica.read(({ state }) => [...state.pools.keys()]);
+
+/** What a reader gets that has seen everything so far. */
+function readFrom(replica: Replica): string[] {
+  const over = new AbortController();
+  const seen: string[] = [];
+  const read = async () => {
+    for await (const message of replica.events(replica.seq() + 1, over.signal)) {
+      if (message.kind === "reset") seen.push(`reset to ${message.seq}`);
+      else for (const { seq, event } of message.events) seen.push(`${event.kind} at ${seq}`);
+    }
+  };
+  closing.push(async () => over.abort());
+  void read();
+  return seen;
+}
 
 async function alertsOf(store: Store): Promise<unknown[]> {
   const { items } = await store.listAudit({ limit: 50 });
@@ -78,6 +103,7 @@ test("a database that has lost its end: reported exactly, in a new history above
   const [epoch, incarnation, keys] = [a.epoch(), store.meta.incarnation, a.grantKeys.length];
   const begun: string[] = [];
   for (const replica of [a, b]) replica.onHistory(() => begun.push(replica.id));
+  const readings = [a, b].map(readFrom);
 
   await promoteCopy();
   await clock.advance(15_000);
@@ -94,6 +120,33 @@ test("a database that has lost its end: reported exactly, in a new history above
   await clock.advance(1_000);
   for (const replica of [a, b]) expect(await pools(replica)).toEqual(["p", "s"]);
   expect(a.historyLosses() + b.historyLosses()).toBe(1);
+  for (const seen of readings) {
+    expect(seen[0]).toBe("reset to 1");
+    expect(seen.at(-1)).toBe("poolSet at 2");
+    expect(seen.filter((what) => !what.startsWith("reset"))).toHaveLength(1);
+  }
+});
+
+test("a follower that sees the new leader before another history begins hears of it all the same", async () => {
+  const { clock, serve, promoteWhole, holdHistory } = await rig();
+  const [a, b] = [await serve("a"), await serve("b")];
+  await createPool(a, "p");
+  await clock.advance(1_000);
+  const seen = readFrom(a);
+  const keys = a.grantKeys.length;
+  promoteWhole();
+  const letGo = holdHistory();
+  await a.handOver();
+  const epoch = a.epoch();
+  await clock.advance(2_000);
+  expect(a.epoch()).toBeGreaterThan(epoch); // It has seen that b has taken over.
+  letGo();
+  await clock.advance(2_000);
+  expect(b.role()).toBe("leader");
+  expect(a.grantKeys).toHaveLength(keys + 1);
+  await createPool(b, "q");
+  await clock.advance(1_000);
+  expect(seen).toEqual(["reset to 1", "poolSet at 2"]);
 });
 
 test("a promotion that lost nothing is reported as well: nobody can know", async () => {

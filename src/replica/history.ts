@@ -51,7 +51,7 @@ export function createHistoryKeeper(
     const fromSeq = Math.min(head.seq, from.seq - 1) + 1;
     loss = { fromSeq, toSeq: from.seq, epoch: from.epoch, why, noticedMs: clock.monotonicMs() };
     log.error({ ...loss }, "history_lost: the database does not have what it had acknowledged");
-    stream.skipTo(head.seq);
+    stream.restartAt(head.seq);
   }
 
   async function report(from: Pick<Head, "seq" | "epoch">, why: string): Promise<void> {
@@ -79,7 +79,7 @@ export function createHistoryKeeper(
         incarnation = found;
         loss = undefined; // Another server has declared it, with what this one knew.
         known = undefined;
-        stream.skipTo((await store.head()).seq);
+        stream.restartAt((await store.head()).seq);
         onHistory();
       }
       const remembered = known;

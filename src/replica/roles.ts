@@ -62,7 +62,7 @@ export function createRoles(
   const { store, clock, log, observer, settings, times, stream, id, onFatal } = surroundings;
   let role: Role = { kind: "changing" };
   let isClosed = false;
-  let checkedEpoch = -1;
+  let checked = { epoch: -1, commitId: "", isFinal: false };
   const waiting = new Set<() => void>();
 
   const isChanging = () => role.kind === "changing";
@@ -78,7 +78,7 @@ export function createRoles(
     while (!isClosed) {
       try {
         await history.check();
-        const follower = await startFollower(surroundings, stream);
+        const follower = await startFollower(surroundings, stream, checkHistory);
         become({ kind: "following", follower });
         onFollow();
         return log.info({ seq: follower.head.seq }, "following");
@@ -88,6 +88,17 @@ export function createRoles(
         await new Promise<void>((resolve) => void clock.after(RETRY_MS, resolve));
       }
     }
+  }
+
+  /**
+   * A server may begin another history between its take-over and its first commit. So each leadership is checked twice:
+   * when it is first seen, and when it has committed something more.
+   */
+  async function checkHistory({ epoch, commitId }: Head): Promise<void> {
+    const isSameLead = epoch === checked.epoch;
+    if (isSameLead && (checked.isFinal || commitId === checked.commitId)) return;
+    await history.check();
+    checked = { epoch, commitId, isFinal: isSameLead };
   }
 
   async function tryToLead(observed: Lease): Promise<void> {
@@ -210,9 +221,6 @@ export function createRoles(
       const { follower } = role;
       try {
         await follower.catchUp();
-        if (follower.head.epoch === checkedEpoch) return;
-        await history.check(); // The server that leads since then may have begun another history.
-        checkedEpoch = follower.head.epoch;
       } catch (error) {
         if (isStoreError(error, "history_lost") && role.kind === "following") {
           await readAnew(follower.position);

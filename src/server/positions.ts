@@ -12,8 +12,6 @@ export interface Positions {
   parse(id: string): Position | undefined;
   /** Of this store: five digits. */
   history(): number;
-  /** Another history has begun. */
-  use(incarnation: string): void;
 }
 
 export type Position = { readonly seq: number } | "of another history";
@@ -22,19 +20,22 @@ const SEQ_SPAN = 10 ** 11;
 /** From 10000 to 89999, so that no id begins with a zero or is larger than a safe integer. */
 const HISTORIES = 80_000;
 
-export function createPositions(incarnation: string): Positions {
-  let history = historyOf(incarnation);
+/** Asks for the incarnation every time: from the moment at which a server knows of another one, no id names the old one. */
+export function createPositions(incarnation: () => string): Positions {
+  let last = { incarnation: "", history: 0 };
+  const history = () => {
+    const current = incarnation();
+    if (current !== last.incarnation) last = { incarnation: current, history: historyOf(current) };
+    return last.history;
+  };
   return {
-    history: () => history,
-    use(newIncarnation) {
-      history = historyOf(newIncarnation);
-    },
-    idOf: (seq) => history * SEQ_SPAN + seq,
+    history,
+    idOf: (seq) => history() * SEQ_SPAN + seq,
     parse(id) {
       const number = /^\d{1,16}$/.test(id) ? Number(id) : Number.NaN;
       if (!Number.isSafeInteger(number)) return undefined;
       // A bare position names no history: that of a client that counts by itself, such as from 0.
-      if (number < SEQ_SPAN || Math.floor(number / SEQ_SPAN) === history) return { seq: number % SEQ_SPAN };
+      if (number < SEQ_SPAN || Math.floor(number / SEQ_SPAN) === history()) return { seq: number % SEQ_SPAN };
       return "of another history";
     },
   };

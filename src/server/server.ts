@@ -103,7 +103,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const stopLog = logChanges(leader, log);
   const stopHistory = replica?.onHistory(() => {
     grants.use(replica.grantKeys);
-    streams.positions.use(store.meta.incarnation);
     streams.endAll();
   });
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });

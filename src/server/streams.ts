@@ -59,7 +59,7 @@ export function createStreams({
 }): Streams {
   const streams = new Set<OpenStream>();
   const facts = createFacts(leader, store);
-  const positions = createPositions(store.meta.incarnation);
+  const positions = createPositions(() => store.meta.incarnation);
   const stopListening = tokens.onRevoked((tokenId) => {
     for (const stream of streams) if (stream.tokenId === tokenId) stream.abort.abort();
   });
@@ -133,13 +133,13 @@ async function follow(
     "content-type": "text/event-stream; charset=utf-8",
     "x-accel-buffering": "no",
   });
-  const opening = { event: isFromElsewhere ? "stream.reset" : "stream.opened", seq: startSeq };
-  outgoing.write(`retry: 2000\n${message(opening.event, positions.idOf(startSeq), opening)}`);
+  const about = (event: string, seq: number) => message(event, positions.idOf(seq), { event, seq });
+  const afresh = (seq: number) => about("stream.reset", seq);
+  outgoing.write(`retry: 2000\n${isFromElsewhere ? afresh(startSeq) : about("stream.opened", startSeq)}`);
 
   for await (const received of leader.events(startSeq + 1, signal)) {
     if (received.kind === "reset") {
-      const data = { event: "stream.reset", seq: received.seq };
-      await send(outgoing, message("stream.reset", positions.idOf(received.seq), data), signal);
+      await send(outgoing, afresh(received.seq), signal);
       continue;
     }
     const text = textOf(await facts.tell(received.events), { identity, filter, grants, positions });

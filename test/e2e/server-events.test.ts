@@ -125,7 +125,7 @@ test("a stream that is cut off inside a decision gets all of its victims when it
 });
 
 test("a position of the history before a restore is answered with a reset, though the journal has gone past it", async () => {
-  const other = createPositions("another incarnation").idOf(1);
+  const other = createPositions(() => "another incarnation").idOf(1);
   const stream = await openStream(server.url, server.adminSecret, {
     headers: { "last-event-id": String(other) },
   });
