@@ -223,7 +223,7 @@ const CANARIES: readonly Canary[] = [
   {
     what: "an adapter that forgets what it has submitted, and does not look for the name",
     faults: [
-      fault("attempt", `readJson<Kept>(join(entry.directory, "slurm.json")) ?? NOTHING`, "NOTHING"),
+      fault("attempt", `super(entry, "slurm.json", {})`, `super(entry, \`of-\${process.pid}.json\`, {})`),
       fault("steps", "if (found !== undefined) return", "if (found === null) return"),
     ],
     story: restarted,

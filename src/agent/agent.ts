@@ -9,7 +9,9 @@ import {
   type Executor,
   type ExecutorEvents,
   type ExecutorLoop,
+  hasLog,
   leftMs,
+  openLogReader,
   type SyncAnswer,
   startFailed,
   startLoop,
@@ -19,7 +21,6 @@ import type { WireWantedPart } from "../protocol/index.ts";
 import type { Client } from "../sdk/index.ts";
 import type { NodeOrder } from "./claims.ts";
 import type { Device } from "./devices.ts";
-import { hasLog, openLogReader } from "./log.ts";
 import type { OnLost } from "./messages.ts";
 import { jobOrderOf, type OrderSettings } from "./orders.ts";
 import { type Part, watchPart } from "./part.ts";

@@ -8,9 +8,11 @@ import {
   type Entry,
   endedPart,
   ending,
+  logBytes,
   type NumberedReport,
   printable,
   readEnd,
+  readTail,
   type StoredEnd,
   startFailed,
   TAIL_BYTES,
@@ -28,7 +30,6 @@ import {
 } from "../runner/index.ts";
 import { claim, type NodeOrder, readClaim, readPlan } from "./claims.ts";
 import { judge } from "./finding.ts";
-import { logBytes, readTail } from "./log.ts";
 import type { FromShim, ShimState, ToShim } from "./messages.ts";
 
 export interface Part {

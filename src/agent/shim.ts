@@ -8,10 +8,9 @@
 import { chmodSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { startFailed, writeEnd } from "../executors/index.ts";
+import { openLogWriter, startFailed, writeEnd } from "../executors/index.ts";
 import { identify, isJobRefusal, type Job, onLines, startJob } from "../runner/index.ts";
 import { claim, type NodeOrder, readOrder, writePlan } from "./claims.ts";
-import { openLogWriter } from "./log.ts";
 import type { FromShim, ToShim } from "./messages.ts";
 import { superviseJob } from "./supervision.ts";
 

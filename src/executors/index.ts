@@ -15,6 +15,7 @@ export {
   writeEnd,
   writeWhole,
 } from "./journal.ts";
+export { hasLog, logBytes, openLogReader, openLogWriter, readTail } from "./log-files.ts";
 export type { LogPart, LogRead, LogReader, LogStream } from "./log-reader.ts";
 export { type ExecutorLoop, type SyncBody, startLoop } from "./loop.ts";
 export { identityFor, POLICY_FILE, RunAsRefusal, readPolicy } from "./run-as.ts";

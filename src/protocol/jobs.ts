@@ -249,6 +249,8 @@ export const wantedPart = z.object({
   /** A complete checkpoint of an earlier attempt exists. */
   resume: z.boolean(),
   grace_seconds: z.number(),
+  /** How long it is given to save, when it is asked to. */
+  checkpoint_seconds: z.number(),
   instruction: partInstruction,
   /** To be delivered once each; acknowledged by listing their ids. */
   signals: z.array(z.object({ id: z.int(), signal: z.string() })),

@@ -2,22 +2,13 @@
 
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { WireRunningPart } from "../../protocol/index.ts";
-import { endedPart, TAIL_BYTES } from "../ends.ts";
-import {
-  type Entry,
-  type NumberedReport,
-  type Order,
-  readEnd,
-  readJson,
-  type StoredEnd,
-  writeDurably,
-  writeEnd,
-} from "../journal.ts";
+import { KeptAttempt } from "../attempt.ts";
+import { TAIL_BYTES } from "../ends.ts";
+import type { Entry, Order, StoredEnd } from "../journal.ts";
 import type { QueuedJob } from "./commands.ts";
 import { readFileTail } from "./output.ts";
 import { stageOf } from "./states.ts";
-import type { Note, Wish } from "./steps.ts";
+import type { Note } from "./steps.ts";
 
 export interface SlurmOrder extends Order {
   /** Its identity in Slurm (S2). */
@@ -32,72 +23,21 @@ export interface SlurmOrder extends Order {
   readonly job?: { readonly options: readonly string[]; readonly script: string };
 }
 
-/** Durable beside the order. */
-interface Kept {
-  readonly note: Note;
-  readonly reportCount: number;
-  /** Reports that the server has not taken yet. */
-  readonly reports: readonly NumberedReport[];
-  /** The ids of the signals that were delivered. */
-  readonly signals: readonly number[];
-}
-
-const NOTHING: Kept = { note: {}, reportCount: 0, reports: [], signals: [] };
 const REPORTS = ["progress", "defer", "done", "finished"] as const;
 
-export class Attempt {
-  readonly entry: Entry<SlurmOrder>;
-  wish: Wish = { do: "carry_on", isOverdue: false };
-  /** Signals to be delivered. */
-  signals: readonly { readonly id: number; readonly signal: string }[] = [];
-  /** Why and by when a checkpoint or an end is asked for. */
-  question = { deadlineAtMs: 0, reason: "" };
+export class Attempt extends KeptAttempt<SlurmOrder, Note> {
   missingSinceMs: number | undefined;
-  #kept: Kept;
-  #phase: WireRunningPart["phase"] = "starting";
-  #progress: string | undefined;
-  #end: StoredEnd["end"] | undefined;
-  #listing: WireRunningPart | undefined;
 
   constructor(entry: Entry<SlurmOrder>) {
-    this.entry = entry;
-    this.#kept = readJson<Kept>(join(entry.directory, "slurm.json")) ?? NOTHING;
-    this.#end = readEnd(entry.directory)?.end;
+    super(entry, "slurm.json", {});
   }
 
   get name(): string {
     return this.entry.order.name;
   }
 
-  get note(): Note {
-    return this.#kept.note;
-  }
-
-  /** Nothing is left to be done, or to be said, but its end. */
-  get isOver(): boolean {
-    return this.#end !== undefined;
-  }
-
-  get reports(): readonly NumberedReport[] {
-    return this.#kept.reports;
-  }
-
-  hasDelivered(id: number): boolean {
-    return this.#kept.signals.includes(id);
-  }
-
-  /** Durable on return. */
-  keepNote(note: Note): void {
-    this.#keep({ ...this.#kept, note });
-  }
-
-  keepSignal(id: number): void {
-    this.#keep({ ...this.#kept, signals: [...this.#kept.signals, id].slice(-64) });
-  }
-
-  keepEnd(end: StoredEnd["end"]): void {
-    writeEnd(this.entry.directory, { end, reports: [] });
-    this.#end = end;
+  protected tail() {
+    return { data: readFileTail(this.entry.order.output, TAIL_BYTES) };
   }
 
   /** Slurm's own number is that of the command only below 128. */
@@ -105,11 +45,6 @@ export class Attempt {
     const own = Number.parseInt(readText(this.entry.order.exitFile) ?? "", 10);
     const isOfCommand = exit_code !== undefined && signal === undefined && own >= 0 && own <= 255;
     return isOfCommand ? { exit_code: own } : {};
-  }
-
-  /** The server has taken it. */
-  dropReport(id: number): void {
-    this.#keep({ ...this.#kept, reports: this.#kept.reports.filter((report) => report.id !== id) });
   }
 
   /** For the job's user, who may be somebody else; a reader sees all of it or nothing. */
@@ -133,14 +68,14 @@ export class Attempt {
   }
 
   #take(kind: (typeof REPORTS)[number], text: string): void {
-    const { note, reportCount: count, reports } = this.#kept;
+    const { note } = this;
     if (kind === "finished") return this.keepNote({ ...note, hasFinished: true });
     const seconds = Number(text);
     if (kind === "defer" && !(seconds > 0)) return;
-    const report = kind === "defer" ? { kind, seconds } : { kind };
-    const id = count + 1;
-    const said = kind === "done" ? { ...note, hasSaved: true } : note;
-    this.#keep({ ...this.#kept, note: said, reportCount: id, reports: [...reports, { id, report }] });
+    this.keepReport(
+      kind === "defer" ? { kind, seconds } : { kind },
+      kind === "done" ? { ...note, hasSaved: true } : note,
+    );
   }
 
   /** What Slurm shows of it now. */
@@ -155,33 +90,8 @@ export class Attempt {
       completing: "stopping",
       suspended: "suspended",
     } as const;
-    if (stage !== "over") this.#phase = phases[stage];
-    this.#progress = stage === "waiting" ? `Slurm: ${own.reason}` : undefined;
-  }
-
-  /** What Slurm said when it would not do something. */
-  complain(message: string): void {
-    if (this.#phase === "starting") this.#progress = message.slice(0, 256);
-  }
-
-  listing(): WireRunningPart {
-    const { requestId: request_id, token, output } = this.entry.order;
-    // An end comes after the reports that it rests on.
-    if (this.#end !== undefined && this.reports.length === 0) {
-      this.#listing ??= endedPart({ request_id, token }, this.#end, readFileTail(output, TAIL_BYTES));
-      return this.#listing;
-    }
-    const { signals } = this.#kept;
-    return {
-      ...{ request_id, token, phase: this.#phase },
-      ...(this.#progress !== undefined && { progress: this.#progress }),
-      ...(signals.length > 0 && { signals: [...signals] }),
-    };
-  }
-
-  #keep(kept: Kept): void {
-    writeDurably(join(this.entry.directory, "slurm.json"), kept);
-    this.#kept = kept;
+    if (stage !== "over") this.phase = phases[stage];
+    this.progress = stage === "waiting" ? `Slurm: ${own.reason}` : undefined;
   }
 }
 

@@ -6,9 +6,10 @@ import { chownSync, mkdirSync, rmSync } from "node:fs";
 import { uptime } from "node:os";
 import { join } from "node:path";
 import type { WireWantedPart } from "../../protocol/index.ts";
+import { instructAttempt, inTurn } from "../attempt.ts";
 import { startFailed } from "../ends.ts";
 import { variablesOf } from "../environment.ts";
-import { type Executor, type ExecutorEvents, leftMs } from "../executor.ts";
+import type { Executor, ExecutorEvents } from "../executor.ts";
 import { identityFor, RunAsRefusal } from "../run-as.ts";
 import { secretsOf } from "../secrets.ts";
 import { Attempt, type SlurmOrder } from "./attempt.ts";
@@ -144,17 +145,6 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
     }
   }
 
-  async function passReports(attempt: Attempt): Promise<void> {
-    for (const report of attempt.reports) {
-      try {
-        await events.passOn(attempt.entry.order, report);
-      } catch {
-        return; // Asked again with the next look.
-      }
-      attempt.dropReport(report.id);
-    }
-  }
-
   async function follow(attempt: Attempt, queue: readonly QueuedJob[]): Promise<void> {
     try {
       if (!attempt.isOver) {
@@ -168,12 +158,12 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
       note(error);
       attempt.complain((error as Error).message);
     }
-    await passReports(attempt);
+    await attempt.passReports(events.passOn);
   }
 
   /** Something is on its way: a look in two seconds would be late. */
   function lookSoon(): void {
-    const isMoving = [...attempts.values()].some((attempt) => !attempt.isOver && isInMotion(attempt));
+    const isMoving = [...attempts.values()].some(({ isInMotion }) => isInMotion);
     if (!isMoving || soon !== undefined) return;
     soon = setTimeout(() => {
       soon = undefined;
@@ -194,14 +184,7 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
       lookSoon();
       return [...attempts.values()].map((attempt) => attempt.listing());
     },
-    instruct(part, terms) {
-      const attempt = attempts.get(part.token) as Attempt;
-      const { do: what } = part.instruction;
-      const left = leftMs(part, terms, uptime());
-      attempt.wish = { do: what, isOverdue: what === "stop" && left <= 0 };
-      attempt.question = { deadlineAtMs: Date.now() + left, reason: part.instruction.reason ?? "" };
-      attempt.signals = part.signals;
-    },
+    instruct: (part, terms) => instructAttempt(attempts, part, terms, uptime()),
     stop(token) {
       const attempt = attempts.get(token);
       if (attempt !== undefined) attempt.wish = { do: "end", isOverdue: true };
@@ -222,11 +205,6 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
     openLog: ({ order }, from) => openFileReader(order.output, from),
     close: () => clearTimeout(soon),
   };
-}
-
-function isInMotion(attempt: Attempt): boolean {
-  const { phase } = attempt.listing();
-  return phase === "starting" || attempt.wish.do !== "carry_on" || attempt.reports.length > 0;
 }
 
 /** What is written down, or why it cannot run. */
@@ -263,17 +241,4 @@ function orderOf(part: WireWantedPart, settings: SlurmSettings): ReturnType<Exec
     if (error instanceof RunAsRefusal) return { order, end: startFailed(error.message) };
     throw error;
   }
-}
-
-/** A few at a time: each is a process of its own. */
-async function inTurn<Item>(
-  items: readonly Item[],
-  atOnce: number,
-  work: (item: Item) => Promise<void>,
-): Promise<void> {
-  const left = [...items];
-  const worker = async () => {
-    for (let item = left.shift(); item !== undefined; item = left.shift()) await work(item);
-  };
-  await Promise.all(Array.from({ length: atOnce }, worker));
 }

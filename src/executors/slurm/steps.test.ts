@@ -1,8 +1,9 @@
 // What to do next about an attempt in Slurm (S2–S6): what is written down, what Slurm shows, what is wanted.
 
 import { expect, test } from "vitest";
+import type { Wish } from "../attempt.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
-import { MISSING_MS_MAX, type Move, type Note, nextMoves, START_MS_MAX, type Wish } from "./steps.ts";
+import { MISSING_MS_MAX, type Move, type Note, nextMoves, START_MS_MAX } from "./steps.ts";
 
 const NOW = 10_000_000;
 const queued = (id: string, state: string, reason = "None"): QueuedJob => ({

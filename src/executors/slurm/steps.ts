@@ -7,6 +7,7 @@
 //   2. An attempt has ended only by the word of the accounting, and when the queue no longer shows it at work.
 
 import type { Circumstances } from "../../runner/index.ts";
+import type { Wish } from "../attempt.ts";
 import type { StoredEnd } from "../journal.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
 import { endOf, stageOf } from "./states.ts";
@@ -36,12 +37,6 @@ export interface Seen {
   readonly accounted: readonly AccountedJob[] | undefined;
   /** Since when neither has known it, although it was submitted. */
   readonly missingForMs: number;
-}
-
-export interface Wish {
-  /** `end`: its grant is over. */
-  readonly do: "carry_on" | "checkpoint" | "stop" | "end";
-  readonly isOverdue: boolean;
 }
 
 export type Move =

@@ -233,6 +233,7 @@ function wantedPart(
     checkpoint: spec.checkpoint,
     resume: progress.resume,
     grace_seconds: toSeconds(pool?.graceMs ?? DEFAULT_POOL_SETTINGS.graceMs),
+    checkpoint_seconds: toSeconds(pool?.checkpointTimeoutMs ?? DEFAULT_POOL_SETTINGS.checkpointTimeoutMs),
     instruction: instructionOf(job.stop, view.nowMs),
     signals: [...agents.signalsFor(job.id, token)],
   };

@@ -15,7 +15,7 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-import type { LogPart, LogRead, LogReader, LogStream } from "../executors/index.ts";
+import type { LogPart, LogRead, LogReader, LogStream } from "./log-reader.ts";
 
 export interface LogWriter {
   write(stream: LogStream, data: Buffer): void;
@@ -36,11 +36,12 @@ const PART_BYTES_MAX = 48 * 1024;
 const LETTERS: Record<LogStream, number> = { stdout: 0x6f, stderr: 0x65 };
 const FILE = /^log\.(\d{15})$/;
 
+/** Goes on after what there is already, in a file of its own. */
 export function openLogWriter(directory: string, limits = LIMITS): LogWriter {
-  let position = 0;
+  let position = logBytes(directory);
   let fileBytes = 0;
   let lost = 0;
-  let descriptor = openFile(directory, 0);
+  let descriptor = openFile(directory, position);
 
   const turn = () => {
     closeSync(descriptor);

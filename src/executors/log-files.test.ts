@@ -2,8 +2,8 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { LogRead } from "../executors/index.ts";
-import { openLogReader, openLogWriter, readTail } from "./log.ts";
+import { openLogReader, openLogWriter, readTail } from "./log-files.ts";
+import type { LogRead } from "./log-reader.ts";
 
 let directory: string;
 beforeEach(() => {
