@@ -1,4 +1,4 @@
-// berth adapter slurm: the jobs of a pool run on a cluster that is there already (21, 22).
+// berth adapter slurm: the jobs of a pool run on a cluster that a site already has (21, 22).
 
 import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";

@@ -39,7 +39,7 @@ An operator makes the token: berth node enroll NAME --pool POOL. It works once, 
 a token of its own, which reaches nothing but what is placed on this node. From then on \`berth agent\` alone is enough.
 
 The agent can be stopped, upgraded and started again: jobs go on meanwhile, and are found again. As root it runs jobs
-only as the users that ${POLICY_FILE} permits; as anybody else it runs them as itself.
+only as the users that ${POLICY_FILE} permits; as any other user it runs them as itself.
 
 Examples:
   BERTH_URL=https://berth.example.org berth agent --join bj_… --name gpu-7

@@ -14,7 +14,7 @@ import { REQUEST } from "./shapes.ts";
 type Options = ConnectionOptions & OutputOptions & PlanOptions & { readonly abandoned?: boolean };
 
 export const CANCEL_HELP = `
-What runs is told to stop, and keeps its units until it has. A grant that nobody has taken up ends at once.
+A run is asked to stop, and keeps its units until it has stopped. A grant that was not taken up ends at once.
 
 Examples:
   berth cancel 42

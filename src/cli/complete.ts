@@ -1,4 +1,4 @@
-// berth __complete -- WORDS…: what could come next, for the shells. Never fails, and never keeps anybody waiting.
+// berth __complete -- WORDS…: what could come next, for the shells. Never fails, and never keeps the user waiting.
 
 import type { Command, Option } from "commander";
 import { createClient } from "../sdk/index.ts";

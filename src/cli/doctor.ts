@@ -186,7 +186,7 @@ export function aboutTime(clusterTime: string | undefined, serverTime: string | 
   return [{ what: "time", state: "bad", text }];
 }
 
-/** Other machines on which somebody else uses GPUs, or of which nothing is heard. */
+/** Other machines on which processes that Berth did not start use GPUs, or that are silent. */
 async function aboutNodes(client: Client): Promise<Finding[]> {
   const nodes = await gather(client.nodes.all());
   return nodes.flatMap(({ name, state, devices }): Finding[] => {

@@ -190,7 +190,7 @@ export async function createProgram(args: readonly string[], context: CliContext
       writeErr: context.tell,
       getOutHelpWidth: () => context.screen?.columns() ?? 100,
       getErrHelpWidth: () => context.screen?.columns() ?? 100,
-      outputError: () => undefined, // What is wrong is told in one place.
+      outputError: () => undefined, // Errors are printed in one place.
     });
 
   const used = args.find((arg) => !arg.startsWith("-"));

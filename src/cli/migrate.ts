@@ -56,7 +56,7 @@ async function migrate(options: MigrateOptions, context: CliContext): Promise<vo
   const lines = [
     `Everything in ${shownOf(from)} moves to ${shownOf(to)}`,
     ...(running === undefined ? [] : [`The server at ${running.url} (pid ${running.pid}) is stopped`]),
-    "What is there now is kept, but not served any more",
+    "The old store is kept, but not served any more",
   ];
   await confirm("Move the store?", lines, options, context);
   const hosting = await hostingOf(context);

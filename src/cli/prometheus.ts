@@ -38,7 +38,7 @@ const RULES: readonly Rule[] = [
     alert: "BerthReserveNotReachable",
     expr: "max by (pool, key) (berth_pool_reserved) > max by (pool, key) (berth_pool_capacity)",
     ...{ for: "15m", severity: "ticket" },
-    summary: `The policies of pool ${POOL} reserve more {{ $labels.key }} than it has: not everybody can have their reserve.`,
+    summary: `The policies of pool ${POOL} reserve more {{ $labels.key }} than it has: not every component can have its reserve.`,
     command: `berth share ${POOL}`,
   },
   {

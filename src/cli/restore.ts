@@ -13,7 +13,7 @@ import { findRunning } from "./serving/running.ts";
 
 const HELP = `
 The backup is read and checked as a whole first. What was granted after it was made is not known to it: holders of
-such grants are told so and stop. A store that is there already is never overwritten: move it away.
+such grants are told so and stop. A store that exists is never overwritten: move it away.
 
 Examples:
   berth restore /backups/berth-2026-11-16.db

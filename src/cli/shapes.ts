@@ -40,7 +40,7 @@ export function statusPaint({ status }: { readonly status: string }, style: Styl
   }
 }
 
-/** What people want to know at a glance: `allocated`, or `checkpoint` while it is told to stop. */
+/** What people want to know at a glance: `allocated`, or `checkpoint` while it is being stopped. */
 export function statusText({
   status,
   stop,

@@ -6,7 +6,7 @@
 // Invariants
 //   1. The same events at the same times give the same sums: on the leader, after a restart, and on every follower.
 //   2. Per pool and key, in share and borrowed over all components is what the pool had in use, times time.
-//   3. A day is handed out whole when it is over, and kept no longer; whoever writes the journal writes it in the same commit.
+//   3. A day is handed out whole when it is over, and kept no longer; the writer of the journal writes it in the same commit.
 
 import {
   borrowedBy,
@@ -109,7 +109,7 @@ export interface History {
   sampledAtMs: number;
   readonly pools: Map<string, PoolHistory>;
   readonly runs: Map<RequestId, RunFacts>;
-  /** To be written with the next commit; whoever does not write lets them go. */
+  /** To be written with the next commit; a server that does not write lets them go. */
   due: DueRow[];
 }
 

@@ -499,7 +499,7 @@ export const suggestion = z.discriminatedUnion("change", [
     change: z.literal("more_capacity"),
     ...suggested,
     capacity: amounts,
-    /** In a pool with nodes: so many more, like one that is there. */
+    /** In a pool with nodes: so many more, like one that the pool has. */
     nodes: z.object({ count: z.int(), like: z.string() }).nullable(),
   }),
   z.object({ change: z.literal("node_back"), ...suggested, node: z.string() }),

@@ -27,7 +27,7 @@ export const keyUse = z
     borrowed: z.number().describe("In use, above what is reserved for its component."),
     held: z.number().describe("Free, and set aside for a request that waits for the rest."),
     reserved_idle: z.number().describe("Free, and reserved for a component that does not use it."),
-    free: z.number().describe("Free for everybody."),
+    free: z.number().describe("Free for every component."),
   })
   .meta({ id: "KeyUse" });
 

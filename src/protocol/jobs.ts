@@ -160,7 +160,7 @@ export const runningPart = z.strictObject({
   progress: z.string().max(256).optional(),
   /** The ids of the signals that were delivered. */
   signals: z.array(z.int()).max(64).optional(),
-  /** SIGKILL did not end it: its units stay in use, and somebody must look. */
+  /** SIGKILL did not end it: its units stay in use, and an operator must look. */
   stuck: z.boolean().optional(),
 });
 export type WireRunningPart = z.infer<typeof runningPart>;
@@ -257,7 +257,7 @@ export const wantedPart = z.object({
 });
 export type WireWantedPart = z.infer<typeof wantedPart>;
 
-/** Somebody reads a log: the agent sends it piece by piece to `POST /v1/nodes/{node}/logs/{reader}`. */
+/** A log has a reader: the agent sends it piece by piece to `POST /v1/nodes/{node}/logs/{reader}`. */
 export const wantedLog = z.object({
   reader: z.string(),
   request_id: z.string(),
@@ -317,7 +317,7 @@ export const logPiece = z.strictObject({
 export type WireLogPiece = z.infer<typeof logPiece>;
 
 export const logPieceAnswer = z.object({
-  /** Whether somebody still reads. */
+  /** Whether the reader still reads. */
   go_on: z.boolean(),
   /** The position that the reader has got to: the next piece begins here. */
   position: z.int(),

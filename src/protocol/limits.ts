@@ -55,7 +55,7 @@ export const SECONDS_MAX = 10_000_000_000;
 export const SYNC_JOBS_MAX = 10_000;
 export const SYNC_NODES_MAX = 10_000;
 
-/** What a job is told to run: words of its command, and everything together as JSON. */
+/** Words of a job's command, and all of its instructions together as JSON. */
 export const RUN_WORDS_MAX = 1_000;
 export const RUN_BYTES_MAX = 512 * 1024;
 /** Kept of the output of each attempt (J6), and one piece of it on its way, in base64. */

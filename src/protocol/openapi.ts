@@ -80,7 +80,7 @@ function operation(name: string, route: Route, schemas: Schemas): JsonObject {
 }
 
 function whoMay({ permission }: Route): string {
-  if (permission === "public") return "Open to everybody who reaches the server.";
+  if (permission === "public") return "Open to every caller that reaches the server.";
   const roles = Object.entries(ROLE_PERMISSIONS).filter(([, granted]) => granted.includes(permission));
   return `Needs the permission \`${permission}\` (${roles.map(([role]) => role).join(", ")}).`;
 }

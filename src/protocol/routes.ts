@@ -32,7 +32,7 @@ export interface Route {
   readonly path: string;
   readonly tag: string;
   readonly summary: string;
-  /** `public`: anybody who reaches the server. */
+  /** `public`: every caller that reaches the server. */
   readonly permission: Permission | "public";
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
@@ -760,7 +760,7 @@ export const ROUTES = {
     tag: "nodes",
     method: "POST",
     path: "/v1/nodes/{node}/logs/{reader}",
-    summary: "A piece of a log that somebody reads.",
+    summary: "A piece of a log for a reader.",
     permission: "nodes.sync",
     body: logPiece,
     isBatch: true,
@@ -793,7 +793,7 @@ export const ROUTES = {
     tag: "nodes",
     method: "POST",
     path: "/v1/pools/{pool}/logs/{reader}",
-    summary: "A piece of a log that somebody reads, from the adapter of this pool.",
+    summary: "A piece of a log for a reader, from the adapter of this pool.",
     permission: "pools.sync",
     body: logPiece,
     isBatch: true,
@@ -898,7 +898,7 @@ export const ROUTES = {
     tag: "dashboard",
     method: "POST",
     path: "/v1/sessions/current/renew",
-    summary: "Somebody is still there. Every other call says so, too.",
+    summary: "The submitter is alive. Every other call says so, too.",
     permission: "self.read",
     status: 204,
   },

@@ -25,7 +25,7 @@ export const WAIT_WORDS: Readonly<Record<WireWaitCode, string>> = {
   array: "its turn in its array",
 };
 
-/** A request in the story of another one; null: the caller may know that it is there, but not which one it is. */
+/** A request in the story of another one; null: the caller may know that it exists, but not which one it is. */
 export const party = z.object({
   id: z.string().nullable(),
   number: z.int().optional(),
@@ -221,7 +221,7 @@ export const runFacts = z.object({
 });
 export type WireRunFacts = z.infer<typeof runFacts>;
 
-/** What becomes of a run that stops for somebody (Y6). */
+/** What becomes of a run that stops for another request (Y6). */
 export const victimFacts = z.object({
   for: party.nullable(),
   /** Among those that stop for the same request, in the order of victims. */

@@ -232,7 +232,7 @@ function clientOf(transport: Transport) {
       change<Options, WireNodeAnswer>("undrainNode", { params: { node } }, options),
     enrol: (node: string, body: BodyOf<"enrolNode">, options?: CallOptions) =>
       call("enrolNode", { params: { node }, body }, options),
-    /** Somebody has looked: nothing runs there any more. */
+    /** An operator has looked: nothing runs there any more. */
     confirmLost: <Options extends ChangeOptions>(node: string, options?: Options) =>
       change<Options, WireNodeAnswer>("confirmNodeLost", { params: { node } }, options),
     remove: <Options extends ChangeOptions>(node: string, options?: Options) =>

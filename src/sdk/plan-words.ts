@@ -37,7 +37,7 @@ export function planLines(plan: Effects): string[] {
   ];
 }
 
-/** Whether anybody loses something by it. */
+/** Whether a request loses something by it. */
 export function isHarmful({ preempted, rejected, cancelled, stopped, lost }: Effects): boolean {
   return preempted.length + rejected.length + cancelled.length + stopped.length + lost.length > 0;
 }

@@ -199,7 +199,7 @@ export function presentRequest(spec: RequestSpec, progress: Readonly<RequestProg
   };
 }
 
-/** What the records say (J4); whether a node is silent is known to whoever looks at the nodes. */
+/** What the records say (J4); whether a node is silent is known where nodes are looked at. */
 function phaseOf({ allocation }: Readonly<RequestProgress>): WireJobPhase | null {
   if (allocation?.phase === undefined) return null;
   if (allocation.stop === null) return allocation.phase;

@@ -88,7 +88,7 @@ HISTORY_LENGTH = 5
 class Seen:
     """What the answers so far reflected: the last event, and the server's word for it.
 
-    Whoever has seen an event reads no older state at another server (C8), and servers learn from it what their database
+    A client that has seen an event reads no older state at another server (C8), and servers learn from it what their database
     has lost (C14). Nothing where a server is alone.
     """
 

@@ -1,4 +1,4 @@
-// What pools have unless they are told otherwise, so that an export can leave it out. A test compares it with a new pool.
+// The settings of a pool that names none, so that an export can leave it out. A test compares it with a new pool.
 
 import type { WirePoolSettings } from "../../protocol/index.ts";
 

@@ -118,7 +118,7 @@ function createStage({ client, context, pace, signal }: Setting): Stage {
     }
   };
 
-  /** What a program under a grant does: computes, saves when it is asked to, stops when it is told. */
+  /** What a program under a grant does: computes, saves and stops when it is asked to. */
   const compute = (job: Job) =>
     client.withGrant({ ...job, signal }, async (grant) => {
       grant.onCheckpoint(() => facts.until(`${job.name} may save`));

@@ -20,7 +20,7 @@ export async function borrowing(stage: Stage): Promise<void> {
   }
   await pause(2);
 
-  say("A third job of nlp finds nothing free. It waits, and anybody may ask why.");
+  say("A third job of nlp finds nothing free. It waits, and every user may ask why.");
   await start({ ...job, name: "tune" });
   await pause(1);
   await why("tune");

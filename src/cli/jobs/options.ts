@@ -40,7 +40,7 @@ export function runOf(
   options: JobOptions,
   { isOwnServer }: { readonly isOwnServer: boolean },
 ): WireRun {
-  // A server of one's own is on this machine. What root starts runs as somebody else, whose directory this need not be.
+  // A server of one's own is on this machine. What root starts runs as another user, whose directory this need not be.
   const here = isOwnServer && process.getuid?.() !== 0 ? process.cwd() : undefined;
   const { env, secret, cwd = here, user, checkpointSignal, checkpointCmd, onLost } = options;
   const environment = env && environmentOf(env);

@@ -42,7 +42,7 @@ export interface AttemptInput {
   /** When the call was sent that brought the grant. */
   readonly grantedAtMs: number | undefined;
   readonly checkpointDir: string;
-  /** What the command is told about its GPUs. */
+  /** The GPUs that the command may see. */
   readonly devices: Readonly<Record<string, string>>;
   readonly talk: Talk;
   /** Aborted by a signal, its reason, that came too early for the command. */
@@ -138,7 +138,7 @@ async function startOrWithdraw({
 }
 
 /**
- * A key that was pressed before the command was there is told to us only afterwards, and would pass for one that the
+ * A key that was pressed before the command had started reaches us only afterwards, and would pass for one that the
  * command has had from the keyboard, too. Two turns of the loop deliver it: the one under way may have polled already.
  */
 async function pendingSignals(): Promise<void> {

@@ -17,7 +17,7 @@ const fileIn = (directory: string) => join(directory, "server.json");
 export function leaveNote(directory: string, url: string, token?: string): void {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const note: RunningNote = { pid: process.pid, url, birth: birthOf(process.pid), ...(token && { token }) };
-  rmSync(fileIn(directory), { force: true }); // A file that is there already would keep its mode.
+  rmSync(fileIn(directory), { force: true }); // A file that exists would keep its mode.
   writeFileSync(fileIn(directory), `${JSON.stringify(note)}\n`, { mode: 0o600 });
 }
 

@@ -135,7 +135,7 @@ async function isKnown(url: string, token: string): Promise<boolean> {
 }
 
 interface RunAs {
-  /** Jobs run as somebody else. */
+  /** Jobs run as another user. */
   readonly isOther: boolean;
   readonly policyFile: string | undefined;
   readonly checkpoints: string | undefined;
@@ -160,7 +160,7 @@ function runAsOf(directory: string): RunAs {
   return { isOther: true, policyFile, checkpoints };
 }
 
-/** By somebody else. */
+/** By another user. */
 function canBeReached(path: string): boolean {
   return (statSync(path).mode & 0o001) !== 0 && (dirname(path) === path || canBeReached(dirname(path)));
 }

@@ -1,5 +1,5 @@
 // Text → scenarios. JSON is tried first, since it is parsed a hundred times faster; everything else is YAML,
-// which also knows the line of each value. Whatever is wrong is told with scenario, step, field and line.
+// which also knows the line of each value. Each error names scenario, step, field and line.
 
 import { isMap, isScalar, LineCounter, parseDocument, visit } from "yaml";
 import {

@@ -133,7 +133,7 @@ function shorten(path: string): string {
   return path.length <= PATH_LENGTH_MAX ? path : `${path.slice(0, 40)}…${path.slice(-40)}`;
 }
 
-/** Names come from files that anybody may have written: they must not be able to steer a terminal. */
+/** Names come from files of unknown authors: they must not be able to steer a terminal. */
 export function printable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones to be taken out.
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, "�");

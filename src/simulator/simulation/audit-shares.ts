@@ -1,6 +1,6 @@
 // What must be true of every preemption in a pool of discipline `fair_share` (9.7–9.9), recomputed from the events: who
 // takes starves, not too soon after another, nobody who is spared by a rule stops, the newest go first, and no victim
-// is left over. At rest no limit that is enforced is exceeded by anybody who could stop.
+// is left over. At rest no limit that is enforced is exceeded by work that could stop.
 
 import type {
   ChosenVictim,
