@@ -12,6 +12,7 @@ import {
   clusterTime,
   createEventStream,
   grantKeysKept,
+  type Leader,
   LeaderError,
   type LeaderStatus,
   type Log,
@@ -40,10 +41,51 @@ const STEADY_MS_MIN = 500;
 /** Resolves when this server leads, or follows with a state of its own. */
 export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   const surroundings = await surroundingsOf(options);
-  const { id, store, clock, stream, times, onFatal } = surroundings;
+  const { clock, times, store, stream } = surroundings;
+  const parts = wire(surroundings, options);
+  const { roles, election, membership, tail, keys } = parts;
+  await membership.beat(); // Before it reads: the leader writes what all of them can read (C12).
+  await roles.follow();
+  await election.look(); // A store that nobody leads is led at once.
+  const comparison = comparisonOf(surroundings, roles, membership);
+  const stopRepeating = [
+    repeat(clock, () => times.beatEveryMs, membership.beat),
+    repeat(clock, () => times.compareEveryMs, comparison.look),
+  ];
+  election.start();
+  keys.use(await currentGrantKeys(surroundings));
+
+  return {
+    ...leaderSurface(surroundings, { roles, election, startedAtMs: clock.wallMs() }),
+    ...clusterSurface(surroundings, parts),
+    get grantKeys() {
+      return keys.current;
+    },
+    async handOver(to) {
+      election.standBack(roles.leader().epoch(), times.silenceMs); // Only the leader can.
+      await store.hint?.release();
+      await roles.handOver(to);
+    },
+    async close() {
+      for (const stop of stopRepeating) stop();
+      tail.stop();
+      parts.stopListening();
+      await roles.close();
+      await election.stop();
+      await membership.leave();
+      stream.close();
+    },
+  };
+}
+
+type Parts = ReturnType<typeof wire>;
+
+/** The parts, each of which calls others. Nothing happens yet. */
+function wire(surroundings: ReplicaSurroundings, options: ReplicaOptions) {
+  const { store, clock, stream, times, onFatal } = surroundings;
   const tokens = createTokenBell(surroundings);
-  let stopListening: (() => void) | undefined;
   const keys = createKeyRing();
+  let stopListening: (() => void) | undefined;
   const history = createHistoryKeeper(surroundings, {
     onHistory() {
       // The leader of the new history makes its key before it answers anybody.
@@ -74,27 +116,26 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     ...options,
     seq: () => Math.max(stream.seq, history.loss?.toSeq ?? 0),
   });
-
   const tail = startTail({ clock, times }, async () => {
     await roles.catchUp();
     if (roles.role.kind === "following") tokens.look(roles.role.follower.head.auditId);
   });
-  await membership.beat(); // Before it reads: the leader writes what all of them can read (C12).
-  await roles.follow();
-  await election.look(); // A store that nobody leads is led at once.
-  const stopBeating = repeat(clock, () => times.beatEveryMs, membership.beat);
-  const comparison = comparisonOf(surroundings, roles, membership);
-  const stopComparing = repeat(clock, () => times.compareEveryMs, comparison.look);
-  election.start();
-  keys.use(await currentGrantKeys(surroundings));
-  const startedAtMs = clock.wallMs();
-
   return {
-    ...leaderSurface(surroundings, { roles, election, startedAtMs }),
+    ...{ tokens, keys, history, roles, election, membership, tail },
+    stopListening: () => stopListening?.(),
+  };
+}
+
+type ClusterSurface = Omit<Replica, keyof Leader | "handOver">;
+
+/** Where this server stands among the others. */
+function clusterSurface(
+  surroundings: ReplicaSurroundings,
+  { roles, election, membership, keys, history, tokens }: Parts,
+): ClusterSurface {
+  const { id, store } = surroundings;
+  return {
     id,
-    get grantKeys() {
-      return keys.current;
-    },
     onHistory: keys.onNew,
     loseHistory: roles.loseHistory,
     historyLost: () => history.declared,
@@ -118,21 +159,6 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     },
     behindMs: () => (roles.role.kind === "following" ? roles.role.follower.behindMs : 0),
     leaderChanges: () => election.changes,
-    async handOver(to) {
-      election.standBack(roles.leader().epoch(), times.silenceMs); // Only the leader can.
-      await store.hint?.release();
-      await roles.handOver(to);
-    },
-    async close() {
-      stopBeating();
-      stopComparing();
-      tail.stop();
-      stopListening?.();
-      await roles.close();
-      await election.stop();
-      await membership.leave();
-      stream.close();
-    },
   };
 }
 
@@ -186,12 +212,7 @@ function comparisonOf(
   });
 }
 
-type LeaderSurface = Omit<
-  Replica,
-  | ("id" | "grantKeys" | "role" | "epoch" | "leaderUrl" | "untilSure" | "reaches")
-  | ("onHistory" | "loseHistory" | "historyLost" | "historyLosses")
-  | ("onTokensChanged" | "cluster" | "handOver" | "close" | "behindMs" | "leaderChanges")
->;
+type LeaderSurface = Omit<Leader, "grantKeys" | "close">;
 
 /** What a leader offers, by whichever role this server has. A follower changes nothing and reads what it has. */
 function leaderSurface(

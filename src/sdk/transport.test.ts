@@ -189,3 +189,13 @@ test("a server that does not lead passes the call on to the next one, with the s
     expect(asked[0]?.headers["idempotency-key"]).toBe(asked[1]?.headers["idempotency-key"]);
   }
 });
+
+test("what an answer reflected is sent with later calls and streams (C8, C14)", async () => {
+  const seen = { "berth-seq": "7", "berth-position": "12345.1.7.x" };
+  const { fetch, asked } = fakeServers(() => json({}, 200, seen));
+  const transport = createTransport({ url: "http://a", fetch });
+  await transport.send("whoami");
+  await transport.open("streamEvents", {}, {}, new AbortController().signal);
+  expect(asked[0]?.headers).not.toHaveProperty("berth-known");
+  expect(asked[1]?.headers).toMatchObject({ "berth-min-seq": "7", "berth-known": "12345.1.7.x" });
+});

@@ -121,7 +121,7 @@ export function createTransport(options: ClientOptions): Transport {
   }
 
   /** At every try anew: the one before may have taught us something. */
-  function reportSeen({ method, headers }: Message): void {
+  function reportSeen({ method, headers }: Pick<Message, "method" | "headers">): void {
     if (seen.seq > 0 && method === "GET") headers["berth-min-seq"] = String(seen.seq);
     if (seen.position !== "") headers["berth-known"] = seen.position;
   }
@@ -194,11 +194,10 @@ export function createTransport(options: ClientOptions): Transport {
       for (let tries = 0; tries < urls.length; tries++) {
         const url = urls[(preferred + tries) % urls.length] as string;
         try {
-          const response = await fetchIt(url + path, {
-            method,
-            headers: { ...identification, ...headers },
-            signal,
-          });
+          const message = { method, headers: { ...identification, ...headers } };
+          reportSeen(message);
+          const response = await fetchIt(url + path, { ...message, signal });
+          see(response.headers);
           if (!response.ok) throw await errorOfAnswer(response);
           return response;
         } catch (error) {

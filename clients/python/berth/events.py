@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Callable, Dict, Iterator, Optional, cast
+from typing import Callable, Dict, Iterator, Optional, Tuple, cast
 
 from .errors import BerthError
 from .transport import Abort, Aborted, Transport, full_jitter
@@ -31,12 +31,12 @@ def stream_events(
     abort = abort or Abort()
     query = {"pool": pool, "request": request, "component": component}
     failures = 0
-    last = after
+    last = None if after is None else str(after)
     while not abort.is_set():
         try:
-            for event in _connect(transport, query, last, abort):
+            for message_id, event in _connect(transport, query, last, abort):
                 failures = 0
-                last = event["seq"]
+                last = message_id
                 yield event
         except Aborted:
             return
@@ -50,11 +50,12 @@ def stream_events(
 
 
 def _connect(
-    transport: Transport, query: Dict[str, Optional[str]], last: Optional[int], abort: Abort
-) -> Iterator[Event]:
+    transport: Transport, query: Dict[str, Optional[str]], last: Optional[str], abort: Abort
+) -> Iterator[Tuple[Optional[str], Event]]:
+    """Events with the ids of their messages, which also say of which history they are."""
     headers = {"accept": "text/event-stream"}
     if last is not None:
-        headers["last-event-id"] = str(last)
+        headers["last-event-id"] = last
     stream = transport.open_stream("/v1/events", query, headers, SILENCE_SECONDS_MAX, abort)
     try:
         data = ""
@@ -62,10 +63,12 @@ def _connect(
             line = stream.read_line()
             if line is None:
                 return
-            if line.startswith("data:"):
+            if line.startswith("id:"):
+                last = line[3:].strip()
+            elif line.startswith("data:"):
                 data += line[5:].strip()
             elif line == "" and data:
-                yield cast(Event, json.loads(data))
+                yield last, cast(Event, json.loads(data))
                 data = ""
     finally:
         stream.close()

@@ -210,10 +210,10 @@ class Transport:
             connection = self._connect(url, silence)
             try:
                 abort.add(connection)
-                connection.request(
-                    "GET", _base_path(url) + path + query_text(query), headers={**self._headers(), **headers}
-                )
+                sent = {**self._headers(), **self._seen.headers("GET"), **headers}
+                connection.request("GET", _base_path(url) + path + query_text(query), headers=sent)
                 response = connection.getresponse()
+                self._seen.see(_headers_of(response))
                 if response.status >= 300:
                     raise error_of_answer(response.status, response.read())
                 return Stream(connection, response, abort)
@@ -250,7 +250,7 @@ class Transport:
             connection.close()
         if response.status >= 300:
             raise error_of_answer(response.status, content, _retry_after(response))
-        received = {name.lower(): value for name, value in response.getheaders()}
+        received = _headers_of(response)
         return _decode(content, received.get("content-type", "")), response.status, received
 
     def _connect(self, url: str, timeout: float) -> http.client.HTTPConnection:
@@ -326,6 +326,10 @@ def _decode(content: bytes, content_type: str) -> Any:
     if not content:
         return None
     return json.loads(content) if "json" in content_type else content.decode("utf-8", "replace")
+
+
+def _headers_of(response: http.client.HTTPResponse) -> Dict[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
 
 
 def _retry_after(response: http.client.HTTPResponse) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import threading
 import unittest
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from berth.client import IDEMPOTENT, ROUTES
 from berth.context import resolve_connection
@@ -341,6 +342,43 @@ class SeenTest(unittest.TestCase):
                 ("POST", None, "00002.3.y"),
             ],
         )
+
+
+class ResumedStreamTest(unittest.TestCase):
+    """A stream goes on with the id of its last message, which says of which history it is, and with what was seen (C14)."""
+
+    def test_the_next_connection_carries_the_id_and_the_position(self) -> None:
+        received: List[Tuple[Optional[str], Optional[str]]] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                received.append((self.headers.get("last-event-id"), self.headers.get("berth-known")))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("berth-seq", "7")
+                self.send_header("berth-position", "12345.1.7.x")
+                self.end_headers()
+                self.wfile.write(b'event: pool.created\nid: 1234500000000007\ndata: {"event":"pool.created","seq":7}\n\n')
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with _serving(Handler) as url:
+            events = berth.Client(url).events()
+            self.assertEqual([next(events)["seq"], next(events)["seq"]], [7, 7])
+            events.close()
+        self.assertEqual(received[:2], [(None, None), ("1234500000000007", "12345.1.7.x")])
+
+
+@contextlib.contextmanager
+def _serving(handler: Any) -> Iterator[str]:
+    server = http.server.HTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class SourceTest(unittest.TestCase):

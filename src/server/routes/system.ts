@@ -13,7 +13,8 @@ export const streamEvents: Handler<"streamEvents"> = async (call, services) => {
   const { identity, outgoing, query } = call;
   const lastId = call.incoming.headers["last-event-id"] ?? query.after;
   const after = lastId === undefined || lastId === "" ? undefined : lastSeen(services, String(lastId));
-  if (services.replica !== undefined && typeof after === "object")
+  // A leader has everything: what is beyond that is of a history that is gone.
+  if (services.replica?.role() === "follower" && typeof after === "object")
     await reachOrRefuse(services.replica, after.seq);
   if (call.incoming.method === "HEAD") return { status: 200, text: "", contentType: "text/event-stream" };
   const requestId =
