@@ -2,6 +2,8 @@
 // standby: no holder is ended, nothing that was acknowledged is lost, and no server ends (C14).
 // Usage: npm run prove:database -- [--restarts N] [--stalls N] [--promotions N] [--losses N] [--away SECONDS] [--seed N]
 //        [--canaries [--only TEXT]] [--logs DIRECTORY]
+// `--canaries`: servers with planted faults, each of which must be found; then one round of each kind without a fault, in
+// which nothing may be found, and with a short absence.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -19,11 +21,11 @@ import { bundle } from "./proving/start.ts";
 
 const { values } = parseArgs({
   options: {
-    restarts: { type: "string", default: "5" },
-    stalls: { type: "string", default: "3" },
-    promotions: { type: "string", default: "2" },
-    losses: { type: "string", default: "1" },
-    away: { type: "string", default: "60" },
+    restarts: { type: "string" },
+    stalls: { type: "string" },
+    promotions: { type: "string" },
+    losses: { type: "string" },
+    away: { type: "string" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     canaries: { type: "boolean", default: false },
     /** Only canaries whose description has this in it. */
@@ -46,6 +48,7 @@ const LIMITS: Readonly<Record<string, Limit>> = {
   "promoted with loss": { p50: 10, p99: 12 },
 };
 
+const awaySeconds = Number(values.away ?? (values.canaries ? 10 : 60));
 const random = seededRandom(Number(values.seed));
 const wasQuiet = isQuiet();
 let hasFailed = false;
@@ -55,17 +58,18 @@ try {
     const chosen = DATABASE_CANARIES.filter(({ what }) => what.includes(values.only));
     for (const canary of chosen) if (!tell(canary.what, await findOut(canary))) hasFailed = true;
   }
-  const times = (count: string, kind: Kind) => Array.from({ length: Number(count) }, () => kind);
+  const times = (kind: Kind, wanted: string | undefined, usual: number) =>
+    Array.from({ length: Number(wanted ?? (values.canaries ? 1 : usual)) }, () => kind);
   const kinds = [
-    ...times(values.restarts, "restarted"),
-    ...times(values.stalls, "stalled"),
-    ...(Number(values.away) > 0 ? (["slow", "read only", "away"] as const) : []),
-    ...times(values.promotions, "promoted"),
+    ...times("restarted", values.restarts, 5),
+    ...times("stalled", values.stalls, 3),
+    ...(awaySeconds > 0 ? (["slow", "read only", "away"] as const) : []),
+    ...times("promoted", values.promotions, 2),
   ];
   const program = await bundle("failover/server");
   if (kinds.length > 0) verdictOn(await proveOn(program, kinds, values.logs));
   // A cluster for each: a history is lost once.
-  for (const kind of times(values.losses, "promoted with loss"))
+  for (const kind of times("promoted with loss", values.losses, 1))
     verdictOn(await proveOn(program, [kind], values.logs));
 } catch (error) {
   console.error(error);
@@ -124,7 +128,7 @@ function roundOf(kind: Kind, database: Database, loss = noLoss()): Round {
     case "read only":
       return { kind, run: (scene) => readOnly(scene, database) };
     case "away":
-      return { kind, run: (scene) => away(scene, database, Number(values.away)) };
+      return { kind, run: (scene) => away(scene, database, awaySeconds) };
     case "promoted":
       return { kind, run: (scene) => promote(scene, database) };
     case "promoted with loss":

@@ -3,6 +3,8 @@
 // lost, nothing twice, nothing above capacity, streams whole (C1–C9); and how long until writes are accepted again.
 // Usage: npm run prove:failover -- [--kills N] [--freezes N] [--database-cuts N] [--peer-cuts N] [--handovers N]
 //        [--seed N] [--canaries [--only TEXT]] [--logs DIRECTORY]
+// `--canaries`: servers with planted faults, each of which must be found; then one round of each kind without a fault, in
+// which nothing may be found.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -20,11 +22,11 @@ import { bundle } from "./proving/start.ts";
 
 const { values } = parseArgs({
   options: {
-    kills: { type: "string", default: "50" },
-    freezes: { type: "string", default: "20" },
-    "database-cuts": { type: "string", default: "20" },
-    "peer-cuts": { type: "string", default: "20" },
-    handovers: { type: "string", default: "10" },
+    kills: { type: "string" },
+    freezes: { type: "string" },
+    "database-cuts": { type: "string" },
+    "peer-cuts": { type: "string" },
+    handovers: { type: "string" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     canaries: { type: "boolean", default: false },
     /** Only canaries whose description has this in it. */
@@ -57,11 +59,11 @@ try {
     for (const canary of chosen) if (!tell(canary.what, await findOut(canary))) hasFailed = true;
   }
   const rounds = shuffled([
-    ...Array.from({ length: Number(values.kills) }, () => roundOf("kill")),
-    ...Array.from({ length: Number(values.freezes) }, () => roundOf("freeze")),
-    ...Array.from({ length: Number(values["database-cuts"]) }, (_, index) => roundOf("database", index)),
-    ...Array.from({ length: Number(values["peer-cuts"]) }, (_, index) => roundOf("peers", index)),
-    ...Array.from({ length: Number(values.handovers) }, () => roundOf("handover")),
+    ...times("kill", values.kills, 50),
+    ...times("freeze", values.freezes, 20),
+    ...times("database", values["database-cuts"], 20),
+    ...times("peers", values["peer-cuts"], 20),
+    ...times("handover", values.handovers, 10),
   ]);
   if (rounds.length > 0) {
     const proof = await proveOn(await bundle("failover/server"), rounds, values.logs);
@@ -94,6 +96,11 @@ async function findOut(canary: Canary): Promise<number> {
     canary.rounds.map((kind, index) => roundOf(kind, index, canary.cut)),
   );
   return canary.finders.flatMap((finder) => verdict.problems[finder] as readonly string[]).length;
+}
+
+function times(kind: Canary["rounds"][number], wanted: string | undefined, usual: number): Round[] {
+  const length = Number(wanted ?? (values.canaries ? 1 : usual));
+  return Array.from({ length }, (_, index) => roundOf(kind, index));
 }
 
 /** Paths break in every way, in turn. */

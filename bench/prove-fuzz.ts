@@ -111,6 +111,8 @@ const known = {
 
 await prepare(server);
 const statuses = new Map<number, number>();
+/** Routes that were answered with success: what lies behind the checks of the others was not tried. */
+const accepted = new Set<string>();
 /** Requests are what the server is about, so they come more often. */
 const names = (Object.keys(ROUTES) as RouteName[]).flatMap((name) =>
   Array.from({ length: ROUTES[name].tag === "requests" ? 6 : 1 }, () => name),
@@ -130,6 +132,8 @@ const serverErrors = [...statuses].reduce((sum, [status, count]) => sum + (statu
 console.log(
   `answers of 5xx: ${serverErrors}, crashes: ${lives ? 0 : 1}, failures of any kind: ${failures.length}`,
 );
+const untried = Object.keys(ROUTES).filter((name) => !accepted.has(name));
+console.log(`routes that accepted something: ${accepted.size}; none of: ${untried.join(", ") || "nothing"}`);
 for (const failure of new Set(failures.slice(0, 20))) console.log(`  ${failure}`);
 const isAlert = judge("healthz", ROUTES.healthz, 500, "{}") !== undefined;
 console.log(`canary: an answer of 500 is ${isAlert ? "found out" : "NOT FOUND OUT"}`);
@@ -234,6 +238,7 @@ async function sendCall({
   try {
     const answer = await fetch(url, { ...request, signal: abort.signal, ...(hasBody && { body }) });
     note(answer.status);
+    if (answer.ok && request.method === route.method) accepted.add(name);
     if (answer.headers.get("content-type")?.startsWith("text/event-stream")) {
       abort.abort();
       return undefined;

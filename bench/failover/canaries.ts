@@ -124,7 +124,7 @@ export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
     file: "src/store/postgres/postgres.ts",
     text: "        isUnknown = true;",
     instead: "        return true;",
-    rounds: ["restarted", "restarted", "restarted"],
+    rounds: ["restarted"],
     finders: ["lost", "unexpected ends of servers"],
   },
   {

@@ -123,6 +123,7 @@ export async function sound({ cluster, call }: Scene): Promise<{ leader: Replica
   const untilMs = performance.now() + PATIENCE_MS;
   let seen: string[] = [];
   while (performance.now() < untilMs) {
+    assertNoneEnded(cluster);
     const found = await Promise.all(
       cluster.replicas.map(async (replica) => {
         const ready = await call(replica, "GET", "/readyz", { timeoutMs: LOOK_MS }).catch(() => undefined);
@@ -139,6 +140,12 @@ export async function sound({ cluster, call }: Scene): Promise<{ leader: Replica
     await delay(100);
   }
   throw new Error(`The cluster was not sound within ${PATIENCE_MS / 1_000} s: ${seen.join(", ")}.`);
+}
+
+/** A server that has ended by itself stays away: the cluster will not be sound again. */
+function assertNoneEnded({ replicas }: Cluster): void {
+  const [surprise] = replicas.flatMap(({ surprises }) => surprises);
+  if (surprise !== undefined) throw new Error(`The proof ends early: ${surprise}.`);
 }
 
 /** Writes are sent to the servers all the time; the first that a later leader acknowledges ends it. */
@@ -159,16 +166,22 @@ async function untilNextLeader(
     let turn = 0;
     const timer = setInterval(() => {
       void probe(asked[turn++ % asked.length]!);
-      if (performance.now() - faultMs < PATIENCE_MS) return;
-      clearInterval(timer);
-      reject(new Error(`No write was accepted within ${PATIENCE_MS / 1_000} s.`));
+      try {
+        assertNoneEnded(cluster);
+        if (performance.now() - faultMs < PATIENCE_MS) return;
+        throw new Error(`No write was accepted within ${PATIENCE_MS / 1_000} s.`);
+      } catch (error) {
+        clearInterval(timer);
+        reject(error as Error);
+      }
     }, PROBE_EVERY_MS);
   });
 }
 
-export async function untilWritten({ load }: Scene, replica: Replica): Promise<void> {
+export async function untilWritten({ load, cluster }: Scene, replica: Replica): Promise<void> {
   const untilMs = performance.now() + PATIENCE_MS;
   while (performance.now() < untilMs) {
+    assertNoneEnded(cluster);
     const answer = await load.submitAt(replica, 2_000).catch(() => undefined);
     if (answer !== undefined && answer.status < 300) return;
     await delay(PROBE_EVERY_MS);

@@ -16,6 +16,8 @@ export interface Database {
 
 /** How long the way to a standby is cut before it is promoted: what it does not have by then must not be acknowledged. */
 const STANDBY_CUT_MS = 1_000;
+/** With the load of a proof some commit begins within this time. */
+const IN_FLIGHT_MS = 300;
 const SLOW_BY_MS = 150;
 const SLOW_FOR_MS = 10_000;
 /** Less than the time after which a leader that cannot renew its lease steps down. */
@@ -25,9 +27,14 @@ const READ_ONLY_MS = 8_000;
 const READ_MS_MAX = 7_000;
 const PATIENCE_MS = 60_000;
 
+/** It dies with commits on their way that never arrive. */
 export async function restart(scene: Scene, database: Database): Promise<Outcome> {
-  await sound(scene);
+  const { leader } = await sound(scene);
+  leader.toDatabase.silence("to");
+  await delay(IN_FLIGHT_MS);
   await database.current.crash();
+  leader.toDatabase.reset();
+  leader.toDatabase.heal();
   await database.current.restart();
   return { recoveredMs: await untilAllWrite(scene), problems: [] };
 }
