@@ -27,6 +27,8 @@ const MAY: Record<Permission, readonly Role[]> = {
   "nodes.join": ["join"],
   "nodes.sync": ["node"],
   "pools.sync": ["executor"],
+  "notices.read": ["user", "operator", "auditor", "admin"],
+  "notices.change": ["user", "operator", "admin"],
   "metrics.read": ["operator", "auditor", "admin"],
   "audit.read": ["auditor", "admin"],
   "tokens.read": ["auditor", "admin"],
@@ -71,6 +73,8 @@ interface Things {
   /** A job that waits, and the operation that it belongs to. */
   readonly job: Request;
   readonly operation: string;
+  /** Where notices about the component go. */
+  readonly target: string;
 }
 
 /** How each route is called on such things, and what kind of thing decides whether it is reached. */
@@ -90,6 +94,7 @@ type Kind =
   | "enrolled node"
   | "operation"
   | "unknown link"
+  | "target"
   | "nothing";
 interface Sample {
   readonly kind: Kind;
@@ -103,6 +108,8 @@ interface Sample {
 const ofRequest = ({ request }: Things) => ({ token: request.token ?? `1.${"A".repeat(43)}` });
 let count = 0;
 const jobOf = (component: string) => ({ component, resources: { gpu: 1 }, run: { command: ["true"] } });
+/** Nobody listens there. */
+const targetOf = (more: object) => ({ kind: "webhook", url: "http://127.0.0.1:9/", ...more });
 const SYNC = { session: "s", boot_id: "b", agent_version: "0", jobs: [] };
 
 const SAMPLES: Record<RouteName, Sample> = {
@@ -222,6 +229,14 @@ const SAMPLES: Record<RouteName, Sample> = {
   renewSession: { kind: "nothing" },
   endSession: { kind: "nothing" },
   streamEvents: { kind: "nothing" },
+  listTargets: { kind: "nothing" },
+  createTarget: {
+    kind: "component",
+    body: ({ component }) => targetOf({ component, name: `made-${++count}` }),
+  },
+  getTarget: { kind: "target" },
+  testTarget: { kind: "target" },
+  deleteTarget: { kind: "target" },
   listTokens: { kind: "nothing" },
   createToken: { kind: "nothing", body: () => ({ name: `made-${++count}`, role: "viewer" }) },
   getToken: { kind: "nothing" },
@@ -375,6 +390,7 @@ async function tryCell(
   const things = await makeThings(server, admin, principal, ownership);
   if (things === undefined) return undefined;
   const { status, text } = await callRoute(server, principal.secret, name, things);
+  await removeTargets(server, admin);
   cells++;
   const want = expected(name, principal, ownership);
   const got = verdictOf(status);
@@ -429,6 +445,10 @@ function expected(name: RouteName, { role, isScoped }: Principal, ownership: Own
       // What one may not cancel is as good as not there.
       if (isOthers || isMissing) return "not found";
       return ownership === "mine" || role === "operator" || role === "admin" ? "allowed" : "not found";
+    case "target":
+      // A user sees those of its own token; operators and auditors all that they reach.
+      if (isOthers || isMissing) return "not found";
+      return ownership === "mine" || role !== "user" ? "allowed" : "not found";
     case "ending":
       if (isOthers || isMissing) return "not found";
       return ownership === "mine" || role === "operator" || role === "admin" ? "allowed" : "forbidden";
@@ -447,7 +467,8 @@ async function makeThings(
   const name = ownership === "missing" ? "missing" : ownership === "foreign" ? "foreign" : "own";
   const operation = `operation-${++count}`;
   const things = { pool: name, component: name, group: name, node: name, operation };
-  if (ownership === "missing") return { ...things, request: { id: NOBODY }, job: { id: NOBODY } };
+  if (ownership === "missing")
+    return { ...things, request: { id: NOBODY }, job: { id: NOBODY }, target: "missing" };
   const canSubmit = MAY["requests.submit"].includes(principal.role);
   if (ownership === "mine" && !canSubmit) return undefined;
   const submitter = ownership === "mine" ? principal.secret : admin;
@@ -455,8 +476,16 @@ async function makeThings(
     component: name,
     resources: { gpu: 1 },
   });
+  const target = `target-${count}`;
+  await must(
+    server,
+    submitter,
+    "POST",
+    "/v1/notice-targets",
+    targetOf({ component: name, pool: name, name: target }),
+  );
   const job = await must(server, submitter, "POST", "/v1/jobs", { ...jobOf(name), operation });
-  return { ...things, request, job };
+  return { ...things, request, job, target };
 }
 
 async function callRoute(server: OpenedServer, secret: string | undefined, name: RouteName, things: Things) {
@@ -471,12 +500,20 @@ async function callRoute(server: OpenedServer, secret: string | undefined, name:
     .replace("{component}", things.component)
     .replace("{group}", things.group)
     .replace("{node}", things.node)
+    .replace("{target}", things.target)
     .replace("{token}", await spareToken(server, name));
   return call(server, method, filled, {
     authorization: secret === undefined ? undefined : `Bearer ${secret}`,
     body: body?.(things),
     isStream: name === "streamEvents",
   });
+}
+
+/** There may be only so many of them. */
+async function removeTargets(server: OpenedServer, admin: string): Promise<void> {
+  for (const { name } of await server.store.listTargets()) {
+    await call(server, "DELETE", `/v1/notice-targets/${name}`, { authorization: `Bearer ${admin}` });
+  }
 }
 
 /** A token to look at or to revoke that nobody needs. */
@@ -577,7 +614,7 @@ async function tryForged(
   };
   let forged = 0;
   const accepted: string[] = [];
-  const names = { pool: "own", component: "own", group: "own", node: "own", operation: "own" };
+  const names = { pool: "own", component: "own", group: "own", node: "own", operation: "own", target: "own" };
   const things = { request: grant, job: grant, ...names };
   for (const name of Object.keys(ROUTES) as RouteName[]) {
     if (ROUTES[name].permission === "public") continue;

@@ -419,9 +419,16 @@ function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
   if (field === "settings" && depth === 0 && chance(90)) return undefined;
   if (field === "capacity" && chance(80)) return { gpu: between(1, 20) };
   if (field === "memory" && chance(70)) return pick(["16GiB", "1MB", "0.5TB", "1", "-1GB", "1e9GB", "GiB"]);
+  if (field === "url" && chance(80)) return pick(URLS);
   if (field === "id" && chance(80)) return pick([...known.requests, "1", "2"]);
   return likelyValue(schema, depth + 1);
 }
+
+/** Nobody listens at the first two. */
+const URLS = [
+  ...["http://127.0.0.1:9/", "http://localhost:9/x", "http://10.0.0.1/", "https://[::1]/", "https://a:b@c/"],
+  ...["file:///etc/passwd", "https://", "http://0x7f.1:9", "https://xn--/", "javascript:1"],
+];
 
 /** One place of the value becomes something else. */
 function damage(value: unknown): unknown {

@@ -5,6 +5,7 @@ import {
   givenRole,
   group,
   logStream,
+  noticeKind,
   policyKind,
   requestStatus,
   requestSubmission,
@@ -21,6 +22,7 @@ const schemas = {
   kind: policyKind,
   permission: extraPermission,
   status: requestStatus,
+  on: noticeKind,
 } as const;
 
 for (const [name, schema] of Object.entries(schemas)) {

@@ -16,6 +16,8 @@ export const CHOICES = {
   stream: ["stdout", "stderr"],
   mode: ["fair_share", "fifo"],
   kind: ["batch", "training", "service", "sensitive", "interactive"],
+  targetKind: ["slack", "webhook", "command"],
+  on: ["started", "preempted", "rejected", "ended"],
   permission: ["class10", "sensitive"],
   componentType: ["orchestrator", "step_operator"],
   status: [

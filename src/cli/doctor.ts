@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import type { Command } from "commander";
 import { findDevices } from "../agent/index.ts";
 import { detectContainment } from "../runner/index.ts";
-import { type Client, createClient } from "../sdk/index.ts";
+import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
 import type { CliContext } from "./context.ts";
 import { aboutReplicas } from "./doctor/replicas.ts";
@@ -166,6 +166,7 @@ async function aboutServer(options: DoctorOptions): Promise<Finding[]> {
       findings.push(...(await aboutAlerts(client)));
       findings.push(...aboutReplicas(await client.server.cluster()));
       findings.push(...(await aboutNodes(client)));
+      findings.push(...(await aboutTargets(client)));
       await client.server.ready().then(
         () => findings.push({ what: "ready", state: "good", text: "calls are served" }),
         () => findings.push({ what: "ready", state: "bad", text: "the server takes no changes now" }),
@@ -184,6 +185,27 @@ export function aboutTime(clusterTime: string | undefined, serverTime: string | 
   const ahead = ageOf(new Date(0).toISOString(), aheadMs);
   const text = `time in the cluster is ${ahead} ahead of the server's clock: tokens end early, until the clock has caught up`;
   return [{ what: "time", state: "bad", text }];
+}
+
+/** Targets that notices do not reach (H3), for those who may see them. */
+async function aboutTargets(client: Client): Promise<Finding[]> {
+  try {
+    const targets = await gather(client.targets.all());
+    return targets.flatMap(({ name, state, problem, lost }): Finding[] => {
+      if (state === "good") return [];
+      const given = lost === 0 ? "" : `; ${lost} given up`;
+      return [
+        {
+          what: "notices",
+          state: "bad",
+          text: `${name} is ${state}: ${problem}${given} (berth notify show ${name})`,
+        },
+      ];
+    });
+  } catch (error) {
+    if (isBerthError(error, "forbidden")) return [];
+    throw error;
+  }
 }
 
 /** Other machines on which processes that Berth did not start use GPUs, or that are silent. */

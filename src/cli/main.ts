@@ -38,6 +38,7 @@ const COMMANDS: readonly CommandEntry[] = [
   entry(DAILY, "wait", "until requests have started or ended", () => import("./wait.ts")),
   entry(DAILY, "top", "pools, what runs, and what waits and why, on one screen", () => import("./top.ts")),
   entry(DAILY, "usage", "unit-hours per team, pool, user or month", () => import("./usage.ts")),
+  entry(DAILY, "notify", "be notified when requests start, are stopped or end", () => import("./notify.ts")),
   entry(DAILY, "dashboard", "a link that opens the dashboard in a browser", () => import("./dashboard.ts")),
   entry(DAILY, "demo", "see borrowing, a queue and a reclaim in under a minute", () => import("./demo.ts")),
   entry(DAILY, "job", "jobs: list, show, logs, cancel, signal", () => import("./job.ts")),

@@ -24,6 +24,7 @@ import { jobSubmissionOf, submitJob } from "./jobs/submitting.ts";
 import { collect, withConnection, withIdempotencyKey } from "./options.ts";
 import { type AttemptEnd, runAttempt } from "./run/attempt.ts";
 import { checkIsHere, variablesOfDevices } from "./run/here.ts";
+import type { RunNotices } from "./run/notices.ts";
 import { planRun, type RunOptions, type RunPlan } from "./run/plan.ts";
 import { hasExecutor, runRemotely } from "./run/remote.ts";
 import {
@@ -89,6 +90,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--note <text>", "a note for those who look")
     .option("--report <file>", "write how it ended, as JSON")
     .option("-d, --detach", "start it where there is room, and return at once; `berth logs` shows its output")
+    .option("--notify <name>", "a target of `berth notify`, or desktop; may be repeated", collect)
     .option("-q, --quiet", "say nothing unless it goes wrong");
   withJobOptions(withPlacementOptions(withIdempotencyKey(withConnection(command)))).addHelpText(
     "after",
@@ -110,6 +112,7 @@ async function runCommand(words: readonly string[], options: RunOptions, context
     request: undefined,
     waitedMs: 0,
     isUnreachable: false,
+    notices: undefined,
   };
   const client = createClient({
     urls: connection.urls,
@@ -117,19 +120,39 @@ async function runCommand(words: readonly string[], options: RunOptions, context
     fetch: fetchLightly,
     onRetry: (error) => tellTrouble(session, error),
   });
+  session.notices = await noticesOf(client, options, context);
   const interruptions = listenForSignals();
   if (await runElsewhere(client, session, { options, interruptions, context })) return;
   const verdict = await runToVerdict(client, session, interruptions);
+  const last = session.request;
+  if (last !== undefined)
+    await session.notices?.tell(last.status === "rejected" ? "rejected" : "ended", last);
   talk.clear();
   if (verdict.command === undefined || verdict.code !== "command_failed") tellVerdict(context, verdict);
   if (plan.reportFile !== undefined) saveReport(context, plan.reportFile, verdict, session.waitedMs);
   context.exitCode = verdict.exitCode;
 }
 
+async function noticesOf(
+  client: Client,
+  { notify = [], detach, array }: RunOptions,
+  context: CliContext,
+): Promise<RunNotices | undefined> {
+  if (notify.length === 0) return undefined;
+  const { noticesFor } = await import("./run/notices.ts");
+  const notices = await noticesFor(client, notify, context.tell);
+  if (!notices.isHere || (detach !== true && array === undefined)) return notices;
+  throw new CliError(
+    "usage",
+    "Notices on this machine need a command that stays.",
+    "Leave --detach out, or name a target of the server: berth notify add slack --url ADDRESS",
+  );
+}
+
 /** In pools whose jobs Berth starts itself, the command does not run on this machine (J8). */
 async function runElsewhere(
   client: Client,
-  { plan, talk, componentGuess, isOwnServer }: Session,
+  { plan, talk, componentGuess, isOwnServer, notices }: Session,
   {
     options,
     interruptions,
@@ -142,11 +165,19 @@ async function runElsewhere(
   const { signal } = interruptions;
   if (!isJob && !(await hasExecutor(client, { component, pools: options.pool, signal }))) return false;
   interruptions.enter("over"); // From here on signals are the job's.
-  const { origin, attended: _, ...submission } = { ...plan.submission, component, ...afterOf(options.after) };
+  const labels = { ...plan.submission.labels, ...notices?.labels };
+  const {
+    origin,
+    attended: _,
+    ...submission
+  } = {
+    ...{ ...plan.submission, component, ...afterOf(options.after) },
+    ...(Object.keys(labels).length > 0 && { labels }),
+  };
   const run = runOf(plan.command, options, { isOwnServer });
   const body = { ...jobSubmissionOf(submission, options), ...(origin && { origin }), run };
   if (isJob) await submitJob(client, body, options, context);
-  else await runRemotely(client, body, { talk, context });
+  else await runRemotely(client, body, { talk, context, notices });
   return true;
 }
 
@@ -159,6 +190,7 @@ interface Session {
   request: WireRequest | undefined;
   waitedMs: number;
   isUnreachable: boolean;
+  notices: RunNotices | undefined;
 }
 
 async function runToVerdict(
@@ -204,11 +236,13 @@ async function attemptUntilOver(
       `granted  ${titleOf(granted)} · ${resourcesOf(granted)} · waited ${secondsText(performance.now() - sinceMs)}` +
         (granted.attempt > 1 ? ` · attempt ${granted.attempt}${granted.resume ? ", resumes" : ""}` : ""),
     );
+    void session.notices?.tell("started", granted);
     const end = await attempt(client, session, { granted, grantedAtMs, interruptions });
     if (end.kind !== "reported") return verdictOfUnreported(end, session.request);
     session.request = end.request;
     grantedAtMs = undefined;
     if (hasEnded(end.request)) return verdictOfReported(end);
+    if (end.stopped) void session.notices?.tell("preempted", end.request);
     talk.say(`${end.stopped ? "preempted" : "failed   "} ${titleOf(end.request)} · waits again`);
   }
 }
@@ -246,7 +280,8 @@ async function submit(
   const component =
     plan.submission.component ||
     (await componentOf({ client, component: undefined, componentGuess: session.componentGuess }));
-  const body = { ...plan.submission, component };
+  const labels = { ...plan.submission.labels, ...session.notices?.labels };
+  const body = { ...plan.submission, component, ...(Object.keys(labels).length > 0 && { labels }) };
   const idempotencyKey = plan.idempotencyKey ?? randomUUID();
   try {
     const { body: request, sentAtMs } = await client.transport.send(

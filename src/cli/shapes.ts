@@ -8,6 +8,7 @@ import type {
   WirePolicyAnswer,
   WirePoolAnswer,
   WireRequest,
+  WireTarget,
   WireToken,
 } from "../protocol/index.ts";
 import { endText } from "../sdk/index.ts";
@@ -483,6 +484,30 @@ export const TOKEN: Shape<WireToken> = {
     },
     { name: "permissions", value: ({ permissions }) => permissions.join(",") || "-", isWide: true },
     { name: "id", value: ({ id }) => id, isWide: true },
+  ],
+};
+
+export const TARGET: Shape<WireTarget> = {
+  nameOf: ({ name }) => name,
+  columns: [
+    { name: "name", value: ({ name }) => name },
+    { name: "kind", value: ({ kind }) => kind },
+    { name: "to", value: ({ url }) => url },
+    { name: "on", value: ({ on }) => (on.length === 4 ? "all" : on.join(",")) },
+    { name: "component", value: ({ component }) => component ?? "all" },
+    { name: "pool", value: ({ pool }) => pool ?? "all" },
+    { name: "state", value: ({ state }) => state },
+    { name: "sent", value: ({ sent }) => String(sent), alignsRight: true },
+    { name: "pending", value: ({ pending }) => String(pending), alignsRight: true },
+    { name: "lost", value: ({ lost }) => String(lost), alignsRight: true },
+    { name: "problem", value: ({ problem }) => problem ?? "-" },
+    { name: "owner", value: ({ owner }) => owner, isWide: true },
+    {
+      name: "last_sent",
+      value: ({ last_sent_at }) => ageOf(last_sent_at),
+      cells: ({ last_sent_at }) => ({ last_sent_at }),
+      isWide: true,
+    },
   ],
 };
 

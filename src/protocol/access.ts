@@ -15,6 +15,8 @@ export const PERMISSIONS = [
   "nodes.sync",
   "pools.sync",
   "events.read",
+  "notices.read",
+  "notices.change",
   "settings.change",
   "tokens.read",
   "tokens.change",
@@ -40,6 +42,8 @@ const USER = [
   "requests.hold",
   "requests.cancel",
   "requests.delete",
+  "notices.read",
+  "notices.change",
 ] as const satisfies Permission[];
 
 /** What only a program that runs jobs does, with a token of its own. */
@@ -50,7 +54,7 @@ export const ROLE_PERMISSIONS: Readonly<Record<Role, readonly Permission[]>> = {
   viewer: VIEWER,
   user: USER,
   operator: [...USER, "pools.change", "nodes.change", "metrics.read"],
-  auditor: [...VIEWER, "audit.read", "tokens.read", "metrics.read"],
+  auditor: [...VIEWER, "notices.read", "audit.read", "tokens.read", "metrics.read"],
   admin: PERMISSIONS.filter((permission) => !EXECUTORS.has(permission)),
   /** The adapter of the pools that it is bound to (21, 22). */
   executor: ["pools.sync"],

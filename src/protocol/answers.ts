@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import { extraPermission, givenRole, role } from "./access.ts";
-import { amounts, idempotencyKey, labels, moment, name, seconds } from "./common.ts";
+import { amounts, idempotencyKey, labels, moment, name, pageOf, seconds, timestamp } from "./common.ts";
 import { whyCode } from "./dashboard.ts";
 import { problem } from "./errors.ts";
 import { deviceReport, exitAnswer, jobPhase, run } from "./jobs.ts";
@@ -30,8 +30,6 @@ import {
   whyText,
 } from "./why.ts";
 
-/** RFC 3339 in UTC. */
-const timestamp = z.string().meta({ format: "date-time" });
 const grantToken = z.string().min(1).max(GRANT_TOKEN_LENGTH_MAX);
 
 // --- Requests
@@ -879,7 +877,3 @@ export const versionAnswer = z.object({
   version: z.string(),
   api: z.literal("v1"),
 });
-
-function pageOf<Item extends z.ZodType>(item: Item, id: string) {
-  return z.object({ items: z.array(item), next_cursor: z.string().nullable() }).meta({ id });
-}

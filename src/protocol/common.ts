@@ -26,6 +26,13 @@ export const note = z.string().max(NOTE_LENGTH_MAX);
 /** A time that a caller gives: RFC 3339, with Z or an offset. */
 export const moment = z.iso.datetime({ offset: true });
 
+/** A time that the server gives: RFC 3339 in UTC. */
+export const timestamp = z.string().meta({ format: "date-time" });
+
+export function pageOf<Item extends z.ZodType>(item: Item, id: string) {
+  return z.object({ items: z.array(item), next_cursor: z.string().nullable() }).meta({ id });
+}
+
 /** Units per resource key. */
 export const amounts = z.record(z.string(), z.number());
 

@@ -3,13 +3,10 @@
 
 import { z } from "zod";
 import { role } from "./access.ts";
-import { amounts, moment, name } from "./common.ts";
+import { amounts, moment, name, timestamp } from "./common.ts";
 import { LANES_MAX, PAGE_ITEMS_MAX, TIMELINE_PIXELS_MAX } from "./limits.ts";
 import { discipline } from "./pools.ts";
 import { preemptionReason } from "./requests.ts";
-
-/** RFC 3339 in UTC. */
-const timestamp = z.string().meta({ format: "date-time" });
 
 /** The event after which the answer was true: `GET /v1/events?after=` goes on from there (B4). */
 const seq = z

@@ -118,6 +118,12 @@ export const ERRORS = {
     EXIT.berthFailed,
     "The leader went away after the call was sent: it may have taken effect.",
   ),
+  target_not_allowed: info(
+    422,
+    EXIT.usage,
+    "Notices cannot be sent to this address: it is not https, or in a private network.",
+  ),
+  not_delivered: info(502, EXIT.berthFailed, "A test notice did not arrive; the answer says why."),
   foresight_unavailable: info(
     503,
     EXIT.berthFailed,

@@ -33,6 +33,7 @@ export { type Issue, issuesOf, toFieldName, toPointer } from "./issues.ts";
 export * from "./jobs.ts";
 export * from "./limits.ts";
 export { node, nodeUpdate, type WireNode, type WireNodeUpdate } from "./nodes.ts";
+export * from "./notices.ts";
 export { errorCodes, type OpenApiDocument, openApiDocument } from "./openapi.ts";
 export { policy, policyKind, type WirePolicy } from "./policies.ts";
 export {

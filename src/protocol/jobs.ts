@@ -4,7 +4,7 @@
 // the whole of it in every sync, so that a lost, late or repeated one does no harm.
 
 import { z } from "zod";
-import { amounts, labels, moment, name, note, seconds } from "./common.ts";
+import { amounts, labels, moment, name, note, seconds, timestamp } from "./common.ts";
 import {
   LOG_PIECE_CHARS_MAX,
   RUN_BYTES_MAX,
@@ -13,8 +13,6 @@ import {
   SYNC_NODES_MAX,
 } from "./limits.ts";
 
-/** RFC 3339 in UTC. */
-const timestamp = z.string().meta({ format: "date-time" });
 const grantToken = z.string().min(1).max(128);
 
 // --- What to run (J2)

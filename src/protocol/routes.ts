@@ -22,6 +22,7 @@ import {
 } from "./jobs.ts";
 import { LABEL_LENGTH_MAX, PAGE_ITEMS_MAX, WAIT_SECONDS_MAX } from "./limits.ts";
 import { node } from "./nodes.ts";
+import * as notices from "./notices.ts";
 import { policy } from "./policies.ts";
 import { group, pool } from "./pools.ts";
 import { requestChange, requestStatus, requestSubmission } from "./requests.ts";
@@ -927,6 +928,56 @@ export const ROUTES = {
     }),
     status: 200,
     contentType: "text/event-stream",
+  },
+
+  // --- Notices
+  listTargets: {
+    tag: "notices",
+    method: "GET",
+    path: "/v1/notice-targets",
+    summary:
+      "Where notices are sent, and how that goes. Operators see those of their components, others their own.",
+    permission: "notices.read",
+    query: z.strictObject(page),
+    status: 200,
+    answer: notices.targetPage,
+  },
+  createTarget: {
+    tag: "notices",
+    method: "POST",
+    path: "/v1/notice-targets",
+    summary: "Send notices there from now on. The answer is the only one that shows the secret of a webhook.",
+    permission: "notices.change",
+    body: notices.targetCreation,
+    status: 201,
+    answer: notices.targetAnswer,
+  },
+  getTarget: {
+    tag: "notices",
+    method: "GET",
+    path: "/v1/notice-targets/{target}",
+    summary: "One target.",
+    permission: "notices.read",
+    status: 200,
+    answer: notices.targetAnswer,
+  },
+  testTarget: {
+    tag: "notices",
+    method: "POST",
+    path: "/v1/notice-targets/{target}/test",
+    summary: "Send a message that says it is a test, once, and say whether it arrived.",
+    permission: "notices.change",
+    rateCost: 10,
+    status: 200,
+    answer: notices.targetTest,
+  },
+  deleteTarget: {
+    tag: "notices",
+    method: "DELETE",
+    path: "/v1/notice-targets/{target}",
+    summary: "Send nothing there any more; what was still to be tried is forgotten.",
+    permission: "notices.change",
+    status: 204,
   },
 
   // --- Tokens, audit, settings

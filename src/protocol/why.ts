@@ -1,11 +1,8 @@
 // The facts of an explanation on the wire (14): unions that words are made from, and the short code of why a request waits.
 
 import { z } from "zod";
-import { amounts } from "./common.ts";
+import { amounts, timestamp } from "./common.ts";
 import { whyCode } from "./dashboard.ts";
-
-/** RFC 3339 in UTC. */
-const timestamp = z.string().meta({ format: "date-time" });
 
 /** Why a request waits in one word; the last three: it is not in the queue yet. */
 export const waitCode = z.enum([...whyCode.options, "delayed", "after", "array"]);

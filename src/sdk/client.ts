@@ -26,6 +26,8 @@ import type {
   WireRenewal,
   WireRequest,
   WireRequestSubmission,
+  WireTarget,
+  WireTargetCreation,
   WireTokenCreation,
 } from "../protocol/index.ts";
 import { type EventFilter, type StreamOptions, streamEvents } from "./events.ts";
@@ -297,6 +299,17 @@ function clientOf(transport: Transport) {
     revoke: (token: string, options?: CallOptions) => call("revokeToken", { params: { token } }, options),
   };
 
+  const targets = {
+    list: (query: QueryOf<"listTargets"> = {}, options?: CallOptions) =>
+      call("listTargets", { query }, options),
+    all: () => all<WireTarget>((cursor) => call("listTargets", { query: { cursor } })),
+    get: (target: string, options?: CallOptions) => call("getTarget", { params: { target } }, options),
+    /** The answer is the only one that shows the secret of a webhook. */
+    create: (body: WireTargetCreation, options?: CallOptions) => call("createTarget", { body }, options),
+    test: (target: string, options?: CallOptions) => call("testTarget", { params: { target } }, options),
+    remove: (target: string, options?: CallOptions) => call("deleteTarget", { params: { target } }, options),
+  };
+
   const events = {
     /** Goes on by itself after interruptions; ends with the signal. */
     stream: (filter?: EventFilter, options?: StreamOptions): AsyncGenerator<WireEvent, void> =>
@@ -329,6 +342,7 @@ function clientOf(transport: Transport) {
     agent,
     adapter,
     tokens,
+    targets,
     events,
     server,
     whoami: (options?: CallOptions) => call("whoami", {}, options),

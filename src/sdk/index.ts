@@ -1,7 +1,19 @@
 // The typed client for Node and browsers: calls, events, waiting, leases, work under a grant.
 // Other folders import from this file only.
 
-export { ageOf, amountsText, counted, durationText, endText, listed, printable } from "../words/index.ts";
+export {
+  ageOf,
+  amountsText,
+  counted,
+  durationText,
+  endText,
+  listed,
+  NOTIFY_LABEL,
+  noticeKindsOf,
+  noticeText,
+  noticeWords,
+  printable,
+} from "../words/index.ts";
 export { type Changed, type ChangeOptions, type Client, createClient } from "./client.ts";
 export { type Answer, BerthError, errorOfEnding, hasEnded, isBerthError } from "./errors.ts";
 export type { EventFilter, StreamOptions } from "./events.ts";

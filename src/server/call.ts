@@ -22,6 +22,8 @@ import type { Grants } from "./grants.ts";
 import type { Hear } from "./hearing.ts";
 import type { Identity } from "./identity.ts";
 import type { Metrics } from "./metrics.ts";
+import type { Destinations } from "./notices/destinations.ts";
+import type { Notices } from "./notices/notices.ts";
 import { ProblemError, refusalProblem } from "./problems.ts";
 import type { QueueRows } from "./queue-rows.ts";
 import type { RateLimits } from "./rates.ts";
@@ -49,6 +51,9 @@ export interface Services {
   readonly rates: RateLimits;
   readonly queueRows: QueueRows;
   readonly strangers: Strangers;
+  readonly notices: Notices;
+  /** Where notices may be sent. */
+  readonly destinations: Destinations;
   readonly log: Log;
   readonly version: string;
 }

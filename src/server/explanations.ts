@@ -48,6 +48,21 @@ export async function explain(
   });
 }
 
+/** From the state alone: nothing is tried, and nothing waited for. The request must be in memory. */
+export function explainNow(
+  view: View,
+  id: RequestId,
+  caller: { readonly identity: Identity; readonly grants: Grants; readonly said: readonly string[] },
+): { request: WireRequest; explanation: WireExplanation } {
+  const facts = explainState(view.state, id, view.nowMs) as Explanation;
+  const seen = { ...facts, pools: facts.pools.filter(({ pool }) => reachesPool(caller.identity, pool)) };
+  const untried = { suggestions: { all: [], isTruncated: true }, starts: null, next: null, before: null };
+  return {
+    request: presentLive(view, id, caller) as WireRequest,
+    explanation: presentExplanation(view, { facts: seen, ...untried }, caller),
+  };
+}
+
 /** What those who are to start a job say about it: Slurm's or Kubernetes' own reason (S3, K3). */
 function saidOf({ state }: View, agents: Agents, id: RequestId): readonly string[] {
   const parts = reportersOf(state, id).map((key) =>

@@ -7,6 +7,7 @@ import * as cluster from "./routes/cluster.ts";
 import * as dashboard from "./routes/dashboard.ts";
 import * as jobs from "./routes/jobs.ts";
 import * as nodes from "./routes/nodes.ts";
+import * as notices from "./routes/notices.ts";
 import * as operations from "./routes/operations.ts";
 import { plansOver } from "./routes/plans.ts";
 import * as policies from "./routes/policies.ts";
@@ -25,6 +26,7 @@ const SERVED: Omit<Handlers, "makePlan"> = {
   ...operations,
   ...access,
   ...dashboard,
+  ...notices,
   ...sessions,
   ...cluster,
   ...system,

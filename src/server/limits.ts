@@ -70,6 +70,10 @@ export const TOKENS_MAX = 10_000;
 /** With which a machine becomes a node (E1). */
 export const JOIN_TOKEN_LIFE_MS = 600_000;
 
+/** Of notices (H2): each may have a connection of its own. */
+export const TARGETS_MAX = 200;
+export const TARGETS_PER_OWNER_MAX = 20;
+
 /** Of the dashboard (B8, B9): a link to sign in, a session, and how long one lasts that nobody uses. */
 export const LINK_LIFE_MS = 600_000;
 export const SESSION_LIFE_MS = 12 * 3_600_000;

@@ -17,6 +17,7 @@ import {
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
 import type { Replica } from "../replica/index.ts";
 import { type Identity, reachesAll } from "./identity.ts";
+import type { NoticeCounts, Notices } from "./notices/notices.ts";
 import { sightOf } from "./sight.ts";
 
 export interface Metrics {
@@ -34,6 +35,7 @@ interface Beside {
   readonly streams: { count(): number };
   /** Of a server that is one of several. */
   readonly replica: Pick<Replica, "behindMs" | "leaderChanges" | "historyLosses"> | undefined;
+  readonly notices?: Pick<Notices, "counts">;
 }
 
 const SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -71,6 +73,7 @@ export function createMetrics(): Metrics {
       meters.replicaLag.set((beside.replica?.behindMs() ?? 0) / 1000);
       countUpTo(meters.leaderChanges, beside.replica?.leaderChanges() ?? 0);
       countUpTo(meters.historyLosses, beside.replica?.historyLosses() ?? 0);
+      gaugeNotices(meters, beside.notices?.counts());
       meters.expiryPaused.reset();
       for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
       await leader.read((view) => gauge(view, meters));
@@ -78,6 +81,16 @@ export function createMetrics(): Metrics {
       return reachesAll(identity) ? text : leader.read((view) => seenLines(text, identity, view));
     },
   };
+}
+
+/** Counted where they are sent: by the leader, also over its predecessors. */
+function gaugeNotices(meters: Meters, counts: NoticeCounts | undefined): void {
+  const { targets = 0, failing = 0, pending = 0, sent = 0, failed = 0, lost = 0 } = counts ?? {};
+  meters.noticeTargets.set({ state: "good" }, targets - failing);
+  meters.noticeTargets.set({ state: "failing" }, failing);
+  meters.noticesPending.set(pending);
+  for (const [outcome, count] of Object.entries({ sent, failed, lost }))
+    meters.notices.set({ outcome }, count);
 }
 
 const SHARE_LABELS = ["pool", "element"];
@@ -98,6 +111,11 @@ function createMeters(registry: Registry) {
     requests: newGauge("berth_requests", "Requests that wait or run, by pool and status.", [
       "pool",
       "status",
+    ]),
+    noticeTargets: newGauge("berth_notice_targets", "Targets of notices, by state.", ["state"]),
+    noticesPending: newGauge("berth_notices_pending", "Notices that are still to be tried."),
+    notices: newGauge("berth_notices", "Notices of the targets that exist: sent, failed tries, lost.", [
+      "outcome",
     ]),
     capacity: newGauge("berth_pool_capacity", "Units of a pool.", ["pool", "key"]),
     usage: newGauge("berth_pool_usage", "Units in use, in share or borrowed.", ["pool", "key", "share"]),

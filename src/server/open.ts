@@ -18,7 +18,8 @@ import type { MadeToken } from "./tokens.ts";
 export interface OpenServerOptions
   extends Pick<
     ServerOptions,
-    "listen" | "insecureBind" | "allowedHosts" | "rates" | "log" | "version" | "warmForesight"
+    | ("listen" | "insecureBind" | "allowedHosts" | "noticeNetworks" | "rates" | "log" | "version")
+    | "warmForesight"
   > {
   /** Where the data is: a directory, a PostgreSQL database, or nowhere. */
   readonly data:

@@ -33,6 +33,9 @@ import {
   STANDSTILL_MS,
 } from "./limits.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
+import { createDestinations, LOOPBACK } from "./notices/destinations.ts";
+import { createNotices } from "./notices/notices.ts";
+import { createSend } from "./notices/post.ts";
 import { loadPages } from "./pages.ts";
 import { createApp } from "./pipeline.ts";
 import { createQueueRows } from "./queue-rows.ts";
@@ -57,6 +60,8 @@ export interface ServerOptions {
   readonly insecureBind?: boolean;
   /** Further names that the server answers to. */
   readonly allowedHosts?: readonly string[];
+  /** Private networks to which notices may be sent; one that only this machine reaches may send to this machine. */
+  readonly noticeNetworks?: readonly string[];
   readonly rates?: Partial<Rates>;
   /** The one whose observer the leader was given. */
   readonly metrics?: Metrics;
@@ -99,7 +104,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const grants = createGrants(leader.grantKeys);
   const waiting = createWaiting(leader);
   const streams = createStreams({ leader, store, tokens, grants, log });
-  const stopMetrics = metrics.follow(leader, { streams, replica });
+  const destinations = createDestinations(options.noticeNetworks ?? (isLoopback(host) ? LOOPBACK : []));
+  const send = createSend(destinations);
+  const notices = createNotices({ leader, replica, store, tokens, grants, send, log });
+  const stopMetrics = metrics.follow(leader, { streams, replica, notices });
   const stopLog = logChanges(leader, log);
   const stopHistory = replica?.onHistory(() => {
     grants.use(replica.grantKeys);
@@ -126,6 +134,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     rates,
     queueRows: createQueueRows(),
     strangers,
+    ...{ notices, destinations },
     log,
     version,
   };
@@ -171,6 +180,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       streams.close();
       waiting.close();
       agents.close();
+      await notices.close();
       await foresight.close();
       await closeServer(server, connections);
       await strangers.close();

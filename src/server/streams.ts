@@ -1,11 +1,12 @@
 // Event streams: server-sent events from the journal, resumable, filtered, and only what the token reaches.
 
 import type { ServerResponse } from "node:http";
-import { type RequestId, requestOf } from "../engine/index.ts";
-import type { CommittedEvent, Leader, Log, RequestBody, View } from "../leader/index.ts";
+import type { RequestId } from "../engine/index.ts";
+import type { Leader, Log } from "../leader/index.ts";
 import type { WireEvent } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
 import type { QueryOf } from "./call.ts";
+import { createFacts, type Facts, type Told } from "./event-facts.ts";
 import type { Grants } from "./grants.ts";
 import type { Identity } from "./identity.ts";
 import {
@@ -16,9 +17,8 @@ import {
 } from "./limits.ts";
 import { createPositions, type Position, type Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
-import { ownedOf, ownedOfRecord, Sight, type World } from "./sight.ts";
+import { Sight, type World } from "./sight.ts";
 import { isOver, type TokenBook } from "./tokens.ts";
-import { type RequestFacts, toWireEvents } from "./wire-events.ts";
 
 export interface Streams {
   readonly positions: Positions;
@@ -207,118 +207,13 @@ function textOf(
 function matches(event: WireEvent, filter: StreamOrder["filter"], world: World): boolean {
   if (filter.request !== undefined && event.request_id !== filter.requestId) return false;
   if (filter.component !== undefined && event.component !== filter.component) return false;
-  if (filter.pool === undefined) return true;
-  if (event.pool !== undefined && event.pool !== null) return event.pool === filter.pool;
+  return filter.pool === undefined || concernsPool(event, filter.pool, world);
+}
+
+export function concernsPool(event: WireEvent, pool: string, world: World): boolean {
+  if (event.pool !== undefined && event.pool !== null) return event.pool === pool;
   if (event.request_id === undefined || event.component === undefined) return false;
   // A request that has not run yet belongs to the pools where it waits, or might have waited.
   const queues = world.request(event.request_id)?.queues ?? [];
-  return [...(queues.length > 0 ? queues : world.poolsOf(event.component))].includes(filter.pool);
-}
-
-// --- What is known about requests, from memory or from the store, and remembered for those that are deleted
-
-interface Facts {
-  /** The same for every stream, so it is worked out once. */
-  tell(events: readonly CommittedEvent[]): Promise<Told>;
-}
-
-interface Told {
-  readonly events: readonly WireEvent[];
-  /** As it was when the events were sent. */
-  readonly world: World;
-}
-
-const FACTS_MAX = 10_000;
-
-function createFacts(leader: Leader, store: Store): Facts {
-  const told = new WeakMap<readonly CommittedEvent[], Promise<Told>>();
-  const remembered = new Map<string, RequestFacts>();
-  /** Also of nodes that are gone: those who may not know of their pool must not hear of their end. */
-  const nodePools = new Map<string, string>();
-  const remember = (id: string, facts: RequestFacts) => {
-    remembered.delete(id);
-    remembered.set(id, facts);
-    if (remembered.size > FACTS_MAX) remembered.delete(remembered.keys().next().value as string);
-  };
-
-  const ofRecord = async (id: string): Promise<RequestFacts | undefined> => {
-    const record = await store.getRequest(id);
-    if (record === undefined) return remembered.get(id);
-    const { spec, number } = record.body as RequestBody;
-    return { ...ownedOfRecord(record), number, name: spec.name };
-  };
-
-  const work = async (events: readonly CommittedEvent[]): Promise<Told> => {
-    const ids = new Set(events.flatMap(requestIdsOf));
-    const known = new Map<string, RequestFacts>();
-    const { pools, hiding } = await leader.read((view) => {
-      for (const id of ids) {
-        const facts = ofState(view, id);
-        if (facts !== undefined) known.set(id, facts);
-      }
-      for (const { record } of view.state.nodes.values()) nodePools.set(record.name, record.pool);
-      return { pools: poolsByComponent(view), hiding: hidingPools(view) };
-    });
-    for (const id of ids) {
-      const facts = known.get(id) ?? (await ofRecord(id));
-      if (facts === undefined) continue;
-      known.set(id, facts);
-      remember(id, facts);
-    }
-    for (const { event } of events) {
-      if (event.kind === "nodeSet") nodePools.set(event.node.name, event.node.pool);
-    }
-    return {
-      events: events.flatMap((committed) =>
-        toWireEvents(committed, { factsOf: (id) => known.get(id), nodePools }),
-      ),
-      world: {
-        poolsOf: (component) => pools.get(component) ?? [],
-        membersOf: (pool) => [...pools].flatMap(([component, of]) => (of.has(pool) ? component : [])),
-        hidesOthers: (pool) => hiding.has(pool),
-        hidesAny: hiding.size > 0,
-        request: (id) => known.get(id),
-      },
-    };
-  };
-
-  return {
-    tell(events) {
-      const known = told.get(events) ?? work(events);
-      told.set(events, known);
-      return known;
-    },
-  };
-}
-
-function poolsByComponent(view: View): ReadonlyMap<string, ReadonlySet<string>> {
-  const pools = new Map<string, Set<string>>();
-  for (const [pool, { policies }] of view.state.pools) {
-    for (const component of policies.keys()) {
-      pools.set(component, (pools.get(component) ?? new Set()).add(pool));
-    }
-  }
-  return pools;
-}
-
-function hidingPools(view: View): ReadonlySet<string> {
-  const hiding = [...view.state.pools.values()].filter(({ record }) => record.settings.visibility === "own");
-  return new Set(hiding.map(({ record }) => record.name));
-}
-
-function ofState(view: View, id: RequestId): RequestFacts | undefined {
-  const owned = ownedOf(view, id);
-  const name = requestOf(view.state, id)?.spec.name;
-  return owned && { ...owned, number: view.numberOf(id) ?? 0, name: name ?? "" };
-}
-
-function requestIdsOf({ event }: CommittedEvent): RequestId[] {
-  if (event.kind === "requestSubmitted") return [event.spec.id];
-  if (event.kind === "preemptionDecided") {
-    const ids = event.victims.map(({ requestId }) => requestId);
-    return event.waiter === null ? ids : [...ids, event.waiter];
-  }
-  // Who took a promise over is part of the story.
-  if (event.kind === "holdEnded") return event.by === null ? [event.requestId] : [event.requestId, event.by];
-  return "requestId" in event ? [event.requestId] : [];
+  return [...(queues.length > 0 ? queues : world.poolsOf(event.component))].includes(pool);
 }

@@ -10,6 +10,7 @@ import type { Owned } from "./sight.ts";
 export interface RequestFacts extends Owned {
   readonly number: number;
   readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
 }
 
 interface Known {

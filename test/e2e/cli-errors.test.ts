@@ -24,6 +24,7 @@ beforeAll(async () => {
   for (const name of ["twin-a", "twin-b"]) {
     await world.client.requests.submit({ component: "research", resources: { gpu: 1 }, name });
   }
+  await world.client.targets.create({ name: "dead", kind: "webhook", url: "http://127.0.0.1:1/" });
   viewer = (await world.client.tokens.create({ name: "viewer", role: "viewer" })).secret ?? "";
   writeFileSync(at("broken.yaml"), "{");
   writeFileSync(at("binary.yaml"), Buffer.from([0xff, 0xfe, 0x00]));
@@ -65,6 +66,8 @@ const met: Partial<Record<ErrorCode, () => readonly string[]>> = {
   unauthenticated: () => ["ps", "--url", world.url],
   forbidden: () => ["pool", "create", "mine", "--capacity", "gpu=1"],
   unavailable: () => ["ps", "--url", "http://127.0.0.1:1"],
+  target_not_allowed: () => ["notify", "add", "webhook", "--name", "inside", "--url", "https://10.0.0.1/"],
+  not_delivered: () => ["notify", "test", "dead"],
   cancelled: () => ["cancel", "running"],
   wait_timeout: () => ["submit", "--gpu", "2", "--wait", "--wait-timeout", "1s"],
   usage: () => ["ps", "--limit", "many"],

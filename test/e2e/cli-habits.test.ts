@@ -1,6 +1,10 @@
-// Daily habits on the command line: wait, usage, top, dashboard, export (H1, H5, H6, H7).
+// Daily habits on the command line: wait, notify, usage, top, dashboard, export (H1, H2, H5, H6, H7).
 
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createUser } from "./cli-support.ts";
 import { openWorld, type World } from "./run-support.ts";
 
@@ -110,4 +114,86 @@ test("export writes rules for Prometheus and a dashboard for Grafana, without a 
   const dashboard = await nowhere.berth(["export", "grafana"]);
   expect(JSON.parse(dashboard.stdout)).toMatchObject({ title: "Berth" });
   expect((await nowhere.berth(["export", "excel"])).exitCode).toBe(2);
+});
+
+/** Keeps the texts of the messages that it gets. */
+async function openReceiver() {
+  const texts: string[] = [];
+  const server = createServer((incoming, outgoing) => {
+    let text = "";
+    incoming.on("data", (piece: Buffer) => (text += piece.toString()));
+    incoming.on("end", () => {
+      texts.push(text);
+      outgoing.end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  return { texts, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/x` };
+}
+
+test("notify: a target is added, tested, listed and removed (H2)", async () => {
+  const { texts, url } = await openReceiver();
+  const added = await berth("notify", "add", "webhook", "--name", "ci", "--url", url, "--on", "ended");
+  expect(added).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/^whsec_\S{32}\n$/) });
+  expect(added.stderr).toBe(
+    "Created target ci. The secret is not shown again.\nNext:  berth notify test ci\n",
+  );
+  expect(await berth("notify", "test", "ci")).toMatchObject({
+    ...{ exitCode: 0, stderr: "The test has arrived at ci.\n" },
+  });
+  expect(texts.join()).toContain("This is a test of the target ci.");
+  const listed = await berth("notify", "list", "--columns", "name,kind,on,state,problem");
+  expect(listed.stdout).toMatch(/^ci +webhook +ended +good +-$/m);
+  expect((await berth("notify", "show", "ci", "-o", "json")).stdout).not.toContain("whsec");
+  expect((await berth("notify", "remove", "ci")).stderr).toBe("Target ci removed.\n");
+  expect((await berth("notify", "show", "ci")).exitCode).toBe(3);
+});
+
+test("notify: what is wrong is said before anything is sent", async () => {
+  expect((await berth("notify", "add", "pigeon", "--url", "https://x")).stderr).toContain(
+    "is one of slack, webhook, command",
+  );
+  expect((await berth("notify", "add", "slack")).stderr).toContain("Where should notices go?");
+  expect((await berth("notify", "add", "command")).stderr).toContain("There is no command to run");
+  expect((await berth("notify", "add", "slack", "--url", "https://x", "--on", "lunch")).exitCode).toBe(2);
+  expect((await berth("notify", "watch")).exitCode).toBe(3);
+  expect((await berth("run", "--notify", "nobody", "--", "true")).exitCode).toBe(3);
+});
+
+test("run --notify: a target of the server hears of this request alone, a command runs here (H2)", async () => {
+  const { texts, url } = await openReceiver();
+  await berth("notify", "add", "slack", "--url", url, "--asked-only", "--on", "ended");
+  const note = join(user.home, "note");
+  const script = `printf '%s %s\\n' "$BERTH_NOTICE_KIND" "$BERTH_NOTICE" >> ${note}`;
+  const saved = await berth("notify", "add", "command", "--name", "note", "--", "sh", "-c", script);
+  expect(saved).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("notify watch") });
+  await berth("run", "--gpu", "1", "--", "true");
+  const said = await berth(
+    ...["run", "--notify", "slack", "--notify", "note", "--name", "told", "--gpu", "1"],
+    ...["--", "sh", "-c", "exit 3"],
+  );
+  expect(said.exitCode).toBe(3);
+  const lines = readFileSync(note, "utf8").split("\n");
+  expect(lines).toContainEqual(expect.stringMatching(/^started #\d+ told has started in pool lab\./));
+  expect(lines).toContainEqual(
+    expect.stringMatching(/^ended #\d+ told has ended: failed with exit code 3\. It ran for \d+s\./),
+  );
+  await expect.poll(() => texts, { timeout: 10_000 }).toHaveLength(1);
+  expect(texts[0]).toContain("told of research has ended: failed with exit code 3");
+  const detached = await berth("run", "--detach", "--notify", "note", "--", "true");
+  expect(detached.stderr).toContain("Notices on this machine need a command that stays.");
+  await berth("notify", "remove", "note");
+  await berth("notify", "remove", "slack");
+});
+
+test("doctor names the targets that notices do not reach", async () => {
+  await world.client.targets.create({ name: "away", kind: "webhook", url: "http://127.0.0.1:1/" });
+  const { id } = await ask("seen", 1);
+  await release(id, "succeeded");
+  const found = async () => (await berth("doctor")).stdout;
+  await expect
+    .poll(found, { timeout: 10_000 })
+    .toMatch(/notices +away is failing: 127\.0\.0\.1:1 cannot be reached: \S+ \(berth notify show away\)/);
+  await berth("notify", "remove", "away");
 });

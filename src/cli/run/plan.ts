@@ -21,6 +21,8 @@ export interface RunOptions extends SubmissionOptions, Omit<JobOptions, "onLost"
   readonly idempotencyKey?: string;
   readonly report?: string;
   readonly quiet?: boolean;
+  /** Names of targets, or of this machine. */
+  readonly notify?: readonly string[];
 }
 
 export type OnLost = "suspend" | "run-on" | "kill";

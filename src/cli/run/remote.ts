@@ -6,6 +6,7 @@ import { type Client, hasEnded, isBerthError } from "../../sdk/index.ts";
 import type { CliContext } from "../context.ts";
 import { exitCodeOf, followJob, waitForEnd } from "../jobs/following.ts";
 import { isHere } from "./here.ts";
+import type { RunNotices } from "./notices.ts";
 import { resourcesOf, type Talk, titleOf } from "./talk.ts";
 
 /**
@@ -67,7 +68,7 @@ const FORWARDED: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGQUIT", "S
 export async function runRemotely(
   client: Client,
   body: WireJobSubmission,
-  { talk, context }: { talk: Talk; context: CliContext },
+  { talk, context, notices }: { talk: Talk; context: CliContext; notices: RunNotices | undefined },
 ): Promise<void> {
   const submitted = await client.jobs.submit({ ...body, attended: true });
   const { id } = submitted;
@@ -102,6 +103,7 @@ export async function runRemotely(
           current = request;
           const nodes = request.placement.map(({ node }) => node).join(", ");
           talk.say(`granted  ${titleOf(request)} · ${resourcesOf(request)} · on ${nodes}`);
+          void notices?.tell("started", request);
         },
       });
     }
@@ -110,6 +112,7 @@ export async function runRemotely(
     context.exitCode = await exitCodeOf(job);
     const why =
       job.status === "released" || job.exit?.reason === "exited" ? "" : (job.exit?.reason ?? job.status);
+    await notices?.tell(job.status === "rejected" ? "rejected" : "ended", job);
     if (why !== "") context.tell(`berth: ${titleOf(job)} ended: ${why}.\n`);
   } finally {
     clearInterval(renewal);

@@ -33,6 +33,8 @@ export interface HostedOptions {
   readonly tls?: { readonly certFile: string; readonly keyFile: string };
   readonly insecureBind?: boolean;
   readonly allowedHosts?: readonly string[];
+  /** Private networks that notices may be sent to. */
+  readonly noticeNetworks?: readonly string[];
   /** Where other servers on the same database reach this one. */
   readonly advertise?: string;
   /** A person says that a store which has lost its end is gone on with. */

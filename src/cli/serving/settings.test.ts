@@ -38,6 +38,14 @@ const cases: Record<
   },
   "an option accepts the clock": { flags: { acceptClock: true }, want: { acceptClock: true } },
   "a variable accepts the clock": { env: { BERTH_ACCEPT_CLOCK: "1" }, want: { acceptClock: true } },
+  "networks that notices may be sent to": {
+    flags: { noticeNetwork: ["10.0.0.0/8", "fd00::/8"] },
+    want: { noticeNetworks: ["10.0.0.0/8", "fd00::/8"] },
+  },
+  "the same as a variable": {
+    env: { BERTH_NOTICE_NETWORK: "10.0.0.0/8, ::1" },
+    want: { noticeNetworks: ["10.0.0.0/8", "::1"] },
+  },
   "a port is one of this machine": { flags: { port: "7771" }, want: { listen: "127.0.0.1:7771" } },
 };
 
@@ -46,3 +54,11 @@ for (const [name, { flags = {}, env = {}, want }] of Object.entries(cases)) {
     expect(await servingSettings(flags, env)).toMatchObject(want);
   });
 }
+
+test.each(["ten", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/8/8", "fd00::/129", "10.0.0.0/x"])(
+  "%s is not a network",
+  async (network) => {
+    const settings = servingSettings({ noticeNetwork: [network] }, {});
+    await expect(settings).rejects.toThrow(`"${network}" is not a network.`);
+  },
+);

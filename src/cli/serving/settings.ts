@@ -1,6 +1,7 @@
 // The settings of a server: from options, then the environment, then a file, then defaults. The same names in each.
 
 import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
 import type { Command } from "commander";
 import { CliError } from "../context.ts";
 import { collect } from "../options.ts";
@@ -18,6 +19,7 @@ export interface ServingFlags {
   readonly tlsKey?: string;
   readonly insecureBind?: boolean;
   readonly allowedHost?: readonly string[];
+  readonly noticeNetwork?: readonly string[];
   readonly acceptClock?: boolean;
   readonly acceptLoss?: boolean;
 }
@@ -25,7 +27,8 @@ export interface ServingFlags {
 export interface ServingSettings
   extends Pick<
     HostedOptions,
-    "listen" | "tls" | "insecureBind" | "allowedHosts" | "advertise" | "acceptClock" | "acceptLoss"
+    | ("listen" | "tls" | "insecureBind" | "allowedHosts" | "noticeNetworks" | "advertise")
+    | ("acceptClock" | "acceptLoss")
   > {
   readonly dataDir: string;
   readonly databaseUrl: string | undefined;
@@ -64,6 +67,11 @@ export const SERVER_SETTINGS = {
     env: undefined,
     text: "a further name that the server answers to; may be repeated",
   },
+  notice_network: {
+    flag: "--notice-network <network>",
+    env: "BERTH_NOTICE_NETWORK",
+    text: "a private network that notices may be sent to, such as 10.0.0.0/8; may be repeated",
+  },
   accept_clock: {
     flag: "--accept-clock",
     env: "BERTH_ACCEPT_CLOCK",
@@ -78,7 +86,7 @@ export const SERVER_SETTINGS = {
 
 export function withServing(command: Command): Command {
   for (const { flag, text } of Object.values(SERVER_SETTINGS)) {
-    if (flag.startsWith("--allowed-host")) command.option(flag, text, collect);
+    if (/^--(allowed-host|notice-network)/.test(flag)) command.option(flag, text, collect);
     else command.option(flag, text);
   }
   return command.option("--config <file>", "the same settings in YAML: data_dir, listen, ...");
@@ -105,6 +113,7 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
       "Give --tls-cert and --tls-key.",
     );
   }
+  const networks = flags.noticeNetwork ?? networksOf(env.BERTH_NOTICE_NETWORK, file.notice_network);
   const hosts = flags.allowedHost ?? listOf(file.allowed_host);
   const advertise = pick("advertise", flags.advertise);
   const databaseUrl = pick("database_url", flags.databaseUrl);
@@ -125,7 +134,29 @@ export async function servingSettings(flags: ServingFlags, env = process.env): P
     ...(isSet("accept_clock", flags.acceptClock) && { acceptClock: true }),
     ...(isSet("accept_loss", flags.acceptLoss) && { acceptLoss: true }),
     ...(hosts.length > 0 && { allowedHosts: hosts }),
+    ...(networks.length > 0 && { noticeNetworks: checkedNetworks(networks) }),
   };
+}
+
+function networksOf(variable: string | undefined, inFile: unknown): string[] {
+  return variable ? variable.split(",").map((network) => network.trim()) : listOf(inFile);
+}
+
+function checkedNetworks(networks: readonly string[]): readonly string[] {
+  const bad = networks.find((network) => !isNetwork(network));
+  if (bad === undefined) return networks;
+  throw new CliError(
+    "usage",
+    `"${bad.slice(0, 60)}" is not a network.`,
+    "Write it as 10.0.0.0/8 or fd00::/8.",
+  );
+}
+
+function isNetwork(text: string): boolean {
+  const [address = "", bits, ...rest] = text.split("/");
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
 }
 
 /** Every address of this machine: none that others could be given. */

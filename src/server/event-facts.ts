@@ -1,0 +1,114 @@
+// What is known about the requests of events, from memory or from the store, and remembered for those that are deleted.
+
+import { type RequestId, requestOf } from "../engine/index.ts";
+import type { CommittedEvent, Leader, RequestBody, View } from "../leader/index.ts";
+import type { WireEvent } from "../protocol/index.ts";
+import type { Store } from "../store/index.ts";
+import { ownedOf, ownedOfRecord, type World } from "./sight.ts";
+import { type RequestFacts, toWireEvents } from "./wire-events.ts";
+
+export interface Facts {
+  /** The same for every stream, so it is worked out once. */
+  tell(events: readonly CommittedEvent[]): Promise<Told>;
+}
+
+export interface Told {
+  readonly events: readonly WireEvent[];
+  /** As it was when the events were sent. */
+  readonly world: Omit<World, "request"> & { request(id: string): RequestFacts | undefined };
+}
+
+const FACTS_MAX = 10_000;
+
+export function createFacts(leader: Leader, store: Store): Facts {
+  const told = new WeakMap<readonly CommittedEvent[], Promise<Told>>();
+  const remembered = new Map<string, RequestFacts>();
+  /** Also of nodes that are gone: those who may not know of their pool must not hear of their end. */
+  const nodePools = new Map<string, string>();
+  const remember = (id: string, facts: RequestFacts) => {
+    remembered.delete(id);
+    remembered.set(id, facts);
+    if (remembered.size > FACTS_MAX) remembered.delete(remembered.keys().next().value as string);
+  };
+
+  const ofRecord = async (id: string): Promise<RequestFacts | undefined> => {
+    const record = await store.getRequest(id);
+    if (record === undefined) return remembered.get(id);
+    const { spec, number } = record.body as RequestBody;
+    return { ...ownedOfRecord(record), number, name: spec.name, labels: spec.labels };
+  };
+
+  const work = async (events: readonly CommittedEvent[]): Promise<Told> => {
+    const ids = new Set(events.flatMap(requestIdsOf));
+    const known = new Map<string, RequestFacts>();
+    const { pools, hiding } = await leader.read((view) => {
+      for (const id of ids) {
+        const facts = ofState(view, id);
+        if (facts !== undefined) known.set(id, facts);
+      }
+      for (const { record } of view.state.nodes.values()) nodePools.set(record.name, record.pool);
+      return { pools: poolsByComponent(view), hiding: hidingPools(view) };
+    });
+    for (const id of ids) {
+      const facts = known.get(id) ?? (await ofRecord(id));
+      if (facts === undefined) continue;
+      known.set(id, facts);
+      remember(id, facts);
+    }
+    for (const { event } of events) {
+      if (event.kind === "nodeSet") nodePools.set(event.node.name, event.node.pool);
+    }
+    return {
+      events: events.flatMap((committed) =>
+        toWireEvents(committed, { factsOf: (id) => known.get(id), nodePools }),
+      ),
+      world: {
+        poolsOf: (component) => pools.get(component) ?? [],
+        membersOf: (pool) => [...pools].flatMap(([component, of]) => (of.has(pool) ? component : [])),
+        hidesOthers: (pool) => hiding.has(pool),
+        hidesAny: hiding.size > 0,
+        request: (id) => known.get(id),
+      },
+    };
+  };
+
+  return {
+    tell(events) {
+      const known = told.get(events) ?? work(events);
+      told.set(events, known);
+      return known;
+    },
+  };
+}
+
+function poolsByComponent(view: View): ReadonlyMap<string, ReadonlySet<string>> {
+  const pools = new Map<string, Set<string>>();
+  for (const [pool, { policies }] of view.state.pools) {
+    for (const component of policies.keys()) {
+      pools.set(component, (pools.get(component) ?? new Set()).add(pool));
+    }
+  }
+  return pools;
+}
+
+function hidingPools(view: View): ReadonlySet<string> {
+  const hiding = [...view.state.pools.values()].filter(({ record }) => record.settings.visibility === "own");
+  return new Set(hiding.map(({ record }) => record.name));
+}
+
+function ofState(view: View, id: RequestId): RequestFacts | undefined {
+  const owned = ownedOf(view, id);
+  const { name = "", labels = {} } = requestOf(view.state, id)?.spec ?? {};
+  return owned && { ...owned, number: view.numberOf(id) ?? 0, name, labels };
+}
+
+function requestIdsOf({ event }: CommittedEvent): RequestId[] {
+  if (event.kind === "requestSubmitted") return [event.spec.id];
+  if (event.kind === "preemptionDecided") {
+    const ids = event.victims.map(({ requestId }) => requestId);
+    return event.waiter === null ? ids : [...ids, event.waiter];
+  }
+  // Who took a promise over is part of the story.
+  if (event.kind === "holdEnded") return event.by === null ? [event.requestId] : [event.requestId, event.by];
+  return "requestId" in event ? [event.requestId] : [];
+}
