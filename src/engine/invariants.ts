@@ -162,10 +162,10 @@ function describeIndexes(state: EngineState): Map<string, string> {
         .sort(),
     );
     for (const [component, policy] of pool.policies) {
-      const { reserved, limit, usage: used, firmUsage, runs, holders, runKinds } = policy;
+      const { reserved, limit, usage: used, firmUsage, runs, holders, runKinds, kindsWithout } = policy;
       const runIds = [...runs].map(({ request }) => request.spec.id);
       const kinds = [...runKinds].map(({ poolLine, key }) => `${poolLine.line.key} ${key}`).sort();
-      const sums = { reserved, limit, used, firmUsage };
+      const sums = { reserved, limit, used, firmUsage, kindsWithout };
       note(`the policy of ${component} in ${name}`, { ...sums, runIds, holders: idsOf(holders), kinds });
     }
     const namesOf = (nodes: Iterable<Node>) => [...nodes].map(({ record }) => record.name).sort();

@@ -174,6 +174,8 @@ export interface Policy {
   readonly holders: Set<Request>;
   /** Kinds of its running work that is not stopping. */
   readonly runKinds: Set<RunKind>;
+  /** How many of them hold nothing of a key. */
+  kindsWithout: number[];
 }
 
 /** Waiting requests that no rule tells apart, except by their place. */

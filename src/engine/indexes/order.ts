@@ -1,6 +1,6 @@
 // What of the kept order of a pool's queue has to be looked at again (6).
 
-import type { EngineState, Line, Policy, Pool, Request } from "../state.ts";
+import type { EngineState, Line, Policy, Pool, Request, Run } from "../state.ts";
 
 /** A member has come to the line or is about to leave it; as its first, or not. */
 export function touchMembers(state: EngineState, line: Line, isFirst: boolean): void {
@@ -16,6 +16,20 @@ export function touchMembers(state: EngineState, line: Line, isFirst: boolean): 
 export function touchReserve(state: EngineState, policy: Policy): void {
   const { order } = policy.pool;
   if (order !== null) state.undo.touch(order.stalePolicies, policy);
+}
+
+/** A run came into the share of its component: those that come after it there may borrow now (G6). */
+export function touchBorrowers(state: EngineState, { poolLine: { policy } }: Run): void {
+  const { order } = policy.pool;
+  if (order !== null) state.undo.touch(order.staleBorrowers, policy);
+}
+
+/** A run has left it: they may borrow again only if that is taken back. */
+export function touchBorrowersIfUndone(state: EngineState, { poolLine: { policy } }: Run): void {
+  state.undo.run(
+    () => {},
+    () => policy.pool.order?.staleBorrowers.add(policy),
+  );
 }
 
 /** A request began or ceased to hold units, which concerns every pool that admits it. */

@@ -62,6 +62,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     undo.set(policy, "firmUsage", zeros());
     undo.set(policy, "runs", new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }));
     undo.clear(policy.runKinds);
+    undo.set(policy, "kindsWithout", zeros());
     for (const line of policyComponent(state, policy).lines) {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
       const oldKinds = [...poolLine.runKinds];
@@ -285,6 +286,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     runs: new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }),
     holders: new Set(),
     runKinds: new Set(),
+    kindsWithout: pool.keys.map(() => 0),
   };
   state.undo.run(
     () => {

@@ -12,7 +12,7 @@ import {
   type Run,
   type RunKind,
 } from "../state.ts";
-import { touchReserve } from "./order.ts";
+import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts";
 import { touchShares } from "./shares.ts";
 import { shieldEndOf } from "./shields.ts";
 
@@ -59,6 +59,7 @@ export function endRun(state: EngineState, request: Request): void {
   vacateNodes(state, run);
   addUsage(state, run, -1);
   state.undo.remove(run.poolLine.policy.runs, run);
+  touchBorrowersIfUndone(state, run);
   touchShares(state, run.poolLine);
   state.undo.removeFrom(run.poolLine.stoppingRuns, run);
   if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
@@ -74,6 +75,7 @@ export function indexRun(state: EngineState, run: Run): void {
   if (run.nodes.length > 0) state.undo.set(run, "away", awayFromHome(run));
   state.undo.set(run, "kind", kindOf(run));
   state.undo.insert(poolLine.policy.runs, run);
+  if (poolLine.policy.runs.last() !== run) touchBorrowers(state, run);
   if (run.isStopping) {
     state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
     state.undo.addTo(poolLine.stoppingRuns, run);
@@ -120,6 +122,7 @@ function showKind({ undo }: EngineState, kind: RunKind): void {
   const { pool, policy, preemptionClass } = kind.poolLine;
   undo.addTo(pool.runKinds, kind);
   undo.addTo(policy.runKinds, kind);
+  undo.add(policy.kindsWithout, keysWithout(kind), 1);
   if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
   undo.put(pool.kindsOfClass, preemptionClass, (pool.kindsOfClass.get(preemptionClass) ?? 0) + 1);
 }
@@ -128,10 +131,16 @@ function hideKind({ undo }: EngineState, kind: RunKind): void {
   const { pool, policy, preemptionClass } = kind.poolLine;
   undo.removeFrom(pool.runKinds, kind);
   undo.removeFrom(policy.runKinds, kind);
+  undo.add(policy.kindsWithout, keysWithout(kind), -1);
   undo.removeFrom(pool.gapKinds, kind);
   const rest = (pool.kindsOfClass.get(preemptionClass) as number) - 1;
   if (rest > 0) undo.put(pool.kindsOfClass, preemptionClass, rest);
   else undo.drop(pool.kindsOfClass, preemptionClass);
+}
+
+/** One for each key of which a kind holds nothing. */
+function keysWithout({ poolLine }: RunKind): number[] {
+  return poolLine.need.map((amount) => (amount === 0 ? 1 : 0));
 }
 
 function kindOf(run: Run): RunKind {

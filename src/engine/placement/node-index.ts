@@ -160,7 +160,7 @@ export class NodeIndex {
 /** Who remembers something about nodes learns that one changes, or that a change is taken back. */
 export function touch(node: Node): void {
   node.pool.places.changed.add(node);
-  node.pool.order?.hopeless.changedNodes.add(node);
+  node.pool.order?.hopeless.noteChange(node);
 }
 
 function unlist({ groups }: Selection, node: Node): void {

@@ -2,6 +2,7 @@
 // pool without nodes that is a sum; on nodes it is a placement (N2).
 
 import type { VictimSearch } from "../disciplines/queue/queue-discipline.ts";
+import { memoised } from "../memoised.ts";
 import { covers } from "../placement/node-list.ts";
 import { type Ask, mayServe, type Room } from "../placement/room.ts";
 import type { Node, Pool, PoolLine, Run } from "../state.ts";
@@ -10,6 +11,8 @@ export interface Cover {
   readonly isEnough: boolean;
   /** Whether it matters at all that this run is taken, too. */
   isHelpedBy(run: Run): boolean;
+  /** Whether it may matter that a run that was taken is put back: a no is certain. */
+  mayNeed(run: Run): boolean;
   take(run: Run): void;
   putBack(run: Run): void;
   /** Where the waiter will go when they have stopped; in a pool without nodes nowhere. */
@@ -49,6 +52,10 @@ export class Sum implements Cover {
 
   isHelpedBy({ poolLine }: Run): boolean {
     return this.#heldBy(poolLine).some((amount, i) => amount > 0 && (this.#lacking[i] as number) > 0);
+  }
+
+  mayNeed(): boolean {
+    return true;
   }
 
   take(run: Run): void {
@@ -91,6 +98,10 @@ export class NodeCover implements Cover {
     return nodes.some((node) => mayServe(node, this.#ask) && !this.#hasRoom(node));
   }
 
+  mayNeed({ nodes }: Run): boolean {
+    return nodes.some((node) => mayServe(node, this.#ask) && this.#hasRoom(node));
+  }
+
   take(run: Run): void {
     this.#add(run, 1);
   }
@@ -103,27 +114,12 @@ export class NodeCover implements Cover {
     return this.#room.place(this.#ask) ?? [];
   }
 
-  /** The first of these runs, up to the one with which a node would get room; null: it has room, may not be used, or gets none. */
-  untilRoom<Victim extends { readonly run: Run }>(node: Node, victims: readonly Victim[]): Victim[] | null {
-    if (!mayServe(node, this.#ask) || this.#hasRoom(node)) return null;
-    const left = [...this.#room.leftOn(node)];
-    for (const [index, { run }] of victims.entries()) {
-      const { need } = run.poolLine.ask as Ask;
-      for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + (need[i] as number);
-      if (covers(left, this.#ask.need)) return victims.slice(0, index + 1);
-    }
-    return null;
-  }
-
-  /** The nodes without room that would have it with all gone there that may go. */
-  *clearable(mayGo: (run: Run) => boolean): Generator<Node> {
-    for (const node of this.#room.candidates(this.#ask)) {
-      if (!this.#hasRoom(node) && this.isClearable(node, mayGo)) yield node;
-    }
-  }
-
-  isClearable(node: Node, mayGo: (run: Run) => boolean): boolean {
-    return covers(this.#room.leftWithout(node, mayGo), this.#ask.need);
+  /** Whether a run helps if only those go that may: not on nodes that would not have room even with all of them gone. */
+  helpers(mayGo: (run: Run) => boolean): (run: Run) => boolean {
+    const { need } = this.#ask;
+    const isClearable = memoised((node: Node) => covers(this.#room.leftWithout(node, mayGo), need));
+    const helpsOn = (node: Node) => mayServe(node, this.#ask) && !this.#hasRoom(node) && isClearable(node);
+    return ({ nodes }) => nodes.some(helpsOn);
   }
 
   /** Whether some node has so much left. */

@@ -15,33 +15,59 @@ import { type Cover, Sum } from "./cover.ts";
 
 /** Remembers, for one search, from which run on a component borrows a key (G6). */
 export class BorrowLines {
-  readonly #firstBorrowers = new Map<Policy, (Run | undefined)[]>();
+  /** Null: none. */
+  readonly #firstBorrowers = new Map<Policy, (Run | null | undefined)[]>();
 
   /** The oldest run of a component that borrows a key, at least in part; later ones that hold the key do too. */
-  #firstBorrower(policy: Policy, keyIndex: number): Run | undefined {
+  #firstBorrower(policy: Policy, keyIndex: number): Run | null {
     let known = this.#firstBorrowers.get(policy);
     if (known === undefined) {
-      known = policy.reserved.map((reserved, i) => policy.runs.firstWhereSumExceeds(i, reserved));
+      known = [];
       this.#firstBorrowers.set(policy, known);
     }
-    return known[keyIndex];
+    let first = known[keyIndex];
+    if (first === undefined) {
+      const reserved = policy.reserved[keyIndex] as number;
+      const isWithin = (policy.usage[keyIndex] as number) <= reserved;
+      first = (isWithin ? null : policy.runs.firstWhereSumExceeds(keyIndex, reserved)) ?? null;
+      known[keyIndex] = first;
+    }
+    return first;
   }
 
   /** Runs of the kind with this token or a later one borrow the key. */
   borrowsFrom({ poolLine, isAway }: RunKind, keyIndex: number): number {
     if (isAway && (poolLine.need[keyIndex] as number) > 0) return 0; // On home nodes of others (N3).
+    if ((poolLine.need[keyIndex] as number) === 0) return Number.POSITIVE_INFINITY;
     const first = this.#firstBorrower(poolLine.policy, keyIndex);
-    if (first === undefined || (poolLine.need[keyIndex] as number) === 0) return Number.POSITIVE_INFINITY;
+    if (first === null) return Number.POSITIVE_INFINITY;
     const difference = poolLine.reserveRank - first.poolLine.reserveRank;
     return difference > 0 ? 0 : difference < 0 ? Number.POSITIVE_INFINITY : first.token;
   }
 
+  /** Runs of the kind with this token or a later one borrow, of these keys, all that they hold. */
+  borrowsAllFrom(kind: RunKind, keys: readonly number[]): number {
+    let from = Number.NEGATIVE_INFINITY;
+    for (const i of keys) {
+      if ((kind.poolLine.need[i] as number) === 0) continue;
+      from = Math.max(from, this.borrowsFrom(kind, i));
+      if (from === Number.POSITIVE_INFINITY) break;
+    }
+    return from;
+  }
+
+  /** Runs of the kind with this token or a later one borrow one of these keys. */
+  borrowsAnyFrom(kind: RunKind, keys: readonly number[]): number {
+    let from = Number.POSITIVE_INFINITY;
+    for (const i of keys) from = Math.min(from, this.borrowsFrom(kind, i));
+    return from;
+  }
+
   borrows(run: Run, keyIndex: number): boolean {
     if (run.away !== null && (run.away[keyIndex] as number) > 0) return true;
+    if ((run.poolLine.need[keyIndex] as number) === 0) return false;
     const first = this.#firstBorrower(run.poolLine.policy, keyIndex);
-    return (
-      first !== undefined && (run.poolLine.need[keyIndex] as number) > 0 && byReserveOrder(first, run) <= 0
-    );
+    return first !== null && byReserveOrder(first, run) <= 0;
   }
 }
 
@@ -50,6 +76,18 @@ export function mayBorrow({ usage, reserved, pool }: Policy, keys: readonly numb
   if (pool.places.homes.length > 0) return true;
   for (const i of keys) if ((usage[i] as number) > (reserved[i] as number)) return true;
   return false;
+}
+
+/** Whether some run of a component may borrow all that it holds of these keys: a no is certain. */
+export function mayBorrowAll(
+  { usage, reserved, kindsWithout, pool }: Policy,
+  keys: readonly number[],
+): boolean {
+  if (pool.places.homes.length > 0) return true;
+  for (const i of keys) {
+    if ((usage[i] as number) <= (reserved[i] as number) && kindsWithout[i] === 0) return false;
+  }
+  return true;
 }
 
 /** How many kinds of running work a decision names: of a large pool the first, not all that there are (V7). */

@@ -95,9 +95,8 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
     return isInShareAlone;
   };
   /** Shares are judged on the keys that some policy of the pool reserves. */
-  const borrowsFrom = (kind: RunKind, keys: readonly number[]) =>
-    keys.reduce((from, i) => (isReserved[i] ? Math.min(from, lines.borrowsFrom(kind, i)) : from), NEVER);
-  const allKeys = pool.keys.map((_, i) => i);
+  const reservedKeys = pool.keys.flatMap((_, i) => (isReserved[i] ? [i] : []));
+  const reservedShort = short.filter((i) => isReserved[i]);
 
   return (kind) => {
     const { poolLine } = kind;
@@ -106,14 +105,14 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
     if (!line.shape.preemptible || poolLine.sensitive) return "V2";
     if (preemptionClass === 10) return "10.2";
 
-    const somethingFrom = borrowsFrom(kind, allKeys);
+    const somethingFrom = lines.borrowsAnyFrom(kind, reservedKeys);
     const serviceFrom = policy.record.kind === "service" ? somethingFrom : 0;
     const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
     const byClass = !waiter.sensitive && isLower(poolLine) && !isDear && !shielded;
     const byReclaim = !waiter.sensitive && isInShare && (policy !== waiter.policy || waiter.firm);
     const sensitiveFrom = waiter.sensitive ? serviceFrom : NEVER;
     const classFrom = byClass ? Math.max(serviceFrom, isInShareBeside(policy) ? 0 : somethingFrom) : NEVER;
-    const reclaimFrom = byReclaim ? borrowsFrom(kind, short) : NEVER;
+    const reclaimFrom = byReclaim ? lines.borrowsAnyFrom(kind, reservedShort) : NEVER;
     const gapFrom = kind.opportunistic && !shielded ? serviceFrom : NEVER;
     const unboundedFrom = Math.min(sensitiveFrom, reclaimFrom, gapFrom);
     const from = Math.min(classFrom, unboundedFrom);
@@ -132,9 +131,13 @@ export function isInShareWithoutLower({ head: { poolLine }, walk }: VictimSearch
   );
 }
 
-/** Whether it is in share, and whether it would be without lower runs of its own component (10.1). */
+/** Its class, and whose it is as far as that matters: in share, or in share without lower runs of its own component (10.1). */
 export function rightsOf(search: VictimSearch): string {
-  return `${search.head.borrows} ${search.head.borrows && isInShareWithoutLower(search)}`;
+  const { borrows, poolLine } = search.head;
+  const { preemptionClass, sensitive, firm, policy } = poolLine;
+  const own = sensitive ? "sensitive" : `${preemptionClass}`;
+  if (borrows && !isInShareWithoutLower(search)) return own;
+  return `${own} ${borrows} ${firm} ${policy.record.component}`;
 }
 
 /** Shields end with time; costs, and who is near its end, are not looked at. */

@@ -13,12 +13,13 @@ import {
   isMature,
   isShielded,
   mayBorrow,
+  mayBorrowAll,
   namedKinds,
   permittedBy,
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
-import type { Node, Policy, PoolLine, Run, RunKind } from "../../state.ts";
+import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
 import { orderParts, protectionOf, verdictsFor } from "./explain.ts";
@@ -28,13 +29,13 @@ export const priorityDiscipline: Discipline = queueDiscipline({
   rankOf,
   isReserveKey: countsForReserve,
   chooseVictims,
-  rightsOf: (search) => `${rightsFor(search, shortKeys(search.shortage)).fitsReserve}`,
+  rightsOf,
   mayEverStop,
   orderParts,
   submissionRule: "G1.4",
   verdictsFor,
   protectionOf,
-  byVictimOrder: (a, b) => byOrder({ run: a }, { run: b }),
+  byVictimOrder: byOrder,
   standingOf: plainStanding,
   tellApart: nothingMore,
 });
@@ -56,20 +57,35 @@ interface Permission {
   readonly from: number;
 }
 
-/**
- * A prefix of the candidates in the order of 8.3 that covers the shortage, without its redundant members.
- * Candidates of one kind differ in their start only, so whole kinds are permitted, counted and, once
- * nothing they hold is short any more, passed over; the result is the same as if each had been looked at.
- */
-function chooseVictims(search: VictimSearch): VictimChoice | "hopeless" | null {
+/** A prefix of the candidates in the order of 8.3 that covers the shortage, without its redundant members. */
+function chooseVictims(search: VictimSearch): VictimChoice | null {
   const short = shortKeys(search.shortage);
+  const rights = rightsFor(search, short);
+  const judge = memoised(judgeFor(search, short, rights));
+  const mayTakeFrom = mayPermit(search, short, rights);
   const cover = coverFor(search);
-  if (cover instanceof NodeCover && cover.missing === 1) return chooseOnOneNode(search, short, cover);
-  const permissions = permissionsFor(search, short);
-  if (!couldCover(search, permissions, short)) return null;
+  if (cover instanceof NodeCover) {
+    const candidatesOf = (policy: Policy) =>
+      mayTakeFrom(policy) ? [candidatesIn(search, policy, judge)] : [];
+    return firstEnough(search, cover, candidatesOf, cover.helpers(permittedBy(judge)));
+  }
+  const permissionsOf = memoised((policy: Policy) =>
+    mayTakeFrom(policy) ? permissionsIn(policy, judge) : [],
+  );
+  if (!couldCover(search, search.policies.flatMap(permissionsOf), short)) return null;
+  const candidatesOf = (policy: Policy) =>
+    permissionsOf(policy).map((permission) => candidatesOfKind(search, permission));
+  return firstEnough(search, cover, candidatesOf, (run) => cover.isHelpedBy(run));
+}
 
+function firstEnough(
+  search: VictimSearch,
+  cover: Cover,
+  candidatesOf: (policy: Policy) => Iterator<Candidate, void>[],
+  isUseful: (run: Run) => boolean,
+): VictimChoice | null {
   const victims: Victim[] = [];
-  for (const { run, permission } of inOrder(search, permissions, cover)) {
+  for (const { run, permission } of inOrder(search, candidatesOf, isUseful)) {
     if (hasDisplaced(search.state, run.request.spec.id, search.head.request.spec.id)) continue;
     victims.push({ run, reason: reasonFor(run, permission) });
     cover.take(run);
@@ -84,102 +100,16 @@ interface Victim {
 }
 
 function choiceOf(search: VictimSearch, taken: readonly Victim[], cover: Cover): VictimChoice {
-  const victims = spareFrom(taken, cover);
+  const victims = spareFrom(
+    taken.filter(({ run }) => cover.mayNeed(run)),
+    cover,
+  );
   return { victims, considered: consider(search, victims), nodes: cover.places() };
 }
 
-/**
- * The same where one more node must get room: the prefix ends where the first node has it, and whoever is not on that
- * node is spared. So each node is asked for itself how much of the order it takes.
- */
-function chooseOnOneNode(
-  search: VictimSearch,
-  short: readonly number[],
-  cover: NodeCover,
-): VictimChoice | "hopeless" | null {
-  const field = new NodeField(search, short, cover);
-  const victims = field.firstWithRoom();
-  if (victims === null) return field.isComplete ? "hopeless" : null;
-  for (const { run } of victims) cover.take(run);
-  return choiceOf(search, victims, cover);
-}
-
-/** The nodes that could get room, and the candidates on them in the order of 8.3. */
-class NodeField {
-  /** Whether nobody was left out who could be permitted later. */
-  isComplete: boolean;
-  readonly #search: VictimSearch;
-  readonly #cover: NodeCover;
-  readonly #mayPermit: (policy: Policy) => boolean;
-  readonly #judge: (kind: RunKind) => Permission | string;
-
-  constructor(search: VictimSearch, short: readonly number[], cover: NodeCover) {
-    const rights = rightsFor(search, short);
-    this.#search = search;
-    this.#cover = cover;
-    this.#mayPermit = memoised(mayPermit(search, short, rights));
-    this.#judge = memoised(judgeFor(search, short, rights));
-    this.isComplete = search.pool.record.settings.minRuntimeMs === 0;
-  }
-
-  /** What the first node takes that gets room; null: none does. Kinds are judged only where that can decide. */
-  firstWithRoom(): Victim[] | null {
-    let first: { last: Victim; victims: Map<Run, Victim> } | null = null;
-    const mayGo = ({ poolLine }: Run) => this.#mayPermit(poolLine.policy);
-    for (const node of this.#cover.clearable(mayGo)) {
-      if (first !== null && !this.#mayEndBy(first.last, node, mayGo)) continue;
-      const taken = this.#cover.untilRoom(node, this.#candidatesOn(node));
-      if (taken === null) continue;
-      const last = taken.at(-1) as Victim;
-      const byLast = first === null ? -1 : byOrder(last, first.last);
-      if (byLast > 0) continue;
-      if (first === null || byLast < 0) first = { last, victims: new Map() };
-      for (const victim of taken) first.victims.set(victim.run, victim);
-    }
-    return first === null ? null : [...first.victims.values()].sort(byOrder);
-  }
-
-  /** Whether a node could get room from those that do not come after another in the order. */
-  #mayEndBy(last: Victim, node: Node, mayGo: (run: Run) => boolean): boolean {
-    const isEarly = (run: Run) => byOrder({ run }, last) <= 0;
-    return this.#cover.isClearable(node, (run) => mayGo(run) && isEarly(run));
-  }
-
-  #candidatesOn(node: Node): Victim[] {
-    const { state, pool, nowMs, head } = this.#search;
-    const found: Victim[] = [];
-    for (const run of node.runs) {
-      if (run.isStopping || !this.#mayPermit(run.poolLine.policy)) continue;
-      const permission = this.#judge(run.kind);
-      if (permission === "V6") this.isComplete = false;
-      if (typeof permission === "string" || run.token < permission.from || !isMature(run, pool, nowMs))
-        continue;
-      if (hasDisplaced(state, run.request.spec.id, head.request.spec.id)) this.isComplete = false;
-      else found.push({ run, reason: reasonFor(run, permission) });
-    }
-    return found.sort(byOrder);
-  }
-}
-
 /** Lower priority first, then the latest (8.3). */
-function byOrder({ run: a }: { readonly run: Run }, { run: b }: { readonly run: Run }): number {
+function byOrder(a: Run, b: Run): number {
   return a.poolLine.policy.record.priority - b.poolLine.policy.record.priority || b.token - a.token;
-}
-
-/** Only the kinds of components are judged of which something may be permitted. */
-function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
-  const rights = rightsFor(search, short);
-  const judge = judgeFor(search, short, rights);
-  const isPermitted = mayPermit(search, short, rights);
-  const permissions: Permission[] = [];
-  for (const policy of search.pool.policies.values()) {
-    if (!isPermitted(policy)) continue;
-    for (const kind of policy.runKinds) {
-      const verdict = judge(kind);
-      if (typeof verdict !== "string") permissions.push(verdict);
-    }
-  }
-  return permissions;
 }
 
 /** Whether something of a component may be permitted: a no is certain. */
@@ -194,9 +124,18 @@ function mayPermit(
     if (policy.runKinds.size === 0) return false;
     const isLower = policy.record.priority < priority;
     if (isLower && rights.any) return true;
-    if ((isLower || reclaimsFrom(policy, search, rights)) && mayBorrow(policy, short)) return true;
+    if (isLower && mayBorrowAll(policy, short)) return true;
+    if (reclaimsFrom(policy, search, rights) && mayBorrow(policy, rights.reservable)) return true;
     return pool.gapKinds.size > 0 && [...policy.runKinds].some(({ opportunistic }) => opportunistic);
   };
+}
+
+/** Its priority, and whose it is where it may take back what others borrow (8.2). */
+function rightsOf(search: VictimSearch): string {
+  const { policy, firm } = search.head.poolLine;
+  const { priority, component } = policy.record;
+  const { fitsReserve } = rightsFor(search, shortKeys(search.shortage));
+  return fitsReserve ? `${priority} ${firm} ${component}` : `${priority}`;
 }
 
 /** Shields end with time, and who is too young grows older. */
@@ -217,18 +156,16 @@ function judgeFor(
   const lines = new BorrowLines();
   return (kind) => {
     if (!isEligible(kind, short)) return "V2";
-    const { policy, need } = kind.poolLine;
+    const { policy } = kind.poolLine;
     const { priority } = policy.record;
     const difference = head.poolLine.policy.record.priority - priority;
     const reclaims = reclaimsFrom(policy, search, rights);
     const shielded = isShielded(kind, nowMs);
     if (shielded && !reclaims) return "V6";
     if (difference <= 0 && !reclaims && !kind.opportunistic) return "8.2";
-    const borrowsFrom = (keys: readonly number[]) =>
-      keys.filter((i) => (need[i] as number) > 0).map((i) => lines.borrowsFrom(kind, i));
     const never = Number.POSITIVE_INFINITY;
-    const byPriorityFrom = difference <= 0 || shielded ? never : any ? 0 : Math.max(...borrowsFrom(short));
-    const byReclaimFrom = reclaims ? Math.min(...borrowsFrom(reservable)) : never;
+    const byPriorityFrom = difference <= 0 || shielded ? never : any ? 0 : lines.borrowsAllFrom(kind, short);
+    const byReclaimFrom = reclaims ? lines.borrowsAnyFrom(kind, reservable) : never;
     const from = kind.opportunistic && !shielded ? 0 : Math.min(byPriorityFrom, byReclaimFrom);
     if (from === never) return shielded ? "V6" : "8.1";
     return { kind, priority, byPriorityFrom, byReclaimFrom, from };
@@ -246,7 +183,6 @@ function couldCover(
   permissions: readonly Permission[],
   short: readonly number[],
 ): boolean {
-  if (search.head.poolLine.ask !== null) return true; // What fits together on nodes is not a sum (N2).
   const lacking = short.map((i) => search.shortage[i] as number);
   for (const permission of permissions) {
     const count = countPermitted(search, permission);
@@ -264,50 +200,74 @@ function countPermitted({ pool, nowMs }: VictimSearch, { kind, from }: Permissio
   return Math.max(0, mature - tooOld);
 }
 
-/** The runs of a kind that may be taken, the latest first. */
-interface Source {
+interface Candidate {
+  readonly run: Run;
   readonly permission: Permission;
-  readonly runs: Iterator<Run>;
-  next: Run;
+}
+
+function permissionsIn({ runKinds }: Policy, judge: (kind: RunKind) => Permission | string): Permission[] {
+  return [...runKinds].map(judge).filter((verdict) => typeof verdict !== "string");
+}
+
+/** The runs of a kind that may be taken, the latest first: they differ in their start only, so they are judged together. */
+function* candidatesOfKind(
+  { pool, nowMs }: VictimSearch,
+  permission: Permission,
+): Generator<Candidate, void> {
+  for (const run of permission.kind.runs.backwards((run) => isMature(run, pool, nowMs))) {
+    if (run.token < permission.from) return;
+    yield { run, permission };
+  }
+}
+
+/** The runs of a component that may be taken, the latest first: what is not preemptible precedes the others in its share. */
+function* candidatesIn(
+  { pool, nowMs }: VictimSearch,
+  { runs }: Policy,
+  judge: (kind: RunKind) => Permission | string,
+): Generator<Candidate, void> {
+  for (const run of runs.backwards()) {
+    if (run.isStopping) continue;
+    const permission = judge(run.kind);
+    if (typeof permission === "string" || run.token < permission.from || !isMature(run, pool, nowMs))
+      continue;
+    yield { run, permission };
+  }
 }
 
 /** Candidates in the order of 8.3: lower priority first, then the latest. Those of no use any more are left out. */
 function* inOrder(
-  search: VictimSearch,
-  permissions: readonly Permission[],
-  cover: Cover,
-): Generator<{ run: Run; permission: Permission }> {
-  const byPriority = permissions.toSorted((a, b) => a.priority - b.priority);
-  for (let start = 0, end = 0; start < byPriority.length; start = end) {
-    const { priority } = byPriority[start] as Permission;
-    while (byPriority[end]?.priority === priority) end++;
-    yield* latestFirst(search, byPriority.slice(start, end), cover);
+  { policies }: VictimSearch,
+  candidatesOf: (policy: Policy) => Iterator<Candidate, void>[],
+  isUseful: (run: Run) => boolean,
+): Generator<Candidate> {
+  for (let start = 0, end = 0; start < policies.length; start = end) {
+    const { priority } = (policies[start] as Policy).record;
+    while (policies[end]?.record.priority === priority) end++;
+    yield* latestFirst(policies.slice(start, end).flatMap(candidatesOf), isUseful);
   }
 }
 
 function* latestFirst(
-  { pool, nowMs, head }: VictimSearch,
-  permissions: readonly Permission[],
-  cover: Cover,
-): Generator<{ run: Run; permission: Permission }> {
-  const isOnNodes = head.poolLine.ask !== null;
-  const sources = new Heap<Source>((a, b) => a.next.token > b.next.token);
-  const bring = (permission: Permission, runs: Iterator<Run>) => {
-    const next = runs.next().value as Run | undefined;
-    if (next !== undefined && next.token >= permission.from) sources.push({ permission, runs, next });
-  };
-  for (const permission of permissions) {
-    bring(
-      permission,
-      permission.kind.runs.backwards((run) => isMature(run, pool, nowMs)),
-    );
+  all: readonly Iterator<Candidate, void>[],
+  isUseful: (run: Run) => boolean,
+): Generator<Candidate> {
+  interface Source {
+    readonly rest: Iterator<Candidate, void>;
+    readonly next: Candidate;
   }
+  const sources = new Heap<Source>((a, b) => a.next.run.token > b.next.run.token);
+  const bring = (rest: Iterator<Candidate, void>) => {
+    const next = rest.next().value;
+    if (next !== undefined) sources.push({ rest, next });
+  };
+  for (const candidates of all) bring(candidates);
   for (let source = sources.pop(); source !== undefined; source = sources.pop()) {
-    const { permission, runs, next } = source;
-    const isHelp = cover.isHelpedBy(next);
-    if (isHelp) yield { run: next, permission };
+    const { rest, next } = source;
+    const isHelp = isUseful(next.run);
+    if (isHelp) yield next;
     // What is of no use stays so; without nodes the runs of a kind help alike, or not at all.
-    if (isHelp || isOnNodes) bring(permission, runs);
+    if (isHelp || next.run.nodes.length > 0) bring(rest);
   }
 }
 

@@ -1,92 +1,174 @@
-// What is remembered of a head on nodes for which nobody can be stopped (V3), so that the next look asks only about the
+// What is remembered of heads on nodes for which nobody could be stopped (V3), so that the next look asks only about the
 // nodes on which something changed.
 //
 // A head is hopeless while no node would have room for a part of it, even with all gone there that its rights could
 // ever permit it to stop: shields, run times, costs and bounds are left out of account, so time cannot give it hope. What
-// can is a change on a node, or in what a component borrows; both are named by whoever makes them, and again when they
-// are taken back. A head with other rights, or behind other holders, is another head.
+// can is a change on a node, or more runs of a component that borrow; both are named by whoever makes them, and again when
+// they are taken back. Heads with the same rights that want the same nodes share one memory: what is not enough for one is
+// not enough for another that asks for as much or more.
 
 import { covers } from "../../placement/node-list.ts";
+import { placesOf } from "../../placement/occupancy.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
+import type { Vector } from "../../resources.ts";
+import { shortKeys } from "../../scheduling/victims.ts";
 import type { Node, Policy, PoolLine, Request } from "../../state.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 
-interface Remembered {
-  readonly poolLine: PoolLine;
-  readonly rights: string;
-  readonly passed: readonly Request[];
-  readonly owner: Request | undefined;
-  /** `seen`: nobody could be stopped when it was last looked at; nodes were not asked yet one by one. */
-  state: "seen" | "hopeless" | "hopeful";
+/** The one that was not asked for longest is given up for a new one. */
+const MEMORIES_MAX = 32;
+/** A memory that has missed more changes is made anew when it is needed. */
+const CHANGES_MAX = 4_096;
+
+/** How many needs one remembers. */
+const NEEDS_MAX = 16;
+
+interface Memory {
+  /** Which changes it knows: all before this one. */
+  position: number;
+  /** Those whose holds came first. */
+  holders: ReadonlySet<Request>;
+  /** What one node could be cleared to at most, per key. */
+  readonly most: number[];
+  /** Needs for which no node could be cleared, none of them more than another. */
+  hopeless: Vector[];
+  /** The line whose last head was not hopeless, though nobody could be stopped for it. */
+  readonly hopeful: PoolLine | null;
 }
 
-export class HopelessHead {
-  readonly changedNodes = new Set<Node>();
-  readonly changedPolicies = new Set<Policy>();
+export class Hopelessness {
   readonly #rules: QueueRules;
-  #remembered: Remembered | null = null;
+  readonly #memories = new Map<string, Memory>();
+  /** Nodes on which something changed, and components of which more may borrow; the latest last. */
+  #changes: (Node | Policy)[] = [];
+  /** How many changes came before those. */
+  #dropped = 0;
+  /** Up to where some memory knows the changes. */
+  #known = 0;
 
   constructor(rules: QueueRules) {
     this.#rules = rules;
   }
 
+  /** Something changed on a node, or more runs of a component may borrow. */
+  noteChange(change: Node | Policy): void {
+    const changes = this.#changes;
+    if (this.#memories.size === 0) return;
+    if (changes[changes.length - 1] === change && this.#known < this.#now) return;
+    changes.push(change);
+    if (changes.length <= 2 * CHANGES_MAX) return;
+    this.#dropped += CHANGES_MAX;
+    this.#changes = changes.slice(CHANGES_MAX);
+    for (const [key, { position }] of this.#memories) {
+      if (position < this.#dropped) this.#memories.delete(key);
+    }
+  }
+
   /** Whether it is certain that nobody can be stopped for the head. */
   isHopeless(search: VictimSearch): boolean {
-    const remembered = this.#remembered;
-    if (remembered === null || !this.#isSame(remembered, search)) return false;
-    if (remembered.state === "hopeful") return false;
-    const nodes = remembered.state === "seen" ? search.pool.nodes.values() : this.#changed();
-    const hasHope = someNode(nodes, this.#clearable(search));
-    this.#forgetChanges();
-    remembered.state = hasHope ? "hopeful" : "hopeless";
-    return !hasHope;
+    const { ask } = search.head.poolLine;
+    if (ask === null || this.#memories.size === 0) return false;
+    const key = this.#keyOf(search, ask);
+    const memory = this.#memories.get(key);
+    if (memory === undefined) return false;
+    this.#memories.delete(key);
+    this.#memories.set(key, memory);
+    this.#catchUp(memory, search);
+    return !covers(memory.most, ask.need) || memory.hopeless.some((need) => isAsMuch(ask.need, need));
   }
 
   /** Nobody could be stopped. */
-  note(search: VictimSearch, state: "seen" | "hopeless"): void {
-    if (search.head.poolLine.ask === null) return;
-    if (state === "hopeless") this.#forgetChanges();
-    else if (this.#remembered !== null && this.#isSame(this.#remembered, search)) return;
-    const { walk, head } = search;
-    this.#remembered = {
-      poolLine: head.poolLine,
-      rights: this.#rules.rightsOf(search),
-      passed: [...walk.passed],
-      owner: walk.ownerBehind(head.request),
-      state,
-    };
+  noteFailure(search: VictimSearch): void {
+    const { poolLine } = search.head;
+    const { ask, pool } = poolLine;
+    if (ask === null) return;
+    const key = this.#keyOf(search, ask);
+    const known = this.#memories.get(key);
+    if (known?.hopeful === poolLine) return;
+    const clearedTo = this.#clearedTo(search);
+    const most = ask.need.map(() => 0);
+    let hasHope = false;
+    for (const node of pool.nodes.values()) {
+      const left = clearedTo(node);
+      if (left === null) continue;
+      raise(most, left);
+      hasHope ||= covers(left, ask.need);
+    }
+    const hopeless = (known?.hopeless ?? []).filter((need) => hasHope || !isAsMuch(need, ask.need));
+    if (!hasHope) hopeless.push(ask.need);
+    if (hopeless.length > NEEDS_MAX) hopeless.shift();
+    const [oldest] = this.#memories.keys();
+    if (known === undefined && oldest !== undefined && this.#memories.size >= MEMORIES_MAX)
+      this.#memories.delete(oldest);
+    const hopeful = hasHope ? poolLine : null;
+    this.#known = this.#now;
+    this.#memories.set(key, {
+      position: this.#known,
+      holders: holdersFirst(search),
+      most,
+      hopeless,
+      hopeful,
+    });
   }
 
-  #isSame({ poolLine, rights, passed, owner }: Remembered, search: VictimSearch): boolean {
-    const { walk, head } = search;
-    if (head.poolLine !== poolLine || walk.ownerBehind(head.request) !== owner) return false;
-    if (walk.passed.size !== passed.length || !passed.every((holder) => walk.passed.has(holder)))
-      return false;
-    return this.#rules.rightsOf(search) === rights;
+  get #now(): number {
+    return this.#dropped + this.#changes.length;
   }
 
-  /** Nodes on which something changed, and those of components whose borrowing may have changed. */
-  *#changed(): Generator<Node> {
-    yield* this.changedNodes;
-    for (const { runs } of this.changedPolicies) for (const run of runs) yield* run.nodes;
+  #keyOf(search: VictimSearch, { wanted }: Ask): string {
+    return `${this.#rules.rightsOf(search)} ${shortKeys(search.shortage)} ${wanted.key}`;
   }
 
-  #forgetChanges(): void {
-    this.changedNodes.clear();
-    this.changedPolicies.clear();
+  /** Nodes on which something changed may give more than was remembered. */
+  #catchUp(memory: Memory, search: VictimSearch): void {
+    const nodes = new Set(this.#changedSince(memory, search));
+    this.#known = this.#now;
+    memory.position = this.#known;
+    if (nodes.size === 0) return;
+    const clearedTo = this.#clearedTo(search);
+    for (const node of nodes) {
+      const left = clearedTo(node);
+      if (left === null) continue;
+      raise(memory.most, left);
+      memory.hopeless = memory.hopeless.filter((need) => !covers(left, need));
+    }
   }
 
-  /** Whether a node would have room for a part of the head with all gone that its rights could permit it to stop. */
-  #clearable(search: VictimSearch): (node: Node) => boolean {
+  /** Nodes on which something changed, those of components of which more may borrow, and those of holds that now come first, or no longer. */
+  *#changedSince(memory: Memory, search: VictimSearch): Generator<Node> {
+    for (let at = memory.position - this.#dropped; at < this.#changes.length; at++) {
+      const change = this.#changes[at] as Node | Policy;
+      if (!("runKinds" in change)) yield change;
+      else for (const run of change.runs) yield* run.nodes;
+    }
+    const [before, after] = [memory.holders, holdersFirst(search)];
+    memory.holders = after;
+    for (const holder of before) if (!after.has(holder)) yield* placesOf(search.pool, holder.progress.hold);
+    for (const holder of after) if (!before.has(holder)) yield* placesOf(search.pool, holder.progress.hold);
+  }
+
+  /** What a node would have left with all gone that the head's rights could permit it to stop; null: it may not be used. */
+  #clearedTo(search: VictimSearch): (node: Node) => Vector | null {
     const { poolLine, request } = search.head;
     const ask = poolLine.ask as Ask;
     const room = search.walk.roomSoon(request);
     const mayStop = this.#rules.mayEverStop(search);
-    return (node) => mayServe(node, ask) && covers(room.leftWithout(node, mayStop), ask.need);
+    return (node) => (mayServe(node, ask) ? room.leftWithout(node, mayStop) : null);
   }
 }
 
-function someNode(nodes: Iterable<Node>, test: (node: Node) => boolean): boolean {
-  for (const node of nodes) if (test(node)) return true;
-  return false;
+/** Those whose holds come before the claim of the head (V5). */
+function holdersFirst({ walk, head }: VictimSearch): ReadonlySet<Request> {
+  const holders = new Set(walk.passed);
+  const owner = walk.ownerBehind(head.request);
+  return owner === undefined ? holders : holders.add(owner);
+}
+
+function raise(most: number[], left: Vector): void {
+  for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, left[i] as number);
+}
+
+function isAsMuch(need: Vector, other: Vector): boolean {
+  for (let i = 0; i < need.length; i++) if ((need[i] as number) < (other[i] as number)) return false;
+  return true;
 }

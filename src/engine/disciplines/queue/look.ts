@@ -69,9 +69,8 @@ function lookAtHead(
 function victimsFor(rules: QueueRules, { hopeless }: QueueOrder, search: VictimSearch): VictimChoice | null {
   if (hopeless.isHopeless(search)) return null;
   const choice = rules.chooseVictims(search);
-  if (choice !== null && choice !== "hopeless") return choice;
-  hopeless.note(search, choice === null ? "seen" : "hopeless");
-  return null;
+  if (choice === null) hopeless.noteFailure(search);
+  return choice;
 }
 
 /** Until when it stands is asked of the last look only, when the pool has settled. */

@@ -27,12 +27,12 @@ export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart" 
   compareReserve?(a: PoolLine, b: PoolLine): number;
   /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
+  /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
+  chooseVictims(search: VictimSearch): VictimChoice | null;
   /**
-   * Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). Hopeless: and time
-   * alone cannot change that.
+   * What decides whom a head could ever stop for what it lacks, beside what runs and who borrows: heads of the pool with
+   * the same text that lack the same keys may stop the same runs.
    */
-  chooseVictims(search: VictimSearch): VictimChoice | "hopeless" | null;
-  /** What decides whom the head could ever stop, beside what runs and who borrows: another text is another right. */
   rightsOf(search: VictimSearch): string;
   /** Whether a run could be permitted at some time, as long as rights, usage and reserves stay as they are. */
   mayEverStop(search: VictimSearch): (run: Run) => boolean;

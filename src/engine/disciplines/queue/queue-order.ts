@@ -13,7 +13,7 @@ import { compareIds } from "../../resources.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
-import { HopelessHead } from "./hopeless.ts";
+import { Hopelessness } from "./hopeless.ts";
 import { LineIndex } from "./line-index.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import { fitsReserveAtFirst } from "./reserve.ts";
@@ -43,11 +43,13 @@ export class QueueOrder {
   readonly staleLines = new Set<PoolLine>();
   /** Components whose usage or holds changed, and with them what is left of their reserve. */
   readonly stalePolicies = new Set<Policy>();
+  /** Components of which more runs may borrow than before. */
+  readonly staleBorrowers = new Set<Policy>();
   /** Requests that began or ceased to hold units. */
   readonly staleHolders = new Set<Request>();
   /** The lines by what they ask for. */
   readonly lines: LineIndex;
-  readonly hopeless: HopelessHead;
+  readonly hopeless: Hopelessness;
   readonly #rules: QueueRules;
   readonly #pool: Pool;
   readonly #ranks: Rank[] = [];
@@ -63,7 +65,7 @@ export class QueueOrder {
     this.#rules = rules;
     this.#pool = pool;
     this.lines = new LineIndex(pool);
-    this.hopeless = new HopelessHead(rules);
+    this.hopeless = new Hopelessness(rules);
     for (const poolLine of pool.waiting) this.#settleLine(poolLine);
     for (const request of pool.promised) this.#settleHolder(request);
     for (const request of pool.passers) this.#settleHolder(request);
@@ -72,7 +74,6 @@ export class QueueOrder {
   /** Puts those in their places about whom something changed. */
   refresh(): void {
     for (const policy of this.stalePolicies) {
-      this.hopeless.changedPolicies.add(policy);
       if (policy.holders.size > 0) this.#uncheckedPolicies.add(policy);
       for (const { owner, poolLine } of this.#byPolicy.get(policy) ?? []) {
         if (owner === poolLine) this.staleLines.add(poolLine);
@@ -80,6 +81,8 @@ export class QueueOrder {
       }
     }
     this.stalePolicies.clear();
+    for (const policy of this.staleBorrowers) this.hopeless.noteChange(policy);
+    this.staleBorrowers.clear();
     for (const poolLine of this.staleLines) this.#settleLine(poolLine);
     this.staleLines.clear();
     for (const request of this.staleHolders) this.#settleHolder(request);
