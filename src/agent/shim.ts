@@ -8,7 +8,7 @@
 import { chmodSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { openLogWriter, startFailed, writeEnd } from "../executors/index.ts";
+import { openLogWriter, type StoredEnd, startFailed, writeEnd } from "../executors/index.ts";
 import { identify, isJobRefusal, type Job, onLines, startJob } from "../runner/index.ts";
 import { claim, type NodeOrder, readOrder, writePlan } from "./claims.ts";
 import type { FromShim, ToShim } from "./messages.ts";
@@ -19,6 +19,7 @@ for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) proces
 
 /** More output is announced so often at most. */
 const GROWN_EVERY_MS = 20;
+const END_RETRY_MS = 1_000;
 
 const [, , directory = ""] = process.argv;
 const order = readOrder(directory);
@@ -33,7 +34,7 @@ async function run(order: NodeOrder): Promise<void> {
   try {
     job = await start(order);
   } catch (error) {
-    writeEnd(directory, startFailed(isJobRefusal(error) ? `${error.message} ${error.hint}` : String(error)));
+    await keepEnd(startFailed(isJobRefusal(error) ? `${error.message} ${error.hint}` : String(error)));
     return;
   }
   for (const stream of ["stdout", "stderr"] as const)
@@ -45,9 +46,21 @@ async function run(order: NodeOrder): Promise<void> {
   agents.onAgent(supervision.greet, supervision.hear);
   const end = await supervision.ended;
   log.close();
-  writeEnd(directory, end);
+  await keepEnd(end);
   agents.close();
   job.close();
+}
+
+/** A full disk delays the end, and does not lose it: with this process the exit code would be gone. */
+async function keepEnd(end: StoredEnd): Promise<void> {
+  for (;;) {
+    try {
+      return writeEnd(directory, end);
+    } catch (error) {
+      process.stderr.write(`The end cannot be written: ${String(error)}\n`);
+      await new Promise((resolve) => setTimeout(resolve, END_RETRY_MS));
+    }
+  }
 }
 
 function start({ job }: NodeOrder): Promise<Job> {

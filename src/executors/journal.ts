@@ -55,8 +55,8 @@ export interface Entry<O extends Order = Order> {
 export interface Journal<O extends Order> {
   /** Attempts whose end was not acknowledged. */
   open(): Entry<O>[];
-  /** Durable on return. */
-  write(order: O): Entry<O>;
+  /** Durable on return; `end`: it can never be started here. Fails as a whole: then the attempt is as unknown as before. */
+  write(order: O, end?: StoredEnd): Entry<O>;
   /** Its end was acknowledged: the log stays, and the token stays known. */
   archive(entry: Entry<O>): void;
   /** The directory of the attempt, whatever became of it. */
@@ -86,11 +86,17 @@ export function openJournal<O extends Order>(directory: string): Journal<O> {
         if (entry === undefined) rmSync(join(jobs, name), { recursive: true, force: true });
         return entry ?? [];
       }),
-    write(order) {
+    write(order, end) {
       const path = join(jobs, keyOf(order.token));
-      mkdirSync(path, { recursive: true, mode: 0o700 });
-      writeDurably(join(path, "order.json"), order);
-      syncDirectory(jobs);
+      try {
+        mkdirSync(path, { recursive: true, mode: 0o700 });
+        if (end !== undefined) writeEnd(path, end);
+        writeDurably(join(path, "order.json"), order);
+        syncDirectory(jobs);
+      } catch (error) {
+        rmSync(path, { recursive: true, force: true }); // Nothing was started.
+        throw error;
+      }
       return { directory: path, order };
     },
     archive({ directory: path, order: { job: _, ...order } }) {

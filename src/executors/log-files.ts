@@ -44,8 +44,9 @@ export function openLogWriter(directory: string, limits = LIMITS): LogWriter {
   let descriptor = openFile(directory, position);
 
   const turn = () => {
+    const next = openFile(directory, position); // May fail: then the one before stays open.
     closeSync(descriptor);
-    descriptor = openFile(directory, position);
+    descriptor = next;
     fileBytes = 0;
     const starts = startsOf(directory);
     // With the file that is filled next, all of them shall not be more than allowed.

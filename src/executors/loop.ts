@@ -6,10 +6,10 @@
 //   2. An end is listed in every sync until the answer to a sync that listed it no longer wants it.
 //   3. At most one sync is under way; an answer of an older epoch than one has seen changes nothing (E2).
 //   4. What was wanted last is compared and repeated even while no server answers (S6).
+//   5. Whatever fails here, such as a write to a full disk, is said and tried again; it holds up nothing else.
 
 import { randomUUID } from "node:crypto";
 import { uptime } from "node:os";
-import { join } from "node:path";
 import type {
   WireLogPiece,
   WireLogPieceAnswer,
@@ -20,10 +20,12 @@ import type {
 import type { CheckpointAnswer } from "../runner/index.ts";
 import { type CallOptions, isBerthError } from "../sdk/index.ts";
 import type { Executor, ExecutorEvents, SyncAnswer, Terms } from "./executor.ts";
-import { type Entry, keyOf, type Order, openJournal, readJson, writeDurably, writeEnd } from "./journal.ts";
+import { type Highest, keepHighest } from "./highest.ts";
+import { type Entry, keyOf, type Order, openJournal } from "./journal.ts";
 import { createNews } from "./news.ts";
 import { type KnownPart, reconcile, type Step } from "./reconcile.ts";
 import { createRelays } from "./relay.ts";
+import { createTroubles, failureOf, toError } from "./troubles.ts";
 
 /** What all syncs have in common. */
 export interface SyncBody {
@@ -56,11 +58,6 @@ export interface ExecutorLoop {
   close(): Promise<void>;
 }
 
-interface Highest {
-  readonly epoch: number;
-  readonly token?: string;
-}
-
 /** What was wanted last, and which ends that answer has taken note of. */
 interface Latest {
   readonly terms: Terms;
@@ -73,11 +70,11 @@ const RETRY_MS_MAX = 5_000;
 const PRUNE_EVERY_MS = 3_600_000;
 
 export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoop {
-  const { channel, stateDirectory, tell } = options;
+  const { channel, stateDirectory } = options;
+  const troubles = createTroubles(options.tell);
   const journal = openJournal<O>(stateDirectory);
   const session = randomUUID();
-  const highestFile = join(stateDirectory, "highest.json");
-  let highest = readJson<Highest>(highestFile);
+  const highest = keepHighest(stateDirectory);
   let latest: Latest | undefined;
   let seen: string | undefined;
   /** Ordered and not forgotten: the executor lists exactly these. */
@@ -109,9 +106,7 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
 
   function start(part: WireWantedPart, terms: Terms): void {
     const { order, end } = executor.order(part, terms);
-    const entry = journal.write(order);
-    if (end !== undefined) writeEnd(entry.directory, end);
-    begin(entry);
+    begin(journal.write(order, end));
     news.note();
   }
 
@@ -137,10 +132,10 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
 
   function acknowledge(entry: Entry<O>): void {
     const { token } = entry.order;
+    if (journal.find(token)?.isArchived === false) journal.archive(entry);
     executor.forget(entry);
     entries.delete(token);
     ended.delete(token);
-    if (journal.find(token)?.isArchived === false) journal.archive(entry);
   }
 
   async function list(): Promise<WireRunningPart[]> {
@@ -150,7 +145,7 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
   }
 
   /** What is now, against what was wanted last. */
-  function compare({ terms, listed }: Latest, jobs: readonly WireRunningPart[]): void {
+  function compare({ terms, listed }: Latest, jobs: readonly WireRunningPart[], failure?: Error): void {
     const current = jobs.map(({ token, phase }): KnownPart => {
       const state = phase === "ended" ? "ended" : "running";
       return { token, state, listed: listed.get(token) ?? "no" };
@@ -158,20 +153,26 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
     const archived = terms.answer.jobs
       .filter(({ token }) => !entries.has(token) && journal.find(token) !== undefined)
       .map(({ token }): KnownPart => ({ token, state: "archived", listed: "no" }));
-    for (const step of reconcile([...current, ...archived], terms.answer, highest?.epoch ?? 0))
-      take(step, terms);
+    const steps = reconcile([...current, ...archived], terms.answer, highest.known()?.epoch ?? 0);
+    const failures = steps.flatMap((step) => failureOf(() => take(step, terms)) ?? []);
+    troubles.set("here", failures[0] ?? failure);
+  }
+
+  async function compareAgain(): Promise<void> {
+    try {
+      if (latest !== undefined) compare(latest, await list());
+    } catch (error) {
+      troubles.set("here", toError(error));
+    }
   }
 
   function accept(answer: SyncAnswer, jobs: readonly WireRunningPart[], sentAt: number): void {
-    const epochSeen = highest?.epoch ?? 0;
-    if (answer.epoch < epochSeen) return;
-    if (answer.epoch > epochSeen) {
-      highest = { epoch: answer.epoch };
-      writeDurably(highestFile, highest);
-    }
+    if (answer.epoch < (highest.known()?.epoch ?? 0)) return;
+    // A disk that is full must not keep the answer from being obeyed: what is not durable yet counts all the same.
+    const forgetful = failureOf(() => highest.note(answer));
     const states = jobs.map(({ token, phase }) => [token, phase === "ended" ? "ended" : "running"] as const);
     latest = { terms: { answer, sentAt, answeredAt: uptime() }, listed: new Map(states) };
-    compare(latest, jobs);
+    compare(latest, jobs, forgetful);
     relays.serve(answer.logs);
     seen = answer.version;
   }
@@ -180,9 +181,10 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
     const changed = news.next();
     const jobs = await list();
     const sentAt = uptime();
+    const known = highest.known();
     const body = {
       ...{ session, jobs },
-      ...(highest !== undefined && { highest }),
+      ...(known !== undefined && { highest: known }),
       ...(seen !== undefined && { seen, wait_seconds: options.compareEverySeconds }),
     };
     const answer = await channel.sync(body, {
@@ -201,21 +203,17 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
 
   async function run(): Promise<void> {
     let retryMs = RETRY_MS_MIN;
-    let trouble: string | undefined;
     while (!ending.signal.aborted) {
       try {
         await syncOnce();
-        if (trouble !== undefined) tell("The server answers again.");
-        trouble = undefined;
+        troubles.set("server", undefined);
         retryMs = RETRY_MS_MIN;
       } catch (error) {
         if (ending.signal.aborted) return;
         if ((error as Error).name === "AbortError") continue; // Something has changed: it is sent at once.
-        const why = error instanceof Error ? error.message : String(error);
-        if (why !== trouble) tell(`No answer from the server: ${why}`);
-        trouble = why;
+        troubles.set(isBerthError(error) ? "server" : "here", toError(error));
         seen = undefined;
-        if (latest !== undefined) compare(latest, await list());
+        await compareAgain();
         await news.within(retryMs * (0.5 + Math.random() / 2), ending.signal);
         retryMs = Math.min(retryMs * 2, RETRY_MS_MAX, options.compareEverySeconds * 1000);
       }
@@ -223,7 +221,8 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
   }
 
   for (const entry of journal.open()) begin(entry);
-  const pruning = setInterval(() => journal.prune(Date.now()), PRUNE_EVERY_MS).unref();
+  const prune = () => void failureOf(() => journal.prune(Date.now())); // What is left is pruned the next time.
+  const pruning = setInterval(prune, PRUNE_EVERY_MS).unref();
   const running = run();
   return {
     async close() {

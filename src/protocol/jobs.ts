@@ -178,7 +178,9 @@ const sync = z.strictObject({
   session: z.string().min(1).max(64),
   agent_version: z.string().max(64),
   /** The highest epoch and grant that the agent has seen (C14). */
-  highest: z.strictObject({ epoch: z.int(), token: grantToken.optional() }).optional(),
+  highest: z
+    .strictObject({ epoch: z.int(), token: grantToken.optional(), request_id: z.string().max(64).optional() })
+    .optional(),
   /** The `version` of the answer that the agent acts on; the server holds the call while it has no other. */
   seen: z.string().max(64).optional(),
   /** How long the server may hold the call. */
