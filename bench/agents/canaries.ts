@@ -79,8 +79,8 @@ export const CANARIES: readonly Canary[] = [
     "an end that is forgotten when its report fails",
     {
       file: "src/executors/loop.ts",
-      text: "        trouble = why;",
-      instead: `        trouble = why;
+      text: "        await compareAgain();",
+      instead: `        await compareAgain();
         for (const token of [...ended]) {
           const entry = entries.get(token) as Entry<O>;
           acknowledge(entry);
