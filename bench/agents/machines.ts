@@ -89,6 +89,8 @@ async function createMachine(
       firstPid = childOf(host.pid as number) ?? 0;
       return firstPid !== 0 && commandOf(firstPid)[0] === "perl";
     });
+    // That of the machine before it goes a while after the machine.
+    await within(60_000, `the cable of ${name} to vanish`, () => !has("ip", "link", "show", cable));
     run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", String(firstPid));
     run("ip", "link", "set", cable, "master", bridge, "up");
     const inside = ["-t", String(firstPid), "-n", "ip"];
@@ -114,7 +116,6 @@ async function createMachine(
       kill(firstPid); // Everything else inside ends with it.
       await gone;
       if (current !== undefined) await ended(current);
-      await within(10_000, `the cable of ${name} to vanish`, () => !has("ip", "link", "show", cable));
       await boot();
     },
     pullCable: () => run("ip", "link", "set", cable, "nomaster"),

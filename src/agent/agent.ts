@@ -114,7 +114,8 @@ function createProcesses(options: AgentOptions, events: ExecutorEvents): Executo
       const { request_id: requestId, token } = part;
       const job = jobOrderOf(part, orders);
       const onLost = onLostOf(part.run?.on_lost, terms.answer);
-      const order = { requestId, token, bootId, onLost, leaseUntil: leaseUntil(terms) };
+      const { resources, devices } = part;
+      const order = { requestId, token, bootId, onLost, leaseUntil: leaseUntil(terms), resources, devices };
       return typeof job === "string" ? { order, end: startFailed(job) } : { order: { ...order, job } };
     },
     start(entry) {

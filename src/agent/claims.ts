@@ -27,6 +27,9 @@ export interface JobOrder {
 export interface NodeOrder extends Order {
   readonly bootId: string;
   readonly onLost: OnLost;
+  /** What it was given on this node. */
+  readonly resources?: Readonly<Record<string, number>>;
+  readonly devices?: readonly number[];
   /** Until when it may run without another word from a server, in seconds since the machine was started. */
   readonly leaseUntil: number;
   readonly job?: JobOrder;

@@ -210,11 +210,13 @@ export function watchPart(entry: Entry<NodeOrder>, bootId: string, events: PartE
   return {
     entry,
     listing() {
-      const { requestId: request_id, token } = order;
+      const { requestId: request_id, token, resources, devices } = order;
       const { phase, progress, signals, isStuck } = state;
       if (end !== undefined) return end;
       return {
         ...{ request_id, token, phase },
+        ...(resources && { resources }),
+        ...(devices && { devices: [...devices] }),
         ...(progress !== undefined && { progress: printable(progress) }),
         ...(signals.length > 0 && { signals: signals.slice(-64) }),
         ...(isStuck && { stuck: true }),

@@ -10,6 +10,7 @@ import {
   type CheckpointAnswer,
   type CheckpointReport,
   type Circumstances,
+  causeOfFailure,
   exitCodeOf,
   type Job,
   outcomeOf,
@@ -121,12 +122,14 @@ export function superviseJob(
     lease.close();
     const command = { exitCode: exitCodeOf(exit), signal: exit.signal };
     const lost = lostBytes() > 0 ? `${lostBytes()} bytes of its output could not be written.` : undefined;
-    const message = lease.loss() ?? lost;
     const outcome = lease.loss() === undefined ? outcomeOf(command, circumstances) : "lost";
+    const { isOutOfMemory } = exit;
+    const failure = outcome === "failed" ? causeOfFailure({ isInterrupted, isOutOfMemory }) : {};
+    const message = lease.loss() ?? failure.message ?? lost;
     return {
       end: {
         outcome,
-        ...(outcome === "failed" && isInterrupted && { cause: "interrupted" }),
+        ...(failure.cause !== undefined && { cause: failure.cause }),
         exit_code: command.exitCode,
         ...(exit.signal !== null && { signal: exit.signal }),
         ...(message !== undefined && { message }),

@@ -435,6 +435,7 @@ export const OPERATION: Shape<WireOperation> = {
     { name: "requests", value: ({ statuses }) => statusesText(statuses) },
     { name: "in_use", value: ({ usage }) => amountsText(usage) },
     { name: "pools", value: ({ pools }) => pools.join(",") || "-" },
+    { name: "share", value: ({ shares }) => percentText(shares), alignsRight: true },
     {
       name: "waited",
       value: ({ waited_seconds }) => secondsText(waited_seconds),
@@ -448,12 +449,30 @@ export const OPERATION: Shape<WireOperation> = {
     ["requests", statusesText(operation.statuses)],
     ["in use", amountsText(operation.usage)],
     ["pools", operation.pools.join(", ") || "-"],
+    ...operation.shares.map((share) => [`share of ${share.pool}`, shareText(share)] as const),
     ["waited on average", secondsText(operation.waited_seconds)],
     ["longest wait now", secondsText(operation.waiting_seconds_max)],
     ["submitted", operation.submitted_at],
     ...(operation.ended_at === null ? [] : [["ended", operation.ended_at] as const]),
   ],
 };
+
+type OperationShare = WireOperation["shares"][number];
+
+const percent = (part: number) => `${Math.round(part * 100)} %`;
+
+function percentText(shares: readonly OperationShare[]): string {
+  return shares.length === 0 ? "-" : percent(Math.max(...shares.map(({ usage_share }) => usage_share)));
+}
+
+function shareText({ usage_share, fair_share, satisfaction, status }: OperationShare): string {
+  const standing = [
+    ...(fair_share === null ? [] : [`fair share ${percent(fair_share)}`]),
+    ...(satisfaction === null ? [] : [`satisfaction ${satisfaction.toFixed(2)}`]),
+    ...(status === null ? [] : [status.replaceAll("_", " ")]),
+  ];
+  return [`uses ${percent(usage_share)}`, ...standing].join(" · ");
+}
 
 function statusesText(statuses: Readonly<Record<string, number>>): string {
   const rank = (status: string) =>
@@ -483,6 +502,7 @@ export const TOKEN: Shape<WireToken> = {
       cells: ({ expires_at, revoked_at }) => ({ expires_at, revoked_at }),
     },
     { name: "permissions", value: ({ permissions }) => permissions.join(",") || "-", isWide: true },
+    { name: "run_as", value: ({ run_as }) => run_as?.join(",") ?? "-", isWide: true },
     { name: "id", value: ({ id }) => id, isWide: true },
   ],
 };

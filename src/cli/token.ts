@@ -34,6 +34,7 @@ interface TokenOptions extends Omit<ConnectionOptions, "component">, OutputOptio
   readonly for?: readonly string[];
   readonly pool?: readonly string[];
   readonly permission?: readonly string[];
+  readonly runAs?: readonly string[];
   readonly expires?: string;
   readonly out?: string;
 }
@@ -57,6 +58,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--for <component>", "a component that is its own; may be repeated", collect)
     .option("--pool <pool>", "a pool that it reaches; may be repeated; by default all", collect)
     .option("--permission <name>", "class10 or sensitive; may be repeated", collect)
+    .option("--run-as <user>", "as whom its jobs may run, the first by default; may be repeated", collect)
     .option("--expires <duration>", "such as 90d, or never; by default 90d")
     .option("--out <file>", "write the secret to a new file that only you can read");
   withOutput(withConnection(create)).addHelpText(
@@ -112,7 +114,7 @@ Examples:
     if (format === "json" || format === "jsonl")
       return context.write(`${toJson(identity, format === "json" ? 2 : undefined)}\n`);
     if (format === "yaml") return context.write(await toYaml(identity));
-    const { name, role, components, pools, permissions, expires_at: ends } = identity;
+    const { name, role, components, pools, permissions, run_as, expires_at: ends } = identity;
     context.write(
       textOfLines(
         [
@@ -121,6 +123,7 @@ Examples:
           ["components", components?.join(", ") ?? "all"],
           ["pools", pools?.join(", ") ?? "all"],
           ["may", permissions.join(", ")],
+          ...(run_as === null ? [] : [["runs as", run_as.join(", ")] as const]),
           [
             "ends",
             ends === null ? "never" : `${ends} (in ${ageOf(new Date().toISOString(), Date.parse(ends))})`,
@@ -133,7 +136,7 @@ Examples:
 }
 
 async function createToken(name: string, options: TokenOptions, context: CliContext): Promise<void> {
-  const { url, context: saved, role, for: components, pool: pools, permission, expires } = options;
+  const { url, context: saved, role, for: components, pool: pools, permission, runAs, expires } = options;
   const { client } = connect(given({ url, context: saved }));
   if (role === "user" && components === undefined) {
     throw new CliError(
@@ -153,6 +156,7 @@ async function createToken(name: string, options: TokenOptions, context: CliCont
     name,
     role: oneOf("--role", role, CHOICES.role),
     ...given({ components: components && [...components], pools: pools && [...pools], permissions }),
+    ...given({ run_as: runAs && [...runAs] }),
     ...(expires !== undefined && { expires_in_seconds: await lifeOf(expires) }),
   });
   if (options.output !== undefined || process.env.BERTH_OUTPUT)

@@ -187,30 +187,6 @@ export const signal = z.strictObject({
 });
 export const signalAnswer = z.object({ delivered: z.boolean() }).meta({ id: "Signalled" });
 
-/** All requests with one `operation`, of one component. */
-export const operationAnswer = z
-  .object({
-    operation: z.string(),
-    component: z.string(),
-    pools: z.array(z.string()),
-    /** How many there are, by status; those that are not in the queue yet count as `blocked`. */
-    statuses: z.record(z.string(), z.int()),
-    /** Units in use now. */
-    usage: amounts,
-    /** How long those that were granted have waited on average, and those that still wait at most. */
-    waited_seconds: z.number().nullable(),
-    waiting_seconds_max: z.number().nullable(),
-    submitted_at: timestamp,
-    /** Null while one of them lives. */
-    ended_at: timestamp.nullable(),
-  })
-  .meta({ id: "Operation" });
-export type WireOperation = z.infer<typeof operationAnswer>;
-export const operationPage = pageOf(operationAnswer, "OperationPage");
-export const cancelledOperation = z
-  .object({ cancelled: z.int(), results: z.array(z.object({ id: z.string(), number: z.int() })) })
-  .meta({ id: "CancelledOperation" });
-
 export const queueItem = requestAnswer
   .extend({
     /** Place in the queue of this pool, from 1. */
@@ -384,6 +360,43 @@ const elementAnswer = z.object({
   exceeds_fair_share: z.boolean(),
 });
 export type WireShareElement = z.infer<typeof elementAnswer>;
+
+/** All requests with one `operation`, of one component. */
+export const operationAnswer = z
+  .object({
+    operation: z.string(),
+    component: z.string(),
+    pools: z.array(z.string()),
+    /** How many there are, by status; those that are not in the queue yet count as `blocked`. */
+    statuses: z.record(z.string(), z.int()),
+    /** Units in use now. */
+    usage: amounts,
+    /**
+     * In each of its pools: the largest part of the capacity of a key that it uses, and in a pool of fair shares what it is owed
+     * and how it stands.
+     */
+    shares: z.array(
+      z.object({
+        pool: z.string(),
+        usage_share: z.number(),
+        fair_share: z.number().nullable(),
+        satisfaction: z.number().nullable(),
+        status: starvationStatus.nullable(),
+      }),
+    ),
+    /** How long those that were granted have waited on average, and those that still wait at most. */
+    waited_seconds: z.number().nullable(),
+    waiting_seconds_max: z.number().nullable(),
+    submitted_at: timestamp,
+    /** Null while one of them lives. */
+    ended_at: timestamp.nullable(),
+  })
+  .meta({ id: "Operation" });
+export type WireOperation = z.infer<typeof operationAnswer>;
+export const operationPage = pageOf(operationAnswer, "OperationPage");
+export const cancelledOperation = z
+  .object({ cancelled: z.int(), results: z.array(z.object({ id: z.string(), number: z.int() })) })
+  .meta({ id: "CancelledOperation" });
 
 const comparedElement = z.object({
   /** Null: not to be known. */
@@ -781,6 +794,8 @@ export const tokenCreation = z.strictObject({
   components: z.array(name).max(1_000).nullable().optional(),
   pools: z.array(name).max(1_000).nullable().optional(),
   permissions: z.array(extraPermission).max(10).optional(),
+  /** As whom its jobs may run, the first by default; the machine has the last word (E6). Left out: as its role may say. */
+  run_as: z.array(name).min(1).max(100).optional(),
   /** Left out: 90 days. Null: never. */
   expires_in_seconds: seconds.nullable().optional(),
 });
@@ -794,6 +809,8 @@ export const tokenAnswer = z
     components: z.array(z.string()).nullable(),
     pools: z.array(z.string()).nullable(),
     permissions: z.array(extraPermission),
+    /** Null: operators and administrators may name any user, others none. */
+    run_as: z.array(z.string()).nullable(),
     created_at: timestamp,
     expires_at: timestamp.nullable(),
     revoked_at: timestamp.nullable(),
@@ -812,6 +829,7 @@ export const identityAnswer = z
     components: z.array(z.string()).nullable(),
     pools: z.array(z.string()).nullable(),
     permissions: z.array(z.string()),
+    run_as: z.array(z.string()).nullable(),
     expires_at: timestamp.nullable(),
     time: timestamp.optional().describe("Time in the cluster, which never goes back."),
   })

@@ -154,6 +154,9 @@ export const runningPart = z.strictObject({
   phase: z.enum(["starting", "running", "checkpointing", "stopping", "suspended", "ended"]),
   /** With `ended`, and only then. */
   end: partEnd.optional(),
+  /** What it was given on this node: if the server has lost its grant, it keeps them until it ends (C14). */
+  resources: amounts.optional(),
+  devices: z.array(z.int().min(0)).max(256).optional(),
   /** For `berth job show`, such as what it says about its checkpoint. */
   progress: z.string().max(256).optional(),
   /** The ids of the signals that were delivered. */

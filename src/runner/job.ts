@@ -22,6 +22,7 @@ import { prepareEnding, STUCK_AFTER_MS, type TreeEnd } from "./ending.ts";
 import { refusal } from "./errors.ts";
 import { type Charge, type Guard, postGuard, type ReleaseHook } from "./guard.ts";
 import { type Exit, type Launched, launch, type StdioChoice } from "./launch.ts";
+import { watchMemory } from "./memory.ts";
 import { MARK_VARIABLE, type ProcessIdentity } from "./processes.ts";
 import { exitCodeOf, hasTerminal } from "./terminal.ts";
 import { prepareWatchdog, type Watchdog } from "./watchdog.ts";
@@ -63,6 +64,11 @@ export interface JobUser {
   readonly gid: number;
 }
 
+export interface JobExit extends Exit {
+  /** The kernel ended it for lack of memory. */
+  readonly isOutOfMemory: boolean;
+}
+
 export interface Job {
   /** The command, or at level "namespace" the process that carries it. */
   readonly pid: number;
@@ -70,7 +76,7 @@ export interface Job {
   readonly containment: ContainmentLevel;
   readonly streams: Launched["streams"];
   /** The end of the command itself. What it left behind is being stopped then; see `gone`. */
-  readonly exited: Promise<Exit>;
+  readonly exited: Promise<JobExit>;
   /** Nothing of the job is left. Never resolves while a process cannot be killed. */
   readonly gone: Promise<void>;
   /** SIGTERM to the whole tree, SIGKILL after the grace. "stuck" means: alive still, and its units in use. */
@@ -166,6 +172,9 @@ function superviseJob({
   const enclosure = openEnclosure(launched.plan);
   const ending = prepareEnding(enclosure, options.stuckAfterMs ?? STUCK_AFTER_MS);
   let isNotified = false;
+  const isOutOfMemory = watchMemory(launched.plan);
+  // Asked before anything else: with what the command leaves behind, its control group goes, too.
+  const exited = launched.exited.then((exit): JobExit => ({ ...exit, isOutOfMemory: isOutOfMemory(exit) }));
   // Whatever the command leaves behind gets the same notice and grace as any job that is stopped.
   void launched.exited.then(() => ending.stop(options.graceMs));
 
@@ -174,7 +183,7 @@ function superviseJob({
     identity: launched.identity,
     containment: launched.plan.level,
     streams: launched.streams,
-    exited: launched.exited,
+    exited,
     gone: Promise.all([launched.exited, ending.gone]).then(() => undefined),
     terminate: (graceMs = options.graceMs) => ending.stop(graceMs),
     kill: () => ending.stop(0),

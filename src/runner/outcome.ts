@@ -18,6 +18,19 @@ export interface Circumstances {
   readonly hasFinished: boolean;
 }
 
+/** Why a command failed, where more is known than its exit code (J4). */
+export function causeOfFailure({
+  isInterrupted,
+  isOutOfMemory,
+}: {
+  /** By a signal that a person has sent to it. */
+  readonly isInterrupted: boolean;
+  readonly isOutOfMemory: boolean;
+}): { readonly cause?: "interrupted" | "oom"; readonly message?: string } {
+  if (isInterrupted) return { cause: "interrupted" };
+  return isOutOfMemory ? { cause: "oom", message: "The kernel ended it for lack of memory." } : {};
+}
+
 /**
  * Before anything was asked of it, an exit code is what it is everywhere. After the notice 0 is success, unless it has
  * saved or got SIGTERM: many programs answer both with 0. All other ends are the stop that was asked for.

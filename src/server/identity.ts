@@ -13,6 +13,8 @@ export interface Identity {
   readonly pools: ReadonlySet<string> | null;
   readonly permissions: ReadonlySet<Permission>;
   readonly extra: ReadonlySet<ExtraPermission>;
+  /** As whom its jobs may run (E6); absent: as its role may say. */
+  readonly runAs?: readonly string[];
   readonly expiresAtMs: number | null;
   /** Signed in with a cookie (B9). */
   readonly isSession?: true;
@@ -28,6 +30,7 @@ export function identityOf(token: TokenRecord): Identity {
     pools: token.pools && new Set(token.pools),
     permissions: new Set(ROLE_PERMISSIONS[role] ?? []),
     extra: new Set(token.permissions as ExtraPermission[]),
+    ...(token.runAs && { runAs: token.runAs }),
     expiresAtMs: token.expiresAtMs,
   };
 }

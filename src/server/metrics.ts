@@ -11,6 +11,7 @@ import {
   queuePageOf,
   type RequestId,
   reservedOf,
+  runsOf,
   teamSharesOf,
   usageByShareOf,
 } from "../engine/index.ts";
@@ -18,7 +19,8 @@ import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../
 import type { Replica } from "../replica/index.ts";
 import { type Identity, reachesAll } from "./identity.ts";
 import type { NoticeCounts, Notices } from "./notices/notices.ts";
-import { sightOf } from "./sight.ts";
+import { largest } from "./shares.ts";
+import { ownedOf, sightOf } from "./sight.ts";
 
 export interface Metrics {
   /** To be given to the leader when it starts. */
@@ -186,6 +188,11 @@ function createMeters(registry: Registry) {
     headWait: newGauge("berth_head_wait_seconds", "How long the first in line has waited; 0: nobody waits.", [
       "pool",
     ]),
+    operations: newGauge(
+      "berth_operations",
+      "Operations with something that runs in the pool, and with something that waits in its queue.",
+      ["pool", "state"],
+    ),
     trouble: newGauge("berth_store_trouble", "1 while the store takes nothing, or nothing new."),
     commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
     calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),
@@ -300,6 +307,7 @@ function gauge(view: View, meters: Meters): void {
   for (const meter of [requests, capacity, usage, nodes, reserves, oldestWait, headWait]) meter.reset();
   for (const { record } of view.state.nodes.values()) nodes.inc({ pool: record.pool, state: record.state });
   gaugeShares(view, meters);
+  gaugeOperations(view, meters);
   for (const pool of view.state.pools.keys()) {
     for (const [status, count] of Object.entries(countsOf(view.state, pool)))
       requests.set({ pool, status }, count);
@@ -316,6 +324,26 @@ function gauge(view: View, meters: Meters): void {
     headWait.set({ pool }, headSinceMs === undefined ? 0 : (view.nowMs - headSinceMs) / 1000);
     const oldestMs = oldestWaitOf(view.state, pool);
     oldestWait.set({ pool }, oldestMs === null ? 0 : (view.nowMs - oldestMs) / 1000);
+  }
+}
+
+/** How many there are: each has its own numbers in `GET /v1/operations`. */
+function gaugeOperations(view: View, { operations }: Meters): void {
+  operations.reset();
+  for (const pool of view.state.pools.keys()) {
+    const running = runsOf(view.state, pool).flatMap((id) => {
+      const { operation = null, component = "" } = view.state.requests.get(id)?.spec ?? {};
+      return operation === null ? [] : [`${component} ${operation}`];
+    });
+    operations.set({ pool, state: "running" }, new Set(running).size);
+    operations.set({ pool, state: "waiting" }, 0);
+  }
+  for (const requests of view.state.operations.values()) {
+    for (const { spec, progress } of requests) {
+      if (progress.status !== "queued" || progress.blocked === true) continue;
+      for (const pool of ownedOf(view, spec.id)?.queues ?? []) operations.inc({ pool, state: "waiting" });
+      break;
+    }
   }
 }
 
@@ -351,7 +379,3 @@ const STARVATION: Readonly<Record<ElementView["status"], number>> = {
   starving: 2,
   aggressively_starving: 3,
 };
-
-function largest(shares: Readonly<Record<string, number>> = {}): number {
-  return Math.max(0, ...Object.values(shares));
-}

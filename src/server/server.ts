@@ -102,6 +102,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const stopReloading = replica?.onTokensChanged(tokens.reload);
   const metrics = options.metrics ?? createMetrics();
   const grants = createGrants(leader.grantKeys);
+  const agents = createAgents(leader, grants);
   const waiting = createWaiting(leader);
   const streams = createStreams({ leader, store, tokens, grants, log });
   const destinations = createDestinations(options.noticeNetworks ?? (isLoopback(host) ? LOOPBACK : []));
@@ -112,11 +113,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const stopHistory = replica?.onHistory(() => {
     grants.use(replica.grantKeys);
     streams.endAll();
+    agents.adopted.beginHistory();
   });
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
   const foresight = startForesight({ leader, store, log });
-  const agents = createAgents(leader);
   const replicated = replica && createReplicated(replica, { positions: streams.positions, log });
   const services: Services = {
     agents,

@@ -76,6 +76,11 @@ export function presentCompared(element: ComparedElement, pool: string, sight: S
   return { element: isSeen(element, pool, sight) ? name : null, kind, satisfaction };
 }
 
+/** The part of the key of which it is the most. */
+export function largest(shares: Readonly<Record<string, number>> = {}): number {
+  return Math.max(0, ...Object.values(shares));
+}
+
 function timeOrNull(ms: number | null): string | null {
   return ms === null ? null : toTimestamp(ms);
 }

@@ -22,6 +22,7 @@ export interface NewToken {
   readonly components?: readonly string[] | null;
   readonly pools?: readonly string[] | null;
   readonly permissions?: readonly string[];
+  readonly runAs?: readonly string[] | undefined;
   readonly expiresAtMs?: number | null;
   readonly session?: TokenRecord["session"];
 }
@@ -39,6 +40,7 @@ export function makeToken(token: NewToken, nowMs: number): { record: TokenRecord
       components: token.components ?? null,
       pools: token.pools ?? null,
       permissions: token.permissions ?? [],
+      ...(token.runAs && token.runAs.length > 0 && { runAs: token.runAs }),
       createdAtMs: nowMs,
       expiresAtMs: token.expiresAtMs ?? null,
       revokedAtMs: null,

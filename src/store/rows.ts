@@ -321,7 +321,7 @@ export function tokenRow(record: TokenRecord): TokenRow {
     role: record.role,
     components: record.components && jsonText(record.components),
     pools: record.pools && jsonText(record.pools),
-    permissions: jsonText([...record.permissions, ...sessionMark(record)]),
+    permissions: jsonText([...record.permissions, ...marksOf(record)]),
     created_at_ms: record.createdAtMs,
     expires_at_ms: record.expiresAtMs,
     revoked_at_ms: record.revokedAtMs,
@@ -330,15 +330,18 @@ export function tokenRow(record: TokenRecord): TokenRow {
 }
 
 /** Beside the permissions, where servers of the version before look for what they know and pass over the rest (C12). */
-function sessionMark({ session }: TokenRecord): string[] {
-  return session === undefined ? [] : [`${session.kind}:${session.parentId}`];
+function marksOf({ session, runAs = [] }: TokenRecord): string[] {
+  const users = runAs.map((user) => `run_as:${user}`);
+  return session === undefined ? users : [...users, `${session.kind}:${session.parentId}`];
 }
 
 const SESSION_MARK = /^(link|session):(.+)$/;
+const USER_MARK = /^run_as:(.+)$/;
 
 export function tokenRecord(row: TokenRow): TokenRecord {
   trustSeal("tokens", row, `token ${row.id}`);
   const words = JSON.parse(row.permissions) as string[];
+  const runAs = words.flatMap((word) => USER_MARK.exec(word)?.[1] ?? []);
   const [, kind, parentId] =
     words.map((word) => SESSION_MARK.exec(word)).find((match) => match !== null) ?? [];
   return {
@@ -348,7 +351,8 @@ export function tokenRecord(row: TokenRow): TokenRecord {
     role: row.role,
     components: row.components === null ? null : (JSON.parse(row.components) as string[]),
     pools: row.pools === null ? null : (JSON.parse(row.pools) as string[]),
-    permissions: words.filter((word) => !SESSION_MARK.test(word)),
+    permissions: words.filter((word) => !SESSION_MARK.test(word) && !USER_MARK.test(word)),
+    ...(runAs.length > 0 && { runAs }),
     createdAtMs: row.created_at_ms,
     expiresAtMs: row.expires_at_ms,
     revokedAtMs: row.revoked_at_ms,

@@ -158,6 +158,8 @@ export type TokenRecord = {
   readonly components: readonly string[] | null;
   readonly pools: readonly string[] | null;
   readonly permissions: readonly string[];
+  /** As whom its jobs may run (E6); absent: as its role may say. */
+  readonly runAs?: readonly string[];
   readonly createdAtMs: number;
   readonly expiresAtMs: number | null;
   readonly revokedAtMs: number | null;

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type Agent, startAgent, writeMembership } from "../../src/agent/index.ts";
 import { bootId } from "../../src/runner/index.ts";
 import { type Client, createClient } from "../../src/sdk/index.ts";
+import type { OpenServerOptions } from "../../src/server/index.ts";
 import { openTestServer, type TestServer } from "./server-support.ts";
 
 export interface AgentCluster {
@@ -36,6 +37,7 @@ export async function openAgentCluster({
   nodes = [] as string[],
   gpus = 2,
   settings = {},
+  data = "memory" as OpenServerOptions["data"],
 } = {}): Promise<AgentCluster> {
   const directory = mkdtempSync(join(tmpdir(), "berth-agents-"));
   chmodSync(directory, 0o755);
@@ -46,7 +48,7 @@ export async function openAgentCluster({
   writeFileSync(policyFile, `components: { "*": { users: [nobody], directories: [${directory}] } }\n`, {
     mode: 0o600,
   });
-  const server = await openTestServer();
+  const server = await openTestServer(data);
   const client = createClient({ url: server.url, token: server.adminSecret });
   await client.pools.create({ name: "lab", settings: { executor: "agents", grace_seconds: 5, ...settings } });
   await client.policies.attach("lab", { component: "vision", priority: 0 });

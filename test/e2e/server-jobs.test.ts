@@ -385,8 +385,12 @@ test("an array is one operation, of which so many run at once (J9)", async () =>
     component: "vision",
     statuses: { allocated: 2, blocked: 3 },
     usage: { gpu: 2 },
+    shares: [{ pool: "cluster", usage_share: 0.25, fair_share: null, satisfaction: null, status: null }],
     ended_at: null,
   });
+  const scraped = (await server.admin("GET", "/metrics")).body;
+  expect(scraped).toContain('berth_operations{pool="cluster",state="running"} 1');
+  expect(scraped).toContain('berth_operations{pool="cluster",state="waiting"} 0');
   const agent = await agentOf(body.results[0].id);
   const wanted = await agent.takeUp();
   expect(wanted.jobs[0].array_index).toBe(0);
@@ -413,6 +417,41 @@ test("a drained node gets nothing new, and with a deadline what runs there is st
   await agent.sync(); // Being heard of does not make it ready.
   expect((await server.admin("GET", `/v1/nodes/${agent.node}`)).body.state).toBe("drained");
   await server.admin("POST", `/v1/nodes/${agent.node}/undrain`);
+});
+
+test("the plan of a drain names who is stopped, and when (N4, X1)", async () => {
+  const submitted = await submit({ name: "long" });
+  const agent = await agentOf(submitted.id);
+  await agent.takeUp();
+  const plan = async (body: object) =>
+    (await server.admin("POST", `/v1/nodes/${agent.node}/drain?dry_run=true`, body)).body;
+  expect(await plan({})).toMatchObject({ dry_run: true, stopped: [] });
+  expect((await plan({ deadline_seconds: 0 })).stopped).toMatchObject([{ id: submitted.id, name: "long" }]);
+  const [later] = (await plan({ deadline_seconds: 600 })).stopped;
+  expect(later).toMatchObject({ id: submitted.id });
+  const inSeconds = (Date.parse(later.at) - Date.now()) / 1000;
+  expect(Math.round(inSeconds / 100)).toBe(6);
+  expect((await server.admin("GET", `/v1/nodes/${agent.node}`)).body.state).toBe("ready");
+});
+
+test("a token says as whom its jobs run; without a word operators may name anybody, users nobody (E6)", async () => {
+  const bound = await server.token("user", { components: ["vision"], run_as: ["alice", "bob"] });
+  const free = await server.token("user", { components: ["vision"] });
+  const runAs = async (call: typeof server.admin, user?: string) => {
+    const run = { ...RUN, ...(user !== undefined && { user }) };
+    const { status, body } = await call("POST", "/v1/jobs", {
+      ...{ component: "vision", resources: { gpu: 1 }, run },
+    });
+    return status === 201 ? body.run.user : body.code;
+  };
+  expect(await runAs(bound.call)).toBe("alice");
+  expect(await runAs(bound.call, "bob")).toBe("bob");
+  expect(await runAs(bound.call, "carol")).toBe("forbidden");
+  expect(await runAs(free.call)).toBeUndefined();
+  expect(await runAs(free.call, free.name)).toBe("forbidden");
+  expect(await runAs(server.admin, "carol")).toBe("carol");
+  expect((await bound.call("GET", "/v1/whoami")).body.run_as).toEqual(["alice", "bob"]);
+  expect((await server.admin("GET", `/v1/tokens/${free.name}`)).body.run_as).toBeNull();
 });
 
 test("a node that answers cannot be confirmed lost", async () => {

@@ -12,10 +12,11 @@ import {
   type CheckpointReport,
   type Circumstances,
   type CommandEnd,
-  type Exit,
+  causeOfFailure,
   exitCodeOf,
   forwardSignals,
   type Job,
+  type JobExit,
   outcomeOf,
   type ReleaseHook,
   startJob,
@@ -308,7 +309,7 @@ function toldOf(instruction: Instruction | undefined): Circumstances["told"] {
 
 async function reportEnd(
   { client, granted, giveUp, talk }: AttemptInput,
-  { job, exit, holder, endedAtMs }: { job: Job; exit: Exit; holder: Holder; endedAtMs: number },
+  { job, exit, holder, endedAtMs }: { job: Job; exit: JobExit; holder: Holder; endedAtMs: number },
 ): Promise<AttemptEnd> {
   const command: CommandEnd = { exitCode: exitCodeOf(exit), signal: exit.signal };
   const loss = holder.loss();
@@ -319,11 +320,12 @@ async function reportEnd(
   const { id, token } = granted;
   const stopReason = holder.stopReason();
   const outcome = outcomeOf(command, holder.circumstances());
+  const { isOutOfMemory } = exit;
   const report: Omit<WireRelease, "token"> = {
     outcome,
     exit_code: command.exitCode,
     ...(exit.signal !== null && { signal: exit.signal }),
-    ...(holder.isInterrupted() && outcome === "failed" && { cause: "interrupted" }),
+    ...(outcome === "failed" && causeOfFailure({ isInterrupted: holder.isInterrupted(), isOutOfMemory })),
     ended_at: new Date(endedAtMs).toISOString(),
   };
   const body: WireRelease = { token, ...report };

@@ -4,6 +4,8 @@
 import type { RequestId } from "../../engine/index.ts";
 import type { CommittedBatch, Leader } from "../../leader/index.ts";
 import type { WireNodeSync, WirePoolSync, WireRunningPart } from "../../protocol/index.ts";
+import type { Grants } from "../grants.ts";
+import { type Adopted, createAdopted } from "./adopted.ts";
 import { createReaders, type Readers } from "./readers.ts";
 import { poolKey } from "./reporters.ts";
 
@@ -26,6 +28,7 @@ export interface Agents {
   sendSignal(order: SignalOrder, ms: number): Promise<boolean>;
   signalsFor(requestId: string, token: string): readonly { readonly id: number; readonly signal: string }[];
   readonly readers: Readers;
+  readonly adopted: Adopted;
   close(): void;
 }
 
@@ -45,7 +48,7 @@ interface SignalOnItsWay extends SignalOrder {
 /** Signals of one leader have other numbers than those of the one before. */
 const SIGNALS_PER_EPOCH = 1_000_000;
 
-export function createAgents(leader: Leader): Agents {
+export function createAgents(leader: Leader, grants: Grants): Agents {
   const reports = new Map<string, { readonly sync: Sync; readonly atMs: number }>();
   const places = new Map<RequestId, readonly string[]>();
   const waiting = new Map<string, Set<() => void>>();
@@ -126,6 +129,7 @@ export function createAgents(leader: Leader): Agents {
         .filter((order) => order.requestId === requestId && order.token === token)
         .map(({ id, signal }) => ({ id, signal })),
     readers,
+    adopted: createAdopted(grants),
     close() {
       stop();
       for (const signal of [...signals]) signal.settle(false);

@@ -2,6 +2,7 @@
 
 import type { NodeRecord, Resources } from "../../engine/index.ts";
 import type { WireNodeSync } from "../../protocol/index.ts";
+import type { Held } from "./adopted.ts";
 import { isSame } from "./machines.ts";
 
 export interface Offer {
@@ -17,16 +18,31 @@ export interface Offer {
 export function offerOf(
   record: NodeRecord,
   { capacity: offered, devices: reported = [] }: Pick<WireNodeSync, "capacity" | "devices">,
-  { avoidBusy }: { readonly avoidBusy: boolean },
+  { avoidBusy, held = NOTHING }: { readonly avoidBusy: boolean; readonly held?: Held },
 ): Offer {
   const { enrolled = record.capacity } = record;
-  const capacity = atMost(offered ?? enrolled, enrolled);
-  const { gpu = 0, ...others } = capacity;
-  if (gpu === 0 || reported.length < gpu) return { capacity, devices: null };
-  const usable = reported.filter(({ strangers = 0 }) => !avoidBusy || strangers === 0);
-  const devices = [...new Set(usable.map(({ index }) => index))].sort((a, b) => a - b);
-  const left = Math.min(gpu, devices.length);
+  const whole = atMost(offered ?? enrolled, enrolled);
+  const { gpu = 0 } = whole;
+  const { gpu: gpusLeft = 0, ...others } = without(whole, held.resources);
+  const isShown = gpu > 0 && reported.length >= gpu;
+  if (!isShown && held.devices.size === 0) return { capacity: without(whole, held.resources), devices: null };
+  const usable = isShown
+    ? reported.filter(({ strangers = 0 }) => !avoidBusy || strangers === 0).map(({ index }) => index)
+    : Array.from({ length: gpu }, (_, index) => index);
+  const devices = [...new Set(usable)].filter((index) => !held.devices.has(index)).sort((a, b) => a - b);
+  const left = Math.min(gpusLeft, devices.length);
   return { capacity: { ...others, ...(left > 0 && { gpu: left }) }, devices };
+}
+
+const NOTHING: Held = { resources: {}, devices: new Set() };
+
+function without(capacity: Resources, held: Resources): Resources {
+  return Object.fromEntries(
+    Object.entries(capacity).flatMap(([key, amount]) => {
+      const left = amount - (held[key] ?? 0);
+      return left > 0 ? [[key, left]] : [];
+    }),
+  );
 }
 
 /** Keys that were not enrolled do not count. */

@@ -18,6 +18,7 @@ import type { WirePoolSyncAnswer, WireRunningPart, WireWantedPart } from "../../
 import type { Attachment } from "../../store/index.ts";
 import { toSeconds, toTimestamp } from "../../translation/index.ts";
 import type { Grants } from "../grants.ts";
+import { heldIn, meets, outsiders, stays, wantedOutsider } from "./adopted.ts";
 import type { Agents, Sync } from "./agents.ts";
 import { grantedTo, keyOf, type Reporter, reportersFor } from "./reporters.ts";
 
@@ -66,12 +67,28 @@ export function placesOf(view: View, reporter: Reporter): Pick<PlacedJob, "id" |
 }
 
 /** What the parts of all reporters, this one's as it says now, mean for its jobs. */
-export function meaningOf(view: View, reporter: Reporter, { agents, grants }: Sources): Meaning[] {
-  return jobsOf(view, reporter).flatMap((job) => {
-    const token = grants.sign(job.id, job.token);
-    const parts = job.reporters.map((key) => agents.partOf(key, job.id, token));
+export function meaningOf(view: View, reporter: Reporter, sources: Sources): Meaning[] {
+  const own = jobsOf(view, reporter).flatMap((job) => {
+    const parts = job.reporters.map((key) => partOf(job, key, sources));
     return ended(job, parts) ?? failed(job, parts) ?? progressed(job, parts);
   });
+  // The end of an outsider is that of the grant which its request has now, somewhere else and not started.
+  const others = outsiders(view, reporter, sources.agents.adopted).flatMap((part) => {
+    const job = part.phase === "ended" ? placedJob(view, part.request_id as RequestId) : undefined;
+    if (job === undefined || hasStarted(job, sources)) return [];
+    return ended(job, [part]) ?? [];
+  });
+  return [...own, ...others];
+}
+
+/** A reporter knows a grant by its token, or by that of the lost grant whose work it still runs (C14). */
+function partOf({ id, token }: PlacedJob, key: string, { agents, grants }: Sources): Part {
+  const lost = () => agents.adopted.of(key).find(({ request_id }) => request_id === id);
+  return agents.partOf(key, id, grants.sign(id, token)) ?? lost();
+}
+
+function hasStarted(job: PlacedJob, sources: Sources): boolean {
+  return job.reporters.some((key) => partOf(job, key, sources) !== undefined);
 }
 
 type Part = WireRunningPart | undefined;
@@ -161,7 +178,8 @@ export function forgottenBy(
   if (before === undefined || before.session === sync.session) return [];
   return jobsOf(view, reporter).flatMap((job): Meaning[] => {
     const signed = grants.sign(job.id, job.token);
-    const lists = ({ jobs }: Sync) => jobs.some(({ token }) => token === signed);
+    const lists = ({ jobs }: Sync) =>
+      jobs.some(({ token }) => token === signed || grants.isLost(job.id, token));
     return lists(before) && !lists(sync)
       ? [{ command: { kind: "loseHolder", requestId: job.id, token: job.token } }]
       : [];
@@ -184,18 +202,42 @@ export function answerFor(
   const pool = reporter.kind === "node" ? node?.pool : state.pools.get(reporter.pool);
   if (pool === undefined) return undefined;
   const { settings } = pool.record;
+  const sources = { agents, grants };
+  const outside = outsiders(view, reporter, agents.adopted);
+  const wanted = jobsOf(view, reporter)
+    .filter((job) => !isHeldBack(view, job, reporter, sources))
+    .map((job) => wantedPart(view, job, reporter, sources));
+  const isStarted = (id: RequestId) => {
+    const job = placedJob(view, id);
+    return job !== undefined && hasStarted(job, sources);
+  };
+  const adopted = outside
+    .filter((part) => stays(view, part, isStarted))
+    .map((part) => wantedOutsider(view, part, node === undefined ? [] : [node.record.name]));
   const facts = {
     epoch,
     ...(node !== undefined && { state: node.record.state }),
     sync_after_seconds: toSeconds(settings.heartbeatMs),
     lost_after_seconds: toSeconds(settings.nodeLostMs ?? (DEFAULT_POOL_SETTINGS.nodeLostMs as number)),
     may_run_on: settings.allowRunOn ?? false,
-    jobs: jobsOf(view, reporter).map((job) => wantedPart(view, job, reporter, { agents, grants })),
+    jobs: [...wanted, ...adopted],
     logs: agents.readers.on(keyOf(reporter)).map(({ reader, requestId, token, from, follow }) => ({
       ...{ reader, request_id: requestId, token, from, follow },
     })),
   };
   return { ...facts, version: versionOf(facts) };
+}
+
+/** What must not be started yet, because of what still runs by a lost grant, or may (C14). */
+function isHeldBack(view: View, job: PlacedJob, reporter: Reporter, sources: Sources): boolean {
+  const key = keyOf(reporter);
+  if (partOf(job, key, sources) !== undefined) return false;
+  const { adopted } = sources.agents;
+  if (adopted.isWaiting(view.state) || adopted.runsElsewhere(job.id, key)) return true;
+  if (reporter.kind === "pool" || adopted.of(key).length === 0) return false;
+  const rank = job.nodes.indexOf(reporter.node);
+  const placement = requestOf(view.state, job.id)?.progress.allocation?.placement[rank];
+  return meets(view, reporter.node, placement?.devices ?? [], heldIn(view, reporter.node, adopted));
 }
 
 /** The same as long as nothing changes but the time that is left, and how far a reader has got. */
@@ -214,7 +256,8 @@ function wantedPart(
 ): WireWantedPart {
   const { spec, progress } = requestOf(view.state, job.id) as NonNullable<ReturnType<typeof requestOf>>;
   const pool = view.state.pools.get(progress.allocation?.pool as never)?.record.settings;
-  const token = grants.sign(job.id, job.token);
+  const part = partOf(job, keyOf(reporter), { agents, grants });
+  const token = part?.token ?? grants.sign(job.id, job.token);
   const rank = Math.max(0, job.reporters.indexOf(keyOf(reporter)));
   return {
     request_id: job.id,

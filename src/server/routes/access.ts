@@ -46,6 +46,7 @@ export const createToken: Handler<"createToken"> = async (call, services) => {
       components: wanted.components ?? null,
       pools: wanted.pools ?? null,
       permissions: wanted.permissions ?? [],
+      runAs: wanted.run_as,
       expiresAtMs: expiryOf(wanted, nowMs),
     },
     nowMs,
@@ -56,7 +57,10 @@ export const createToken: Handler<"createToken"> = async (call, services) => {
     await perform(call, services, {
       command: { kind: "putToken", token: record },
       target: `token ${record.name}`,
-      detail: { id: record.id, role: record.role, components: record.components, pools: record.pools },
+      detail: {
+        ...{ id: record.id, role: record.role, components: record.components, pools: record.pools },
+        ...(record.runAs && { run_as: record.runAs }),
+      },
     });
     services.tokens.put(record);
   } finally {
@@ -125,6 +129,7 @@ function presentToken(record: TokenRecord): WireToken {
     components: record.components && [...record.components],
     pools: record.pools && [...record.pools],
     permissions: [...record.permissions] as WireToken["permissions"],
+    run_as: record.runAs ? [...record.runAs] : null,
     created_at: toTimestamp(record.createdAtMs),
     expires_at: record.expiresAtMs === null ? null : toTimestamp(record.expiresAtMs),
     revoked_at: record.revokedAtMs === null ? null : toTimestamp(record.revokedAtMs),
@@ -139,6 +144,7 @@ export const whoami: Handler<"whoami"> = ({ identity }, { leader }) =>
     components: identity.components && [...identity.components],
     pools: identity.pools && [...identity.pools],
     permissions: [...identity.permissions, ...identity.extra],
+    run_as: identity.runAs ? [...identity.runAs] : null,
     expires_at: identity.expiresAtMs === null ? null : toTimestamp(identity.expiresAtMs),
     time: toTimestamp(leader.nowMs()),
   } satisfies WireIdentity);

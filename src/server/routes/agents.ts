@@ -18,6 +18,7 @@ import type {
   WireReportedNode,
 } from "../../protocol/index.ts";
 import { toMs, toNodeName, toPoolName, toRequestId, toTimestamp } from "../../translation/index.ts";
+import { heldIn } from "../agents/adopted.ts";
 import type { Sync } from "../agents/agents.ts";
 import { nodeChanges } from "../agents/machines.ts";
 import { atMost, isRecorded, offerOf } from "../agents/offer.ts";
@@ -178,6 +179,7 @@ export const joinNode: Handler<"joinNode"> = async (call, services) => {
 export const syncNode: Handler<"syncNode"> = async (call, services) => {
   const node = ownNode(call);
   services.leader.hearNode(node);
+  await lookForLoss(call, services, { kind: "node", node });
   await settleNode(call, services, node);
   return answerSync(call, services, { kind: "node", node });
 };
@@ -185,6 +187,7 @@ export const syncNode: Handler<"syncNode"> = async (call, services) => {
 /** The adapter of a pool says what runs in all of it, and which machines it has (21, 22). */
 export const syncPool: Handler<"syncPool"> = async (call, services) => {
   const pool = await ownPool(call, services);
+  await lookForLoss(call, services, { kind: "pool", pool });
   if (call.body.nodes !== undefined) await settleNodes(call, services, pool, call.body.nodes);
   return answerSync(call, services, { kind: "pool", pool });
 };
@@ -211,6 +214,27 @@ async function answerSync(
       return ok(await withRuns(services, answer, call.body));
     }
     await news;
+  }
+}
+
+/** What the database has lost, the executors may still know (C14). */
+async function lookForLoss(
+  { body, identity }: Call & { readonly body: Sync },
+  { replica, grants, agents, leader, log }: Services,
+  reporter: Reporter,
+): Promise<void> {
+  const { epoch = 0, token = "", request_id = "" } = body.highest ?? {};
+  const seq = replica?.role() === "leader" ? grants.verify(request_id, token) : undefined;
+  if (replica !== undefined && seq !== undefined && seq > replica.seq()) {
+    await replica.loseHistory({ seq, epoch }, `"${identity.name}" has the grant of event ${seq}.`);
+    throw problemError(
+      "not_leader",
+      "The database has lost a part of the history; this server reads it anew.",
+    );
+  }
+  for (const { request_id: target } of agents.adopted.note(keyOf(reporter), body.jobs)) {
+    log.error({ requestId: target, actor: identity.name }, "history_lost: work whose grant is lost goes on");
+    await leader.audit({ actor: identity.name, action: "adopted", target, outcome: "alert", body: {} });
   }
 }
 
@@ -268,11 +292,20 @@ async function settleNode(
   services: Services,
   name: NodeName,
 ): Promise<void> {
-  const known = await services.leader.read((view) => view.state.nodes.get(name));
-  if (known === undefined) throw notFound("node", name);
-  const { record, pool } = known;
+  const found = await services.leader.read((view) => {
+    const known = view.state.nodes.get(name);
+    return (
+      known && {
+        ...known,
+        held: heldIn(view, name, services.agents.adopted),
+      }
+    );
+  });
+  if (found === undefined) throw notFound("node", name);
+  const { record, pool, held } = found;
   const { enrolled = record.capacity, state } = record;
-  const offer = offerOf(record, call.body, { avoidBusy: pool.record.settings.avoidBusyDevices === true });
+  const avoidBusy = pool.record.settings.avoidBusyDevices === true;
+  const offer = offerOf(record, call.body, { avoidBusy, held });
   const { capacity, devices } = offer;
   const isUp = state === "ready" || state === "suspect";
   const target = `node ${name}`;

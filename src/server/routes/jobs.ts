@@ -54,19 +54,22 @@ function jobChange(
   services: Services,
   job: { wanted: WireRequestSubmission; run: WireRun; impossible?: RequestId },
 ): Change {
-  checkRunAs(call.identity, job.run);
+  const run = runAs(call.identity, job.run);
   const change = submission(call, services, job.wanted, job);
-  return { ...change, attachments: [{ requestId: change.target, part: "run", body: job.run }] };
+  return { ...change, attachments: [{ requestId: change.target, part: "run", body: run }] };
 }
 
-/** As whom a job may run is for operators and administrators to say, and for the machine to permit (E6). */
-function checkRunAs(identity: Identity, { user }: WireRun): void {
-  if (user === undefined || user === identity.name) return;
-  if (identity.role === "admin" || identity.role === "operator") return;
-  throw forbidden(
-    `The token "${identity.name}" may not run jobs as "${user}".`,
-    "Leave user out, name yourself, or ask an operator.",
-  );
+/** The token says as whom its jobs may run; without a word about it operators and administrators do (E6). */
+function runAs({ name, role, runAs: users }: Identity, run: WireRun): WireRun {
+  const { user = users?.[0] } = run;
+  const mayNameAny = users === undefined && (role === "admin" || role === "operator");
+  if (user !== undefined && !mayNameAny && !users?.includes(user)) {
+    throw forbidden(
+      `The token "${name}" may not run jobs as "${user}".`,
+      users === undefined ? "Leave user out, or ask for a token with run_as." : `Use ${users.join(" or ")}.`,
+    );
+  }
+  return user === undefined ? run : { ...run, user };
 }
 
 /** One request per index, all of one operation (J9). Each stands for itself. */

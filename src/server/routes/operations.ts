@@ -1,6 +1,14 @@
 // Operations as things: all requests with one `operation`, of one component.
 
-import { type ComponentName, type RequestId, requestOf } from "../../engine/index.ts";
+import {
+  type ComponentName,
+  capacityOf,
+  type ElementView,
+  type PoolName,
+  type RequestId,
+  requestOf,
+  shareViewOf,
+} from "../../engine/index.ts";
 import type { RequestBody, View } from "../../leader/index.ts";
 import type { WireOperation } from "../../protocol/index.ts";
 import type { RequestRecord } from "../../store/index.ts";
@@ -9,6 +17,7 @@ import { pageOf } from "../administration.ts";
 import { type Call, type Change, contextOf, type Handler, ok, type Services } from "../call.ts";
 import { presentLive } from "../presentation.ts";
 import { notFound, problemError } from "../problems.ts";
+import { largest } from "../shares.ts";
 import { mayEnd, type Owned, ownedOf, ownedOfRecord, type Sight, sightOf } from "../sight.ts";
 
 /** What is summed up about one request. */
@@ -22,12 +31,13 @@ export const listOperations: Handler<"listOperations"> = async (call, { leader }
   const { component } = call.query;
   const operations = await leader.read((view) => {
     const sight = sightOf(call.identity, view);
+    const standings = standingsIn(view);
     return [...view.state.operations.values()].flatMap((requests): WireOperation[] => {
       const first = requests.first();
       if (first === undefined || first.spec.operation === null) return [];
       if (component !== undefined && first.spec.component !== component) return [];
       const members = [...requests].flatMap(({ spec }) => memberInMemory(view, spec.id) ?? []);
-      const summary = summaryOf(members, sight, view.nowMs);
+      const summary = summaryOf(members, sight, { view, standings });
       return summary === undefined ? [] : [summary];
     });
   });
@@ -44,10 +54,11 @@ export const getOperation: Handler<"getOperation"> = async (call, services) => {
     const sight = sightOf(call.identity, view);
     const members = records.map((record) => memberInMemory(view, toRequestId(record.id)) ?? memberOf(record));
     const seen = members.filter(({ owned }) => sight.sees(owned));
+    const standings = standingsIn(view);
     const components = new Set(seen.map(({ spec }) => spec.component));
     return [...components].flatMap((component) => {
       const mine = seen.filter(({ spec }) => spec.component === component);
-      const summary = summaryOf(mine, sight, view.nowMs);
+      const summary = summaryOf(mine, sight, { view, standings });
       return summary === undefined ? [] : [summary];
     });
   });
@@ -97,23 +108,73 @@ function memberOf(record: RequestRecord): Member {
   return { id: toRequestId(record.id), owned: ownedOfRecord(record), spec, progress, attempts };
 }
 
-function summaryOf(all: readonly Member[], sight: Sight, nowMs: number): WireOperation | undefined {
+/** How the operations of a pool stand, by component and name; each pool is looked at once, and only if it is asked about. */
+type Standings = (pool: string) => ReadonlyMap<string, ElementView>;
+
+function standingsIn({ state }: View): Standings {
+  const known = new Map<string, ReadonlyMap<string, ElementView>>();
+  return (pool) => {
+    const found =
+      known.get(pool) ??
+      new Map(
+        shareViewOf(state, pool as PoolName)
+          .elements.filter(({ kind }) => kind === "operation")
+          .map((element) => [`${element.parent} ${element.name}`, element]),
+      );
+    known.set(pool, found);
+    return found;
+  };
+}
+
+type Usage = Record<string, number>;
+
+function sharesOf(
+  pools: ReadonlyMap<string, Usage>,
+  key: string,
+  { view, standings }: { readonly view: View; readonly standings: Standings },
+): WireOperation["shares"] {
+  return [...pools].map(([pool, usage]) => {
+    const capacity = capacityOf(view.state, pool as PoolName);
+    const parts = Object.entries(usage).map(([name, amount]) => [
+      name,
+      amount / (capacity[name] || Infinity),
+    ]);
+    const standing = standings(pool).get(key);
+    return {
+      pool,
+      usage_share: largest(Object.fromEntries(parts)),
+      fair_share: standing === undefined ? null : largest(standing.fairShare),
+      satisfaction: standing?.satisfaction ?? null,
+      status: standing?.status ?? null,
+    };
+  });
+}
+
+function addUsage(usage: Usage, { resources, nodes }: Member["spec"]): void {
+  for (const [key, amount] of Object.entries(resources))
+    usage[key] = (usage[key] ?? 0) + (key === "step_run" ? amount : amount * nodes);
+}
+
+function summaryOf(
+  all: readonly Member[],
+  sight: Sight,
+  sources: { readonly view: View; readonly standings: Standings },
+): WireOperation | undefined {
   const members = all.filter(({ owned }) => sight.sees(owned));
   const [first] = members;
   if (first === undefined) return undefined;
   const statuses: Record<string, number> = {};
-  const usage: Record<string, number> = {};
-  const pools = new Set<string>();
+  const usage: Usage = {};
+  const pools = new Map<string, Usage>();
   for (const { spec, progress, owned } of members) {
     const status = progress.blocked === true ? "blocked" : progress.status;
     statuses[status] = (statuses[status] ?? 0) + 1;
     const pool = owned.pool ?? owned.queues[0];
-    if (pool !== undefined && sight.seesPool(pool)) pools.add(pool);
+    const inPool = pool !== undefined && sight.seesPool(pool) ? (pools.get(pool) ?? {}) : undefined;
+    if (pool !== undefined && inPool !== undefined) pools.set(pool, inPool);
     if (progress.allocation === null) continue;
-    for (const [key, amount] of Object.entries(spec.resources)) {
-      const count = key === "step_run" ? amount : amount * spec.nodes;
-      usage[key] = (usage[key] ?? 0) + count;
-    }
+    addUsage(usage, spec);
+    if (inPool !== undefined) addUsage(inPool, spec);
   }
   const isLive = members.some(({ progress }) => progress.endedAtMs === null);
   const submittedAtMs = Math.min(...members.map(({ progress }) => progress.submittedAtMs));
@@ -121,10 +182,11 @@ function summaryOf(all: readonly Member[], sight: Sight, nowMs: number): WireOpe
   return {
     operation: first.spec.operation ?? "",
     component: first.spec.component,
-    pools: [...pools].sort(),
+    pools: [...pools.keys()].sort(),
     statuses,
     usage,
-    ...waitsOf(members, nowMs),
+    shares: sharesOf(pools, `${first.spec.component} ${first.spec.operation}`, sources),
+    ...waitsOf(members, sources.view.nowMs),
     submitted_at: toTimestamp(submittedAtMs),
     ended_at: isLive ? null : toTimestamp(endedAtMs),
   };
