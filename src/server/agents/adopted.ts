@@ -125,7 +125,7 @@ export function wantedOutsider(view: View, part: WireRunningPart, nodes: string[
   return {
     ...{ request_id, token, number, nodes, resources, devices: [...devices] },
     ...{ name: "", component: "", submitted_by: "", operation: null, attempt: 0, rank: 0, array_index: null },
-    ...{ checkpoint: "none", resume: false, grace_seconds: 0, signals: [] },
+    ...{ checkpoint: "none", resume: false, grace_seconds: 0, checkpoint_seconds: 0, signals: [] },
     instruction: { do: "carry_on" },
   };
 }
