@@ -6,11 +6,10 @@
 
 import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
-import type { Browser, CDPSession } from "playwright-core";
-import { findChromium, openBrowser, openPage, signIn, type WatchedPage } from "../test/browser/browser.ts";
-import { installDashboard } from "../test/browser/install.ts";
-import { openPlayground } from "../test/browser/playground.ts";
-import { furnish, live } from "../test/browser/world.ts";
+import type { CDPSession } from "playwright-core";
+import { openPage, signIn, type WatchedPage } from "../test/browser/browser.ts";
+import { type Furnished, withFurnished } from "../test/browser/furnished.ts";
+import type { Playground } from "../test/browser/playground.ts";
 
 const { values } = parseArgs({
   options: {
@@ -26,30 +25,22 @@ const BATCH = 1_000;
 const rows: [string, string, string][] = [];
 const report = (what: string, value: string, aim = "") => rows.push([what, value, aim]);
 
-const { first, all } = await installDashboard();
-report("first view, script and style, gzipped", kilobytes(first), "45.0 KB (B2)");
-report("all views, gzipped", kilobytes(all), "110.0 KB (B2)");
-const executable = findChromium();
-if (executable === undefined) process.exit(1);
-const playground = await openPlayground({ hoursAgo: 6 });
-const browser = await openBrowser(executable);
-try {
-  await furnish(playground);
-  await live(playground);
-  await measureLoad(browser);
-  await measureRows(browser);
-  await measurePages(browser);
-} finally {
-  await browser.close();
-  await playground.close();
-}
-for (const [what, value, aim] of rows) {
-  process.stdout.write(`${what.padEnd(52)}${value.padStart(14)}   ${aim && `aim ${aim}`}\n`);
-}
-process.stdout.write(`load of the machine ${loadavg()[0]?.toFixed(1)}\n`);
+await withFurnished(async (furnished) => {
+  const { first, all } = furnished.sizes;
+  report("first view, script and style, gzipped", kilobytes(first), "45.0 KB (B2)");
+  report("all views, gzipped", kilobytes(all), "110.0 KB (B2)");
+  await measureLoad(furnished);
+  await measureRows(furnished);
+  await measurePages(furnished);
+  for (const [what, value, aim] of rows) {
+    process.stdout.write(`${what.padEnd(52)}${value.padStart(14)}   ${aim && `aim ${aim}`}\n`);
+  }
+  process.stdout.write(`load of the machine ${loadavg()[0]?.toFixed(1)}\n`);
+});
+process.exit();
 
-async function measureLoad(inBrowser: Browser): Promise<void> {
-  const page = await openPage(inBrowser);
+async function measureLoad({ playground, browser }: Furnished): Promise<void> {
+  const page = await openPage(browser);
   await signIn(page, playground);
   const metrics = await metricsOf(page);
   await page.reload();
@@ -59,17 +50,17 @@ async function measureLoad(inBrowser: Browser): Promise<void> {
     "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1",
   );
   report("first paint", `${Number(paint).toFixed(0)} ms`, "300 ms (B6)");
-  await measureEvents(page, metrics);
+  await measureEvents(playground, page, metrics);
   await page.context().close();
 }
 
 type Metrics = Awaited<ReturnType<typeof metricsOf>>;
 
-async function measureEvents(page: WatchedPage, metrics: Metrics): Promise<void> {
+async function measureEvents({ client }: Playground, page: WatchedPage, metrics: Metrics): Promise<void> {
   await page.locator(".live.live").waitFor();
   const before = await metrics();
   const items = Array.from({ length: EVENTS }, () => ({ component: "alice", resources: { gpu: 8 } }));
-  await playground.client.requests.submitMany(items);
+  await client.requests.submitMany(items);
   await page.waitForTimeout(5_000);
   const after = await metrics();
   report(
@@ -79,7 +70,7 @@ async function measureEvents(page: WatchedPage, metrics: Metrics): Promise<void>
   );
 }
 
-async function measureRows(inBrowser: Browser): Promise<void> {
+async function measureRows({ playground, browser }: Furnished): Promise<void> {
   const count = Number(values.requests);
   for (let at = 0; at < count; at += BATCH) {
     const items = Array.from({ length: BATCH }, (_, n) => ({
@@ -88,7 +79,7 @@ async function measureRows(inBrowser: Browser): Promise<void> {
     }));
     await playground.client.requests.submitMany(items);
   }
-  const page = await openPage(inBrowser);
+  const page = await openPage(browser);
   await signIn(page, playground);
   let bytes = 0;
   page.on("response", async (response) => {
@@ -121,11 +112,11 @@ async function measureRows(inBrowser: Browser): Promise<void> {
 }
 
 /** Pages that look at the overview while something happens ten times a second. */
-async function measurePages(inBrowser: Browser): Promise<void> {
+async function measurePages({ playground, browser }: Furnished): Promise<void> {
   const count = Number(values.pages);
   const pages: WatchedPage[] = [];
   for (let at = 0; at < count; at++) {
-    const page = await openPage(inBrowser, { viewport: { width: 800, height: 600 } });
+    const page = await openPage(browser, { viewport: { width: 800, height: 600 } });
     await signIn(page, playground);
     pages.push(page);
   }

@@ -4,25 +4,17 @@
 import { copyFileSync, mkdirSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { findChromium, openBrowser, openPage, signIn } from "../test/browser/browser.ts";
-import { installDashboard } from "../test/browser/install.ts";
-import { openPlayground } from "../test/browser/playground.ts";
-import { furnish, live } from "../test/browser/world.ts";
+import { openPage, signIn } from "../test/browser/browser.ts";
+import { withFurnished } from "../test/browser/furnished.ts";
+import type { Playground } from "../test/browser/playground.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const { values } = parseArgs({ options: { publish: { type: "boolean" }, only: { type: "string" } } });
 
 const WIDTHS = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } };
 
-await installDashboard();
-const executable = findChromium();
-if (executable === undefined) process.exit(1);
-const playground = await openPlayground({ hoursAgo: 6 });
-const browser = await openBrowser(executable);
-try {
-  await furnish(playground);
-  await live(playground);
-  const views = await viewsOf();
+await withFurnished(async ({ playground, browser }) => {
+  const views = await viewsOf(playground);
   const out = `${root}dist/screenshots`;
   mkdirSync(out, { recursive: true });
   for (const colorScheme of ["light", "dark"] as const) {
@@ -47,14 +39,11 @@ try {
     }
   }
   if (values.publish === true) publish(out);
-} finally {
-  await browser.close();
-  await playground.close();
-}
+});
 
-async function viewsOf(): Promise<Record<string, { path: string; ready: string }>> {
-  const { rows } = await playground.client.call("getQueue", { query: { pool: "local" } });
-  const { items } = await playground.client.requests.list({ limit: 100 });
+async function viewsOf({ client }: Playground): Promise<Record<string, { path: string; ready: string }>> {
+  const { rows } = await client.call("getQueue", { query: { pool: "local" } });
+  const { items } = await client.requests.list({ limit: 100 });
   const open = rows.find(({ name }) => name === "sweep-5") ?? rows[0];
   const stopped = items.find(({ preempted_count: count }) => count > 0) ?? items[0];
   return {

@@ -216,6 +216,9 @@ export interface EndedAttempt {
   readonly reason: PreemptionReason | null;
   /** Where it ran, in a pool with nodes; absent in records that are older than this. */
   readonly nodes?: readonly string[];
+  /** When it was asked to stop, and when its last checkpoint was complete; absent: it was not, or the record is older. */
+  readonly toldAtMs?: number;
+  readonly savedAtMs?: number;
 }
 
 /** `body` of a `DecisionRecord`, for the waiter and for each victim. */

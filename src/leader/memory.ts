@@ -42,6 +42,10 @@ interface OpenAttempt {
   readonly preemptedFor: RequestId | null;
   readonly reason: PreemptionReason | null;
   readonly nodes: readonly string[];
+  /** When it was first asked to stop. */
+  readonly toldAtMs: number | null;
+  /** When its last checkpoint was complete. */
+  readonly savedAtMs: number | null;
 }
 
 /** The history of a request that fails for ever must not grow for ever. */
@@ -50,12 +54,16 @@ const ATTEMPTS_KEPT_MAX = 100;
 export function createMemory(state: EngineState = createState()): Memory {
   const open = new Map<RequestId, OpenAttempt>();
   for (const id of requestIds(state)) {
-    const allocation = requestOf(state, id)?.progress.allocation ?? null;
+    const { allocation = null, lastCheckpointAtMs = null } = requestOf(state, id)?.progress ?? {};
     if (allocation === null) continue;
     const { pool, token, startedAtMs, stop } = allocation;
     const reason = stop?.reason ?? null;
     const nodes = allocation.placement.map(({ node }) => node);
-    open.set(id, { pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason, nodes });
+    const isOfThis = lastCheckpointAtMs !== null && lastCheckpointAtMs >= startedAtMs;
+    open.set(id, {
+      ...{ pool, token, startedAtMs, preemptedFor: stop?.forRequest ?? null, reason, nodes },
+      ...{ toldAtMs: stop?.toldAtMs ?? null, savedAtMs: isOfThis ? lastCheckpointAtMs : null },
+    });
   }
   return {
     ...{ state, submitted: 0, numbers: new Map(), ids: new Map(), attempts: new Map(), open },
@@ -87,15 +95,21 @@ export function note(memory: Memory, event: Event, { seq, atMs }: { seq: number;
         preemptedFor: null,
         reason: null,
         nodes: event.placement.map(({ node }) => node),
+        ...{ toldAtMs: null, savedAtMs: null },
       });
       return;
     }
+    case "stopChanged":
+      return noteOpen(memory, event.requestId, ({ toldAtMs }) => ({
+        toldAtMs: toldAtMs ?? event.stop.toldAtMs,
+      }));
+    case "checkpointCompleted":
+      return noteOpen(memory, event.requestId, () => ({ savedAtMs: event.atMs }));
     case "preemptionDecided":
-      for (const { requestId, reason } of event.victims) {
-        const attempt = memory.open.get(requestId);
-        if (attempt !== undefined)
-          memory.open.set(requestId, { ...attempt, reason, preemptedFor: event.waiter });
-      }
+      for (const { requestId, reason } of event.victims)
+        noteOpen(memory, requestId, ({ toldAtMs }) => ({
+          ...{ reason, preemptedFor: event.waiter, toldAtMs: toldAtMs ?? event.atMs },
+        }));
       return;
     case "attemptEnded":
       return endAttempt(memory, event);
@@ -107,6 +121,15 @@ export function note(memory: Memory, event: Event, { seq, atMs }: { seq: number;
     default:
       return;
   }
+}
+
+function noteOpen(
+  memory: Memory,
+  id: RequestId,
+  change: (attempt: OpenAttempt) => Partial<OpenAttempt>,
+): void {
+  const attempt = memory.open.get(id);
+  if (attempt !== undefined) memory.open.set(id, { ...attempt, ...change(attempt) });
 }
 
 export function numberRequest(memory: Memory, id: RequestId, number: number): void {
@@ -124,13 +147,15 @@ function endAttempt(
   memory.watch?.(requestId);
   const before = memory.attempts.get(requestId) ?? [];
   const attempt = (before.at(-1)?.attempt ?? 0) + 1;
-  const { pool, token, startedAtMs, preemptedFor, reason, nodes } = open;
+  const { pool, token, startedAtMs, preemptedFor, reason, nodes, toldAtMs, savedAtMs } = open;
   const endedAtMs = end?.atMs ?? atMs;
   const ended: EndedAttempt = {
     ...{ attempt, pool, token, outcome, preemptedFor, reason, startedAtMs, endedAtMs },
     ...(end !== undefined && { end }),
     ...(endedAtMs !== atMs && { reportedAtMs: atMs }),
     ...(nodes.length > 0 && { nodes }),
+    ...(toldAtMs !== null && { toldAtMs }),
+    ...(savedAtMs !== null && { savedAtMs }),
   };
   memory.attempts.set(requestId, [...before.slice(1 - ATTEMPTS_KEPT_MAX), ended]);
 }

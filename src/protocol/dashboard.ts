@@ -51,6 +51,7 @@ export const problemCode = z.enum([
   "runs_shielded",
   "head_blocked",
   "reserve_not_reachable",
+  "rejected",
   "server_trouble",
 ]);
 
@@ -180,6 +181,10 @@ export const timelineBar = z
     preempted_for: z.int().nullable(),
     reason: preemptionReason.nullable(),
     told: z.int().nullable().describe("When it was told to stop, in milliseconds after `from`."),
+    saved: z
+      .int()
+      .optional()
+      .describe("When its last checkpoint was complete, likewise; left out: it made none."),
   })
   .meta({ id: "TimelineBar" });
 export type WireTimelineBar = z.infer<typeof timelineBar>;

@@ -27,6 +27,7 @@ import type { Notices } from "./notices/notices.ts";
 import { ProblemError, refusalProblem } from "./problems.ts";
 import type { QueueRows } from "./queue-rows.ts";
 import type { RateLimits } from "./rates.ts";
+import type { Rejections } from "./rejections.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Strangers } from "./strangers.ts";
 import type { Streams } from "./streams.ts";
@@ -50,6 +51,7 @@ export interface Services {
   readonly metrics: Metrics;
   readonly rates: RateLimits;
   readonly queueRows: QueueRows;
+  readonly rejections: Rejections;
   readonly strangers: Strangers;
   readonly notices: Notices;
   /** Where notices may be sent. */

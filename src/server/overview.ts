@@ -24,12 +24,17 @@ import { sightOf } from "./sight.ts";
 /** A head that waits so long is a problem (H7). */
 const HEAD_BLOCKED_MS = 30 * 60_000;
 
-export function presentOverview(view: View, identity: Identity, status: LeaderStatus): WireOverview {
+export function presentOverview(
+  view: View,
+  identity: Identity,
+  { status, rejected }: { readonly status: LeaderStatus; readonly rejected: readonly number[] },
+): WireOverview {
   const names = poolsOf(view.state)
     .map(({ name }) => name)
     .filter((name) => reachesPool(identity, name));
   const problems = [
     ...serverProblems(status, identity),
+    ...rejectedProblems(rejected),
     ...names.flatMap((name) => [...poolProblems(view, name, identity, status)]),
   ];
   const troubled = new Set(problems.map(({ pool }) => pool));
@@ -72,6 +77,17 @@ function problemOf(problem: Problem): WireOverviewProblem {
 function serverProblems({ trouble }: LeaderStatus, identity: Identity): WireOverviewProblem[] {
   if (trouble === null || !reachesAll(identity)) return [];
   return [problemOf({ code: "server_trouble", message: trouble, command: "berth doctor" })];
+}
+
+/** They have ended, so no pool has them; whoever waits for them waits in vain. */
+function rejectedProblems(numbers: readonly number[]): WireOverviewProblem[] {
+  const [latest] = numbers;
+  if (latest === undefined) return [];
+  const message =
+    numbers.length === 1
+      ? `Request #${latest} can never start, and was rejected within the last hour.`
+      : `${numbers.length} requests can never start, and were rejected within the last hour; the latest is #${latest}.`;
+  return [problemOf({ code: "rejected", message, request: latest, command: `berth why ${latest}` })];
 }
 
 function* poolProblems(

@@ -40,6 +40,7 @@ import { loadPages } from "./pages.ts";
 import { createApp } from "./pipeline.ts";
 import { createQueueRows } from "./queue-rows.ts";
 import { createRateLimits } from "./rates.ts";
+import { watchRejections } from "./rejections.ts";
 import { createReplicated } from "./replicated.ts";
 import { createSessions } from "./sessions.ts";
 import { createStrangers } from "./strangers.ts";
@@ -117,6 +118,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
+  const rejections = watchRejections(leader);
   const foresight = startForesight({ leader, store, log });
   const replicated = replica && createReplicated(replica, { positions: streams.positions, log });
   const services: Services = {
@@ -134,6 +136,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     metrics,
     rates,
     queueRows: createQueueRows(),
+    rejections,
     strangers,
     ...{ notices, destinations },
     log,
@@ -175,6 +178,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     makeAdminToken: makeAdmin,
     async close() {
       stopMetrics();
+      rejections.close();
       stopLog();
       stopReloading?.();
       stopHistory?.();

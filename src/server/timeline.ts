@@ -61,6 +61,7 @@ interface Held {
   readonly preemptedFor: RequestId | null;
   readonly reason: WireTimelineBar["reason"];
   readonly toldMs: number | null;
+  readonly savedMs: number | null;
   readonly borrowed?: Resources;
 }
 
@@ -128,6 +129,7 @@ function runningOf(view: View, id: RequestId): Held {
     ...{ outcome: null, preemptedFor: allocation.stop?.forRequest ?? null },
     reason: allocation.stop?.reason ?? null,
     toldMs: allocation.stop?.toldAtMs ?? null,
+    savedMs: progress.lastCheckpointAtMs,
     borrowed: borrowedOf(view.state, id),
   };
 }
@@ -148,7 +150,8 @@ function* endedOf(
         outcome: attempt.outcome,
         preemptedFor: attempt.preemptedFor,
         reason: attempt.reason,
-        toldMs: null,
+        toldMs: attempt.toldAtMs ?? null,
+        savedMs: attempt.savedAtMs ?? null,
       },
     };
     if (isIn(held)) yield held;
@@ -188,7 +191,8 @@ function barOf(
   { fromMs, toMs }: TimelineQuestion,
   preemptedFor: number | null,
 ): WireTimelineBar {
-  const { spec, startMs, endMs, attempt, outcome, reason, toldMs, borrowed } = held;
+  const { spec, startMs, endMs, attempt, outcome, reason, toldMs, savedMs, borrowed } = held;
+  const isSaved = savedMs !== null && savedMs >= startMs;
   return {
     lane,
     start: Math.max(0, startMs - fromMs),
@@ -204,6 +208,7 @@ function barOf(
     preempted_for: preemptedFor,
     reason,
     told: toldMs === null ? null : Math.max(0, toldMs - fromMs),
+    ...(isSaved && { saved: Math.max(0, savedMs - fromMs) }),
   };
 }
 

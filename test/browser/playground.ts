@@ -22,6 +22,9 @@ export interface Playground {
   /** The server only: the page loses it, and finds it again on the same port. */
   stopServing(): Promise<void>;
   serveAgain(): Promise<void>;
+  /** From now on every look at the state fails inside the server, until it is mended. */
+  breakReads(): void;
+  mendReads(): void;
   close(): Promise<void>;
 }
 
@@ -41,7 +44,12 @@ export async function openPlayground({ hoursAgo = 0 }: { hoursAgo?: number } = {
     throw error;
   };
   const store = await openMemoryStore();
-  const leader = await startLeader({ store, clock, onFatal });
+  const sound = await startLeader({ store, clock, onFatal });
+  let isBroken = false;
+  const leader: typeof sound = {
+    ...sound,
+    read: (look) => (isBroken ? Promise.reject(new Error("broken for a test")) : sound.read(look)),
+  };
   const serve = (listen: string) => startServer({ leader, store, listen, rates: UNLIMITED });
   let server = await serve("127.0.0.1:0");
   const { url } = server;
@@ -66,6 +74,12 @@ export async function openPlayground({ hoursAgo = 0 }: { hoursAgo?: number } = {
     stopServing: () => server.close(),
     async serveAgain() {
       server = await serve(new URL(url).host);
+    },
+    breakReads() {
+      isBroken = true;
+    },
+    mendReads() {
+      isBroken = false;
     },
     async close() {
       await server.close();

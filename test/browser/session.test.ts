@@ -85,6 +85,40 @@ describe.skipIf(chromium === undefined)("a session of the dashboard", () => {
       expect(await page.getByRole("alert").innerText()).toContain("Your session has ended");
     }));
 
+  test("a session that nobody uses ends after an hour, and the page says so (B9)", async () => {
+    const older = await openPlayground({ hoursAgo: 2 });
+    try {
+      await furnish(older);
+      await withPage(async (page) => {
+        await signIn(page, older);
+        await page.locator("[data-pool=local]").waitFor();
+        await page.goto("about:blank"); // Nobody looks at it.
+        await older.pass(50);
+        await page.goto(older.url);
+        await page.locator("[data-pool=local]").waitFor(); // In time: that was a use of it.
+        await page.goto("about:blank");
+        await older.pass(61);
+        await page.goto(older.url);
+        await page.getByLabel(/token/i).waitFor();
+      });
+    } finally {
+      await older.close();
+    }
+  });
+
+  test("a token without the right to look is refused with the right that is missing (B15)", () =>
+    withPage(async (page) => {
+      const made = await playground.client.tokens.create({
+        name: "adapter",
+        role: "executor",
+        pools: ["local"],
+      });
+      await page.goto(playground.url);
+      await page.getByLabel(/token/i).fill(made.secret ?? "");
+      await page.getByRole("button", { name: /sign in/i }).click();
+      await page.getByText(/self\.read|pools\.read/).waitFor();
+    }));
+
   test("what the token may not do is absent (B14)", () =>
     withPage(async (page) => {
       const { client } = await playground.as("viewer");

@@ -58,31 +58,36 @@ describe.skipIf(chromium === undefined)("the dashboard", () => {
       },
     );
 
-    test("says what is wrong, and tries again (B15)", async () => {
-      const problem = {
-        type: "about:blank",
-        title: "Broken",
-        status: 500,
-        code: "internal",
-        detail: "A test broke it.",
-        hint: "Mend it.",
-      };
-      const broken = /\/v1\/(overview|queue|timeline|pools\/|resource-requests)/;
-      await page.route(broken, (route) =>
-        route.fulfill({
-          status: 500,
-          contentType: "application/problem+json",
-          body: JSON.stringify(problem),
-        }),
-      );
-      await page.goto(playground.url + path);
-      const failure = page.locator("[data-state=error]").first();
-      await failure.waitFor();
-      expect(await failure.innerText()).toMatch(/A test broke it\.\s+Mend it\.[\s\S]*internal/);
-      await page.unroute(broken);
-      await failure.getByRole("button", { name: "Try again" }).click();
-      if (path !== "/") await page.goto(playground.url + path); // The list of pools is loaded once for all views.
-      await page.locator(ready).first().waitFor();
+    test("says what is wrong when the server fails, and tries again (B15)", async () => {
+      await open(path, ready);
+      playground.breakReads();
+      try {
+        await page.goto(playground.url + path);
+        const failure = page.locator("[data-state=error]").first();
+        await failure.waitFor();
+        expect(await failure.innerText()).toContain("internal_error");
+        playground.mendReads();
+        await failure.getByRole("button", { name: "Try again" }).click();
+        // The list of pools is loaded once for all views.
+        if (path !== "/") await page.goto(playground.url + path);
+        await page.locator(ready).first().waitFor();
+      } finally {
+        playground.mendReads();
+      }
+    });
+
+    test("keeps its last state while the server is away, and goes on when it is back (B11)", async () => {
+      await open(path, ready);
+      await page.locator(".live.live").waitFor();
+      await playground.stopServing();
+      try {
+        await page.getByText(/offline, as of \d\d:\d\d/).waitFor();
+        expect(await page.locator(ready).first().isVisible()).toBe(true);
+      } finally {
+        await playground.serveAgain();
+      }
+      await page.locator(".live.live").waitFor();
+      expect(await page.locator(ready).first().isVisible()).toBe(true);
     });
 
     test("says which right is missing", async () => {
@@ -217,6 +222,57 @@ describe.skipIf(chromium === undefined)("the dashboard", () => {
     await dialog.getByRole("button", { name: "Cancel the request" }).click();
     await page.locator("[data-status=cancelled]").waitFor();
     expect((await playground.client.requests.get(id)).status).toBe("cancelled");
+  });
+
+  test("what would start a request can be planned where it is explained (view 2, B14)", async () => {
+    await open("/queue?pool=local&open=13", "[data-why='13'] .suggestions");
+    const explanation = page.locator("[data-why='13']");
+    const { suggestions } = await playground.client.requests.explain("13");
+    expect(await explanation.locator(".suggestions li > span").allInnerTexts()).toEqual(
+      suggestions.slice(0, 3).map(({ text }) => text),
+    );
+    await explanation.getByRole("button", { name: "plan it" }).first().click();
+    const dialog = page.getByRole("dialog", { name: /^Make it so that / });
+    await dialog.locator("[data-plan]").waitFor();
+    expect(await dialog.locator("[data-plan]").innerText()).toContain("#13 llm-large");
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    const starts = page.locator("[role=row][data-at='0'] > :nth-child(7)");
+    expect(await starts.innerText()).toMatch(/^(unknown|by \d\d:\d\d|after \d\d:\d\d)$/);
+  });
+
+  test("two that wait are compared, in the words of the command line (Y7)", async () => {
+    await open("/queue?pool=local&open=18", "[data-why='18'] .compare");
+    const form = page.locator("[data-why='18'] .compare");
+    await form.getByLabel("compare with").fill("#13");
+    await form.getByRole("button", { name: "compare" }).click();
+    const compared = page.locator("[data-compared='18']");
+    await compared.waitFor();
+    const { text } = await playground.client.requests.explain("18", { before: "13", suggestions: "false" });
+    expect(await compared.locator(".why-first").innerText()).toBe(text[0]?.sentence);
+    await form.getByLabel("compare with").fill("#9999");
+    await form.getByRole("button", { name: "compare" }).click();
+    await page.locator("[data-why='18'] [data-state=error]").waitFor();
+  });
+
+  test("the timeline folds idle time, and marks checkpoints and warnings (view 3)", async () => {
+    await open("/timeline?pool=local&from=-24h&lanes=request", ".lane-bar");
+    expect(await page.locator(".fold").count()).toBe(1);
+    await page.getByRole("button", { name: "Show idle time" }).click();
+    await page.locator(".fold").waitFor({ state: "detached" });
+    expect(page.url()).toContain("idle=shown");
+    await open("/timeline?pool=local&lanes=request", ".lane-bar");
+    expect(await page.locator(".lane-bar", { hasText: "sweep-3" }).locator(".saved").count()).toBe(1);
+    expect(await page.locator(".lane-bar .told").count()).toBeGreaterThan(0);
+  });
+
+  test("a request that can never start is among the problems, and three were preempted", async () => {
+    const { number } = await playground.client.requests.submit({
+      ...{ name: "too-large", component: "alice", resources: { gpu: 99 } },
+    });
+    await open("/", VIEWS.overview?.ready as string);
+    await page.getByText(`Request #${number} can never start`).waitFor();
+    expect(await page.locator("[data-pool=local] [data-fact='preempted in 24 h']").innerText()).toBe("3");
   });
 
   test("a policy is planned beside the form, and applied (view 5)", async () => {

@@ -53,9 +53,13 @@ export async function live(playground: Playground): Promise<void> {
   await stage.submit({ name: "captions", component: "vision", resources: { gpu: 16 } });
   await pass(50);
   await stage.finish("eval-7b");
-  await stage.submit({ name: "sweep-3", component: "alice", resources: { gpu: 2, mcpu: 4_000 } });
+  await stage.submit({
+    ...{ name: "sweep-3", component: "alice", resources: { gpu: 2, mcpu: 4_000 }, checkpoint: "auto" },
+  });
   await stage.submit({ name: "asr-base", component: "speech", resources: { gpu: 8 } });
-  await pass(45);
+  await pass(30);
+  await stage.save("sweep-3");
+  await pass(15);
   await stage.submit({ name: "llm-base", component: "carol", resources: { gpu: 4, mcpu: 16_000 } });
   await stage.makeRoom();
   await pass(40);
@@ -98,6 +102,12 @@ function stageOf({ client }: Playground) {
     async finish(name: string, outcome: "succeeded" | "failed" = "succeeded") {
       const id = await idOf(name);
       if (id !== undefined) await client.requests.release(id, { token: await tokenOf(id), outcome });
+    },
+    /** A checkpoint is complete. */
+    async save(name: string) {
+      const id = await idOf(name);
+      if (id !== undefined)
+        await client.requests.checkpoint(id, { token: await tokenOf(id), report: "done" });
     },
     /** Whoever was asked to stop does. */
     async makeRoom() {

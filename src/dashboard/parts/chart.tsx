@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { AnswerOf } from "../../sdk/index.ts";
+import { clockText, dayText, momentText } from "./time.tsx";
 
 type History = AnswerOf<"getHistory">;
 
@@ -35,16 +36,20 @@ export function Chart({ history, keyName }: { history: History; keyName: string 
         width: element.clientWidth,
         height: HEIGHT,
         series: [
-          {},
+          { label: "at", value: (_, at) => (at === null ? "" : momentText(at * 1000, true)) },
           ...shown.map(({ component }, index) => ({
             label: component,
             stroke: colour(COLOURS[index % COLOURS.length] as string),
             dash: DASHES[Math.floor(index / COLOURS.length + index) % DASHES.length] as number[],
             width: 2,
             points: { show: false },
+            value: (_: uPlot, value: number | null) => (value === null ? "" : String(value)),
           })),
         ],
-        axes: [axis, { ...axis, size: 44 }],
+        axes: [
+          { ...axis, space: 72, values: (_, moments) => tickTexts(moments) },
+          { ...axis, size: 44 },
+        ],
         scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
         cursor: { y: false },
       },
@@ -68,6 +73,15 @@ export function Chart({ history, keyName }: { history: History; keyName: string 
       aria-label={`${keyName} in use over time, per team; the table below has the sums`}
     />
   );
+}
+
+/** In the local clock's own way, like everywhere on the page; a tick at midnight says the day. */
+function tickTexts(moments: readonly number[]): string[] {
+  const areDays = (moments[1] ?? 0) - (moments[0] ?? 0) >= 86_400;
+  return moments.map((at) => {
+    const clock = clockText(at * 1000, true);
+    return areDays || clock === "00:00" ? dayText(at * 1000) : clock;
+  });
 }
 
 function sum(values: readonly number[]): number {

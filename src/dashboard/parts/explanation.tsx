@@ -1,5 +1,6 @@
 // Why a request waits, in the server's own words (Y1), and what can be done about it.
 
+import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { type AnswerOf, amountsText } from "../../sdk/index.ts";
 import { hrefOf } from "../address.ts";
@@ -10,6 +11,8 @@ import { client, may } from "../session.ts";
 import { CopyButton } from "./copy.tsx";
 import { type Action, ActionDialog } from "./plan.tsx";
 import { Data } from "./states.tsx";
+import { Compare, Suggestions } from "./suggestions.tsx";
+import { clockText } from "./time.tsx";
 
 type Request = AnswerOf<"getRequest">;
 type PoolExplanation = AnswerOf<"explainRequest">["pools"][number];
@@ -23,6 +26,21 @@ interface Answer {
   readonly texts: AnswerOf<"explainRequest">["text"];
   /** Of the pool in whose queue it is foremost. */
   readonly pool: PoolExplanation | undefined;
+  readonly suggestions: AnswerOf<"explainRequest">["suggestions"];
+}
+
+/** When requests start, of those whose explanation was loaded; by their small numbers. */
+export const knownStarts = signal<ReadonlyMap<number, string>>(new Map());
+
+const KNOWN_MAX = 200;
+
+function noteStarts(number: number, { starts }: AnswerOf<"explainRequest">): void {
+  const known = new Map([...knownStarts.value].slice(-KNOWN_MAX));
+  known.delete(number);
+  if (starts?.basis === "by_walltimes") known.set(number, `by ${clockText(Date.parse(starts.at), true)}`);
+  else if (starts?.basis === "later") known.set(number, `after ${clockText(Date.parse(starts.than), true)}`);
+  else if (starts !== null) known.set(number, "unknown");
+  knownStarts.value = known;
 }
 
 export function Explanation({ number, isAlone = false }: { number: number; isAlone?: boolean }) {
@@ -30,8 +48,9 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
     load: async (signal): Promise<Answer> => {
       const request = await client.requests.get(String(number), {}, { signal });
       const explanation = await client.requests.explain(request.id, {}, { signal, timeoutMs: PATIENCE_MS });
+      noteStarts(number, explanation);
       const [pool] = explanation.pools.toSorted((a, b) => a.position - b.position);
-      return { request, texts: explanation.text, pool };
+      return { request, texts: explanation.text, pool, suggestions: explanation.suggestions };
     },
     // Who stands before it, who holds what it wants: nearly everything may change the answer.
     concerns: ({ event }) =>
@@ -40,12 +59,19 @@ export function Explanation({ number, isAlone = false }: { number: number; isAlo
   });
   return (
     <Data of={followed}>
-      {({ request, texts, pool }) => (
+      {({ request, texts, pool, suggestions }) => (
         <div class="why" data-why={number}>
-          {texts.map((text) => (
-            <WhyText key={text.sentence} {...text} />
+          {texts.map(({ sentence, lines }) => (
+            <WhyText
+              key={sentence}
+              sentence={sentence}
+              // Below, each of them has its plan.
+              lines={suggestions.length === 0 ? lines : lines.filter(({ label }) => label !== "now if")}
+            />
           ))}
           {pool !== undefined && <InUse pool={pool} />}
+          <Suggestions of={suggestions} request={request} />
+          {pool !== undefined && <Compare request={request} first={firstOf(pool)} />}
           <p class="actions">
             {!isAlone && (
               <a class="button" href={hrefOf(`/requests/${number}`)}>
@@ -78,31 +104,25 @@ function WhyText({ sentence, lines }: Answer["texts"][number]) {
   );
 }
 
+/** Whom it is most natural to compare it with: the one whose turn is first. */
+function firstOf({ first }: PoolExplanation): number | undefined {
+  return first?.request.number;
+}
+
 /** Who has what it wants: each leads to its own life. */
-function InUse({
-  pool: { pool, position, queue_length: length, holders, holder_count: count },
-}: {
-  pool: PoolExplanation;
-}) {
+function InUse({ pool: { holders, holder_count: count } }: { pool: PoolExplanation }) {
+  if (holders.length === 0) return null;
   return (
     <dl class="why-lines">
       <div>
-        <dt>place</dt>
+        <dt>held by</dt>
         <dd>
-          {position} of {length} in pool <a href={hrefOf("/queue", { pool })}>{pool}</a>
+          {holders.map((holder) => (
+            <HolderLink key={holder.request_id ?? holder.started_at} holder={holder} />
+          ))}
+          {count > holders.length && <span class="soft">and {count - holders.length} more</span>}
         </dd>
       </div>
-      {holders.length > 0 && (
-        <div>
-          <dt>in use by</dt>
-          <dd>
-            {holders.map((holder) => (
-              <HolderLink key={holder.request_id ?? holder.started_at} holder={holder} />
-            ))}
-            {count > holders.length && <span class="soft">and {count - holders.length} more</span>}
-          </dd>
-        </div>
-      )}
     </dl>
   );
 }

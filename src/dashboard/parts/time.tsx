@@ -12,6 +12,10 @@ export function clockText(atMs: number, isShort = false): string {
   return (isShort ? shortClock : clock).format(atMs);
 }
 
+export function dayText(atMs: number): string {
+  return day.format(atMs);
+}
+
 /** With the day, if that is not today. */
 export function momentText(atMs: number, isShort = false): string {
   const isToday = new Date(atMs).toDateString() === new Date(nowMs.value).toDateString();

@@ -7,7 +7,7 @@ import { berth, useCommand } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
 import { useKeys } from "../keys.ts";
 import { type LiveEvent, nowMs } from "../live.ts";
-import { CancelDialog, Explanation } from "../parts/explanation.tsx";
+import { CancelDialog, Explanation, knownStarts } from "../parts/explanation.tsx";
 import { PoolChoice } from "../parts/pool-choice.tsx";
 import { Cell, VirtualRows } from "../parts/rows.tsx";
 import { Data, Empty } from "../parts/states.tsx";
@@ -222,6 +222,7 @@ function QueueRows({
     { name: "wants" },
     { name: "waited", isNumber: true },
     { name: "place", isNumber: true },
+    { name: "starts" },
     { name: "why" },
   ];
   return (
@@ -246,6 +247,11 @@ function QueueRows({
   );
 }
 
+/** Rows are slim: when it starts is known where others stop for it, and once its explanation was looked at. */
+function startsOf({ number, why }: Queue["rows"][number]): string {
+  return knownStarts.value.get(number) ?? (why === "held" ? "when they have stopped" : "–");
+}
+
 function QueueCells({ row, hasPools }: { row: Queue["rows"][number] | undefined; hasPools: boolean }) {
   if (row === undefined) return <Cell>…</Cell>;
   return (
@@ -259,6 +265,7 @@ function QueueCells({ row, hasPools }: { row: Queue["rows"][number] | undefined;
       <Cell>{amountsText(row.wants)}</Cell>
       <Cell isNumber>{ageOf(row.since, nowMs.value)}</Cell>
       <Cell isNumber>{row.place}</Cell>
+      <Cell>{startsOf(row)}</Cell>
       <Cell>{WHY_TEXT[row.why]}</Cell>
     </>
   );

@@ -1,6 +1,6 @@
 // Where bars stand: those of one lane that overlap in time stand below each other. And arrows from a victim to the one it made room for.
 
-import type { Timeline } from "./timeline-time.ts";
+import type { Scale, Timeline } from "./timeline-time.ts";
 
 type Bar = Timeline["bars"][number];
 
@@ -45,12 +45,12 @@ export function packed({ lanes, bars }: Timeline): {
 export function Arrows({
   timeline,
   placeOf,
-  lengthMs,
+  scale,
   height,
 }: {
   timeline: Timeline;
   placeOf: (bar: Bar) => number;
-  lengthMs: number;
+  scale: Scale;
   height: number;
 }) {
   const arrows = timeline.bars
@@ -62,7 +62,7 @@ export function Arrows({
       );
       return winner === undefined ? [] : [{ victim, winner }];
     });
-  const x = (ms: number) => (ms / lengthMs) * 1_000;
+  const x = (ms: number) => scale.at(ms) * 1_000;
   const middle = (bar: Bar) => placeOf(bar) + BAR_HEIGHT / 2;
   return (
     <svg class="arrows" viewBox={`0 0 1000 ${height}`} preserveAspectRatio="none" aria-hidden="true">

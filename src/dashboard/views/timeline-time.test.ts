@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
-import { csvOf, parseSpan, spanText, ticksOf } from "./timeline-time.ts";
+import { describe, expect, test } from "vitest";
+import { csvOf, parseSpan, scaleOf, spanText, ticksOf } from "./timeline-time.ts";
 
 const NOW = Date.parse("2026-11-01T12:00:00Z");
 const HOUR = 3_600_000;
@@ -53,4 +53,39 @@ test("names in a CSV file are text, not formulas", () => {
     bars: [{ ...bar, units: { ...bar.units } }],
   });
   expect(text.split("\n")[1]).toBe(`gpu-1,7,"'=cmd(""x""),1",alice,1,gpu 2,2026-11-01T12:00:00.000Z,,,`);
+});
+
+describe("idle time is folded", () => {
+  const HOUR = 3_600_000;
+  const bar = (start: number, end: number) => ({ start: start * HOUR, end: end * HOUR });
+
+  test("a long gap becomes a narrow strip, and the rest gets its room", () => {
+    const scale = scaleOf([bar(0, 2), bar(20, 24)], 24 * HOUR);
+    expect(scale.folds).toEqual([{ startMs: 2 * HOUR, endMs: 20 * HOUR }]);
+    expect(scale.at(0)).toBe(0);
+    expect(scale.at(24 * HOUR)).toBe(1);
+    expect(scale.at(20 * HOUR) - scale.at(2 * HOUR)).toBeCloseTo(0.03);
+    expect(scale.at(2 * HOUR)).toBeCloseTo(0.97 / 3);
+  });
+
+  test("what is dragged over is the time that is drawn there", () => {
+    const scale = scaleOf([bar(0, 2), bar(20, 24)], 24 * HOUR);
+    for (const hours of [0, 1, 2, 10, 20, 22, 24]) {
+      expect(scale.momentAt(scale.at(hours * HOUR)) / HOUR).toBeCloseTo(hours);
+    }
+  });
+
+  test("short gaps stay, overlaps are no gaps, and an empty time is as long as it is", () => {
+    expect(scaleOf([bar(0, 10), bar(5, 12), bar(13, 24)], 24 * HOUR).folds).toEqual([]);
+    expect(scaleOf([], 24 * HOUR).folds).toEqual([]);
+    expect(scaleOf([], 24 * HOUR).at(6 * HOUR)).toBe(0.25);
+  });
+
+  test("time before the first and after the last is folded, too", () => {
+    const { folds } = scaleOf([bar(10, 12)], 24 * HOUR);
+    expect(folds.map(({ startMs, endMs }) => [startMs / HOUR, endMs / HOUR])).toEqual([
+      [0, 10],
+      [12, 24],
+    ]);
+  });
 });

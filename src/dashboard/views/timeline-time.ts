@@ -45,6 +45,72 @@ export function spanText(
   };
 }
 
+/** Time that is not drawn as long as it was: nothing ran then. */
+export interface Fold {
+  readonly startMs: number;
+  readonly endMs: number;
+}
+
+export interface Scale {
+  /** The part of the width at which a moment stands, from 0 to 1; in milliseconds after the start. */
+  at(ms: number): number;
+  /** The other way round. */
+  momentAt(part: number): number;
+  readonly folds: readonly Fold[];
+}
+
+/** A gap is folded if it takes more than an eighth of the width, and has this much of it afterwards. */
+const FOLDED_FROM = 1 / 8;
+const FOLD_PART = 0.03;
+
+export function scaleOf(
+  bars: readonly Pick<Timeline["bars"][number], "start" | "end">[],
+  lengthMs: number,
+): Scale {
+  const folds = gapsOf(bars, lengthMs).filter(
+    ({ startMs, endMs }) => endMs - startMs > lengthMs * FOLDED_FROM,
+  );
+  const foldedMs = folds.reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0);
+  // Where everything would be folded there is nothing to see, and time is as long as it is.
+  if (folds.length === 0 || foldedMs >= lengthMs)
+    return { at: (ms) => ms / lengthMs, momentAt: (part) => part * lengthMs, folds: [] };
+  const perMs = (1 - folds.length * FOLD_PART) / (lengthMs - foldedMs);
+  const stops = [{ ms: 0, part: 0 }];
+  for (const { startMs, endMs } of folds) {
+    const last = stops.at(-1) as (typeof stops)[number];
+    const part = last.part + (startMs - last.ms) * perMs;
+    stops.push({ ms: startMs, part }, { ms: endMs, part: part + FOLD_PART });
+  }
+  stops.push({ ms: lengthMs, part: 1 });
+  const between = (value: number, from: "ms" | "part", to: "ms" | "part") => {
+    const after = Math.max(
+      1,
+      stops.findIndex((stop) => stop[from] >= value),
+    );
+    const [a, b] = [stops[after - 1], stops[after]] as [(typeof stops)[number], (typeof stops)[number]];
+    const width = b[from] - a[from];
+    return width === 0 ? a[to] : a[to] + ((value - a[from]) / width) * (b[to] - a[to]);
+  };
+  const clamped = (value: number, max: number) => Math.min(max, Math.max(0, value));
+  return {
+    at: (ms) => between(clamped(ms, lengthMs), "ms", "part"),
+    momentAt: (part) => between(clamped(part, 1), "part", "ms"),
+    folds,
+  };
+}
+
+/** When nothing ran, in the order of time. */
+function gapsOf(bars: readonly Pick<Timeline["bars"][number], "start" | "end">[], lengthMs: number): Fold[] {
+  const gaps: Fold[] = [];
+  let busyUntilMs = 0;
+  for (const { start, end } of bars.toSorted((a, b) => a.start - b.start)) {
+    if (start > busyUntilMs) gaps.push({ startMs: busyUntilMs, endMs: start });
+    busyUntilMs = Math.max(busyUntilMs, end);
+  }
+  if (busyUntilMs < lengthMs) gaps.push({ startMs: busyUntilMs, endMs: lengthMs });
+  return gaps;
+}
+
 /** At round times of the local clock. */
 export function ticksOf(fromMs: number, lengthMs: number): number[] {
   const stepMs = TICK_STEPS_MS.find((step) => lengthMs / step <= TICKS_MAX) ?? lengthMs;

@@ -12,7 +12,7 @@ import { Data, Empty } from "../parts/states.tsx";
 import { clockText, momentText } from "../parts/time.tsx";
 import { client } from "../session.ts";
 import { Arrows, packed } from "./timeline-lanes.tsx";
-import { csvOf, parseSpan, spanText, type Timeline, ticksOf } from "./timeline-time.ts";
+import { csvOf, parseSpan, type Scale, scaleOf, spanText, type Timeline, ticksOf } from "./timeline-time.ts";
 
 type Bar = Timeline["bars"][number];
 
@@ -134,6 +134,13 @@ function Drawing({ timeline }: { timeline: Timeline }) {
   const fromMs = Date.parse(timeline.from);
   const lengthMs = Math.max(1, Date.parse(timeline.to) - fromMs);
   const { lanes, height, placeOf } = useMemo(() => packed(timeline), [timeline]);
+  const areFolded = queryOf("idle") !== "shown";
+  const scale = useMemo(
+    () => scaleOf(areFolded ? timeline.bars : [], lengthMs),
+    [timeline, lengthMs, areFolded],
+  );
+  const ticks = ticksOf(fromMs, lengthMs).filter((atMs) => !isFolded(scale, atMs - fromMs));
+  const left = (ms: number) => ({ left: `${scale.at(ms) * 100}%` });
   const partAt = (event: PointerEvent) => {
     const { left, width } = (field.current as HTMLDivElement).getBoundingClientRect();
     return Math.min(1, Math.max(0, (event.clientX - left) / width));
@@ -142,8 +149,8 @@ function Drawing({ timeline }: { timeline: Timeline }) {
     if (drag !== undefined && Math.abs(drag.to - drag.from) > 0.01) {
       const [a, b] = [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)];
       setQuery({
-        from: new Date(fromMs + a * lengthMs).toISOString(),
-        to: new Date(fromMs + b * lengthMs).toISOString(),
+        from: new Date(fromMs + scale.momentAt(a)).toISOString(),
+        to: new Date(fromMs + scale.momentAt(b)).toISOString(),
       });
     }
     setDrag(undefined);
@@ -151,8 +158,8 @@ function Drawing({ timeline }: { timeline: Timeline }) {
   return (
     <div class="card timeline">
       <div class="scale" aria-hidden="true">
-        {ticksOf(fromMs, lengthMs).map((atMs) => (
-          <span key={atMs} style={{ left: `${((atMs - fromMs) / lengthMs) * 100}%` }}>
+        {ticks.map((atMs) => (
+          <span key={atMs} style={left(atMs - fromMs)}>
             {clockText(atMs, true)}
           </span>
         ))}
@@ -189,18 +196,26 @@ function Drawing({ timeline }: { timeline: Timeline }) {
               style={{ top: `${lane.top}px`, height: `${lane.height}px` }}
             />
           ))}
-          {ticksOf(fromMs, lengthMs).map((atMs) => (
-            <i key={atMs} class="tick" style={{ left: `${((atMs - fromMs) / lengthMs) * 100}%` }} />
+          {ticks.map((atMs) => (
+            <i key={atMs} class="tick" style={left(atMs - fromMs)} />
+          ))}
+          {scale.folds.map(({ startMs, endMs }) => (
+            <i
+              key={startMs}
+              class="fold"
+              title={`nothing ran for ${durationText((endMs - startMs) / 1000)}`}
+              style={{ ...left(startMs), width: `${(scale.at(endMs) - scale.at(startMs)) * 100}%` }}
+            />
           ))}
           {timeline.bars.map((bar) => (
             <BarLink
               key={`${bar.lane} ${bar.start} ${bar.number} ${bar.attempt}`}
               bar={bar}
-              lengthMs={lengthMs}
+              scale={scale}
               top={placeOf(bar)}
             />
           ))}
-          <Arrows timeline={timeline} placeOf={placeOf} lengthMs={lengthMs} height={height} />
+          <Arrows timeline={timeline} placeOf={placeOf} scale={scale} height={height} />
           {drag !== undefined && (
             <i
               class="drag"
@@ -212,7 +227,16 @@ function Drawing({ timeline }: { timeline: Timeline }) {
           )}
         </div>
       </div>
-      <Waiting timeline={timeline} fromMs={fromMs} lengthMs={lengthMs} />
+      <Waiting timeline={timeline} fromMs={fromMs} scale={scale} />
+      {scale.folds.length > 0 && (
+        <p class="soft">
+          {foldsText(scale.folds.length)} of time in which nothing ran{" "}
+          {scale.folds.length === 1 ? "is" : "are"} folded.{" "}
+          <button type="button" class="plain" onClick={() => setQuery({ idle: "shown" })}>
+            Show idle time
+          </button>
+        </p>
+      )}
       {timeline.cut && <p class="notice">Not everything is shown: choose a shorter time.</p>}
       <Legend />
       <BarTable timeline={timeline} fromMs={fromMs} />
@@ -220,10 +244,21 @@ function Drawing({ timeline }: { timeline: Timeline }) {
   );
 }
 
-function BarLink({ bar, lengthMs, top }: { bar: Bar; lengthMs: number; top: number }) {
-  const { start, end, number, name, count, outcome, told } = bar;
-  const part = (ms: number) => `${(ms / lengthMs) * 100}%`;
-  const place = { left: part(start), width: part(Math.max(end - start, lengthMs / 2_000)), top: `${top}px` };
+function foldsText(count: number): string {
+  return count === 1 ? "A stretch" : `${count} stretches`;
+}
+
+function isFolded({ folds }: Scale, ms: number): boolean {
+  return folds.some(({ startMs, endMs }) => ms > startMs && ms < endMs);
+}
+
+const WIDTH_MIN = 1 / 2_000;
+
+function BarLink({ bar, scale, top }: { bar: Bar; scale: Scale; top: number }) {
+  const { start, end, number, name, count, outcome, told, saved } = bar;
+  const width = Math.max(scale.at(end) - scale.at(start), WIDTH_MIN);
+  const place = { left: `${scale.at(start) * 100}%`, width: `${width * 100}%`, top: `${top}px` };
+  const within = (ms: number) => ({ left: `${((scale.at(ms) - scale.at(start)) / width) * 100}%` });
   const kind = isBorrowed(bar) ? "borrowed" : "own";
   const mark = outcome === "preempted" ? "✕ " : outcome === "failed" || outcome === "lost" ? "! " : "";
   const text =
@@ -231,12 +266,9 @@ function BarLink({ bar, lengthMs, top }: { bar: Bar; lengthMs: number; top: numb
   const inner = (
     <>
       <span>{text}</span>
-      {told !== null && told > start && (
-        <i
-          class="told"
-          title="told to stop"
-          style={{ left: `${((told - start) / Math.max(1, end - start)) * 100}%` }}
-        />
+      {told !== null && told > start && <i class="told" title="told to stop" style={within(told)} />}
+      {saved !== undefined && saved >= start && (
+        <i class="saved" title="last checkpoint" style={within(saved)} />
       )}
     </>
   );
@@ -283,10 +315,10 @@ function barText({
 }
 
 /** Who waits now, since when: dotted, because nothing is in use by it. */
-function Waiting({ timeline, fromMs, lengthMs }: { timeline: Timeline; fromMs: number; lengthMs: number }) {
+function Waiting({ timeline, fromMs, scale }: { timeline: Timeline; fromMs: number; scale: Scale }) {
   const shown = timeline.waiting.slice(0, WAITING_SHOWN_MAX);
   if (shown.length === 0) return null;
-  const part = (ms: number) => Math.min(1, Math.max(0, ms / lengthMs)) * 100;
+  const part = (ms: number) => scale.at(Math.max(0, ms)) * 100;
   return (
     <section class="timeline-waiting">
       <h3>Waiting</h3>
@@ -326,6 +358,8 @@ function Legend() {
       </span>
       <span>✕ preempted, with an arrow to the one it made room for</span>
       <span>│ told to stop</span>
+      <span>◆ last checkpoint</span>
+      <span>╱╱ nothing ran: folded</span>
     </p>
   );
 }

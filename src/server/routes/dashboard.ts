@@ -15,8 +15,15 @@ import { sightOf } from "../sight.ts";
 import { endedIn, presentTimeline } from "../timeline.ts";
 import { usageOf } from "../usage.ts";
 
-export const getOverview: Handler<"getOverview"> = async ({ identity }, { leader }) =>
-  ok(await leader.read((view) => presentOverview(view, identity, leader.status())));
+export const getOverview: Handler<"getOverview"> = async ({ identity }, { leader, rejections }) =>
+  ok(
+    await leader.read((view) =>
+      presentOverview(view, identity, {
+        status: leader.status(),
+        rejected: rejections.lately(view, identity),
+      }),
+    ),
+  );
 
 export const getQueue: Handler<"getQueue"> = async (call, services) => {
   const { identity, query } = call;
