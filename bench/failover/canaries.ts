@@ -145,10 +145,10 @@ export const DATABASE_CANARIES: readonly DatabaseCanary[] = [
   },
   {
     what: "holders who are ended because the database was away",
-    file: "src/leader/renewals.ts",
-    text: "const PATIENCE = 1.5;",
-    instead: "const PATIENCE = 0.05;",
-    rounds: ["restarted", "restarted"],
+    file: "src/leader/leases.ts",
+    text: "for (const lease of all.values()) lease.renewedAtMs = nowMs;",
+    instead: "for (const lease of all.values()) lease.renewedAtMs = nowMs - lease.group.terms.patienceMs;",
+    rounds: ["away", "away"],
     finders: ["holders ended"],
   },
   {
