@@ -7,8 +7,9 @@ import { spawnSync } from "node:child_process";
 import { connect } from "node:net";
 import { z } from "zod";
 import { problem, ROUTES, type Route, type RouteName } from "../src/protocol/index.ts";
-import { type OpenedServer, openServer } from "../src/server/index.ts";
+import { openServer } from "../src/server/index.ts";
 import { type Fault, tell } from "./proving/canaries.ts";
+import { createFuzzWorld, PLANNED_CHANGES } from "./proving/fuzz-world.ts";
 import { seededRandom } from "./proving/random.ts";
 import { bundle } from "./proving/start.ts";
 
@@ -60,6 +61,8 @@ const between = (min: number, max: number) => min + Math.floor(draw() * (max - m
 const pick = <Item>(items: readonly Item[]): Item => items[between(0, items.length - 1)] as Item;
 const chance = (percent: number) => between(1, 100) <= percent;
 
+/** Parameters with which an answer may take its time. */
+const HOLDING = new Set(["wait", "follow"]);
 const KEYS = ["gpu", "mcpu", "memory_mb", "step_run", "licence", "cpu"];
 const NAMES = ["a", "b", "c", "gpus", "fair", "classes", "x", "team-1"];
 
@@ -106,16 +109,15 @@ const known = {
   requests: [] as string[],
   tokens: [] as string[],
   grants: [] as Grant[],
-  pools: ["gpus", "fair", "classes"],
 };
 
-await prepare(server);
+const world = await createFuzzWorld(server.url, secret);
 const statuses = new Map<number, number>();
 /** Routes that were answered with success: what lies behind the checks of the others was not tried. */
 const accepted = new Set<string>();
-/** Requests are what the server is about, so they come more often. */
+/** Requests and jobs are what the server is about, so they come more often. */
 const names = (Object.keys(ROUTES) as RouteName[]).flatMap((name) =>
-  Array.from({ length: ROUTES[name].tag === "requests" ? 6 : 1 }, () => name),
+  Array.from({ length: ["requests", "jobs"].includes(ROUTES[name].tag) ? 6 : 1 }, () => name),
 );
 /** Routes that change something, each as often. */
 const changing = (Object.keys(ROUTES) as RouteName[]).filter((name) => ROUTES[name].method !== "GET");
@@ -167,7 +169,7 @@ async function findOut(fault: Fault | undefined): Promise<number> {
 async function sendAlone(): Promise<number> {
   let refused = 0;
   for (let each = 0; each < ALONE && failures.length < 100; each++) {
-    if (each % 250 === 0) await prepare(server);
+    if (each % 250 === 0) await world.refresh();
     const { seq } = await server.store.head();
     let status = 0;
     const failure = await sendCall({
@@ -187,27 +189,11 @@ async function sendAlone(): Promise<number> {
   return refused;
 }
 
-async function prepare({ url }: OpenedServer): Promise<void> {
-  const make = async (path: string, body: object) => {
-    const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
-    const signal = AbortSignal.timeout(PATIENCE_MS);
-    const answer = await fetch(url + path, { method: "PUT", headers, body: JSON.stringify(body), signal });
-    await answer.text(); // May be refused, if a pool is just being deleted.
-  };
-  await make("/v1/pools/gpus", { capacity: { gpu: 8, mcpu: 64_000 } });
-  await make("/v1/pools/fair", { capacity: { gpu: 8 }, discipline: "fair_share" });
-  await make("/v1/pools/classes", { capacity: { gpu: 8 }, discipline: "class" });
-  for (const pool of known.pools) {
-    for (const component of ["a", "b"])
-      await make(`/v1/pools/${pool}/policies/${component}`, { priority: 1 });
-  }
-}
-
 async function work(): Promise<void> {
   while (sent < INPUTS && failures.length < 100) {
     sent++;
     // What was deleted comes back, so that there is always something to hit.
-    if (sent % 250 === 0) await prepare(server);
+    if (sent % 250 === 0) await world.refresh();
     const failure = sent % RAW_EVERY === 0 ? await sendRaw() : await sendCall();
     if (failure !== undefined) failures.push(failure);
   }
@@ -282,10 +268,10 @@ function count(status: number): void {
 }
 
 function remember(name: RouteName, text: string): void {
-  if (name !== "submitRequest" && name !== "createToken") return;
+  if (name !== "submitRequest" && name !== "submitJob" && name !== "createToken") return;
   const id = /"id":"([^"]+)"/.exec(text)?.[1];
   if (id === undefined) return;
-  const list = name === "submitRequest" ? known.requests : known.tokens;
+  const list = name === "createToken" ? known.tokens : known.requests;
   list.push(id);
   if (list.length > 50) list.shift();
   const token = /"token":"([^"]+)"/.exec(text)?.[1];
@@ -298,7 +284,8 @@ function someName(parameter: string): string {
   if (parameter === "id")
     return chance(50) ? String(between(0, 50)) : (pick([...known.requests, "1"]) ?? "1");
   if (parameter === "token") return pick([...known.tokens, "nobody"]);
-  if (parameter === "pool") return pick(known.pools);
+  if (parameter === "pool") return pick(world.pools);
+  if (parameter === "node") return pick(world.nodes);
   return pick(["a", "b", "c", "x"]);
 }
 
@@ -308,7 +295,8 @@ function encoded(text: string): string {
 }
 
 function headersFor(route: Route): Record<string, string> {
-  const headers: Record<string, string> = { authorization: `Bearer ${secret}` };
+  const usual = chance(95) ? world.secretFor(route.permission) : secret;
+  const headers: Record<string, string> = { authorization: `Bearer ${usual}` };
   if (chance(2))
     headers.authorization = pick([
       "",
@@ -327,7 +315,7 @@ function headersFor(route: Route): Record<string, string> {
 }
 
 function queryFor(route: Route): string {
-  const shape = Object.entries(route.query?.shape ?? {}).filter(([field]) => field !== "wait");
+  const shape = Object.entries(route.query?.shape ?? {}).filter(([field]) => !HOLDING.has(field));
   const fields = shape
     .filter(() => chance(30))
     .map(([field, schema]) => {
@@ -342,6 +330,7 @@ function bodyFor(route: Route, grant: Grant | undefined, damagedPercent: number)
   if (route.body === undefined) return chance(5) ? JSON.stringify(someValue(0)) : undefined;
   if (chance(2)) return undefined;
   if (chance(4)) return someText();
+  if (route === ROUTES.createSession && chance(50)) return JSON.stringify({ token: secret });
   const value = likelyValue(jsonSchema(route.body), 0);
   if (grant !== undefined && hasToken(value)) value.token = grant.token;
   const damaged = chance(damagedPercent) ? damage(value) : value;
@@ -389,9 +378,10 @@ function likelyValue(schema: JsonSchema, depth: number): unknown {
         ]);
         return Object.fromEntries(entries);
       }
-      const fields = Object.entries(schema.properties).filter(
-        ([field]) => schema.required?.includes(field) || chance(depth === 0 ? 35 : 25),
-      );
+      // About four that may be left out: with more of them hardly any value would be accepted.
+      const all = Object.entries(schema.properties);
+      const part = Math.min(35, Math.ceil(400 / all.length));
+      const fields = all.filter(([field]) => schema.required?.includes(field) || chance(part));
       return Object.fromEntries(fields.map(([field, inner]) => [field, fieldValue(field, inner, depth)]));
     }
     case "array":
@@ -414,10 +404,16 @@ function likelyValue(schema: JsonSchema, depth: number): unknown {
 /** Fields that must name something are given names that exist, mostly. */
 function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
   if (field === "component" && chance(90)) return pick(["a", "b"]);
-  if (field === "pool" && chance(90)) return pick(known.pools);
+  if (field === "pool" && chance(90)) return pick(world.pools);
   if (field === "resources" && chance(80)) return { gpu: between(1, 10) };
   if (field === "settings" && depth === 0 && chance(90)) return undefined;
   if (field === "capacity" && chance(80)) return { gpu: between(1, 20) };
+  if (field === "run" && chance(80))
+    return { command: ["true"], ...(chance(30) && { directory: someText() }) };
+  if (field === "changes" && chance(80))
+    return Array.from({ length: between(1, 3) }, () => pick(PLANNED_CHANGES));
+  if (field === "request_id" && chance(80)) return pick([...known.requests, "1"]);
+  if (field === "seen" || field === "wait_seconds") return undefined;
   if (field === "memory" && chance(70)) return pick(["16GiB", "1MB", "0.5TB", "1", "-1GB", "1e9GB", "GiB"]);
   if (field === "url" && chance(80)) return pick(URLS);
   if (field === "id" && chance(80)) return pick([...known.requests, "1", "2"]);

@@ -148,7 +148,7 @@ async function within(
 async function readTo(readers: readonly Reader[], seq: number): Promise<void> {
   let before = -1;
   for (;;) {
-    const seen = readers.reduce((sum, { messages }) => sum + messages.length, 0);
+    const seen = readers.reduce((sum, { lastSeq }) => sum + lastSeq, 0);
     if (readers.every(({ lastSeq }) => lastSeq >= seq) || seen === before) return;
     before = seen;
     await delay(5_000);

@@ -10,7 +10,7 @@ import { reportersOf } from "./agents/reporters.ts";
 import type { Call, Services } from "./call.ts";
 import type { Grants } from "./grants.ts";
 import { type Identity, reachesPool } from "./identity.ts";
-import type { Located } from "./locate.ts";
+import { type Located, locate } from "./locate.ts";
 import { affectedIn } from "./plans.ts";
 import { presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
@@ -24,8 +24,9 @@ export async function explain(
   call: Call,
   services: Services,
   { id, record, owned }: Located,
-  { suggestions: isAsked, before }: { readonly suggestions: boolean; readonly before: RequestId | undefined },
+  asked: { readonly suggestions: boolean; readonly before: RequestId | undefined },
 ): Promise<WireExplanation> {
+  const { suggestions: isAsked, before } = asked;
   const { leader, grants } = services;
   const { identity } = call;
   const sees = (pool: string) => reachesPool(identity, pool);
@@ -40,12 +41,14 @@ export async function explain(
   const whole = await foreseen(call, services, { requestId: id, suggestions: isAsked, before });
   if (whole.facts === undefined) throw notFound("request", id);
   const facts = { ...whole.facts, pools: whole.facts.pools.filter(({ pool }) => sees(pool)) };
-  return leader.read((view) => {
+  const explained = await leader.read((view) => {
     // What is said about a job is for those who may see all of it.
     const isWhole = sightOf(identity, view).degreeOf(owned) === "whole";
     const said = isWhole ? saidOf(view, services.agents, id) : [];
     return presentExplanation(view, { ...whole, facts }, { identity, grants, said });
   });
+  // Deleted or forgotten while the answer was worked out: then the store knows, or nobody does.
+  return explained ?? explain(call, services, await locate(call, services, id), asked);
 }
 
 /** From the state alone: nothing is tried, and nothing waited for. The request must be in memory. */
@@ -176,11 +179,12 @@ function presentExplanation(
   view: View,
   { facts, suggestions, starts, next, before }: Foreseen & { readonly facts: Explanation },
   caller: { identity: Identity; grants: Grants; said: readonly string[] },
-): WireExplanation {
+): WireExplanation | undefined {
   const { requestId, status, rejection, delayedUntilMs, blocked, victim, stop } = facts;
   const sight = sightOf(caller.identity, view);
   const presenter = new Presenter(view, sight);
-  const request = presentLive(view, requestId, caller) as WireRequest;
+  const request = presentLive(view, requestId, caller);
+  if (request === undefined) return undefined;
   const explained = {
     request_id: requestId,
     number: view.numberOf(requestId) ?? 0,
