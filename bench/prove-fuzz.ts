@@ -78,6 +78,12 @@ const TEXTS = [
   "[".repeat(200),
 ];
 
+/** Nobody listens at the first two. */
+const URLS = [
+  ...["http://127.0.0.1:9/", "http://localhost:9/x", "http://10.0.0.1/", "https://[::1]/", "https://a:b@c/"],
+  ...["file:///etc/passwd", "https://", "http://0x7f.1:9", "https://xn--/", "javascript:1"],
+];
+
 console.log(`seed ${SEED}`);
 const failures: string[] = [];
 
@@ -103,7 +109,9 @@ const server = await openServer({
   onFatal: (error) => failures.push(`fatal: ${String((error as Error).stack)}`),
 });
 const secret = server.firstToken?.secret as string;
-const schemas = new Map<z.ZodType, unknown>();
+const schemas = new Map<z.ZodType, JsonSchema>();
+/** Schemas with a name of their own, to which others refer. */
+const definitions = new Map<string, JsonSchema>();
 /** Names and ids that exist, so that not everything ends with "not found". */
 const known = {
   requests: [] as string[],
@@ -348,7 +356,9 @@ function hasToken(value: unknown): value is { token: string } {
 }
 
 interface JsonSchema {
-  readonly type?: string;
+  readonly type?: string | readonly string[];
+  readonly $ref?: string;
+  readonly $defs?: Readonly<Record<string, JsonSchema>>;
   readonly enum?: readonly unknown[];
   readonly const?: unknown;
   readonly anyOf?: readonly JsonSchema[];
@@ -359,17 +369,22 @@ interface JsonSchema {
 }
 
 function jsonSchema(schema: z.ZodType): JsonSchema {
-  const found = schemas.get(schema) ?? z.toJSONSchema(schema, { unrepresentable: "any", reused: "inline" });
+  const found =
+    schemas.get(schema) ??
+    (z.toJSONSchema(schema, { unrepresentable: "any", reused: "inline" }) as unknown as JsonSchema);
   schemas.set(schema, found);
-  return found as JsonSchema;
+  for (const [id, definition] of Object.entries(found.$defs ?? {}))
+    definitions.set(`#/$defs/${id}`, definition);
+  return found;
 }
 
 /** A value that the schema may well accept. */
 function likelyValue(schema: JsonSchema, depth: number): unknown {
+  if (schema.$ref !== undefined) return likelyValue(definitions.get(schema.$ref) ?? {}, depth);
   if ("const" in schema) return schema.const;
   if (schema.enum !== undefined) return pick(schema.enum);
   if (schema.anyOf !== undefined) return likelyValue(pick(schema.anyOf), depth);
-  switch (schema.type) {
+  switch (typeof schema.type === "object" ? pick(schema.type) : schema.type) {
     case "object": {
       if (schema.properties === undefined) {
         const entries = Array.from({ length: between(0, 3) }, () => [
@@ -412,6 +427,7 @@ function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
     return { command: ["true"], ...(chance(30) && { directory: someText() }) };
   if (field === "changes" && chance(80))
     return Array.from({ length: between(1, 3) }, () => pick(PLANNED_CHANGES));
+  if (field === "signal" && chance(80)) return pick(["SIGUSR1", "SIGTERM", "SIGKILL"]);
   if (field === "request_id" && chance(80)) return pick([...known.requests, "1"]);
   if (field === "seen" || field === "wait_seconds") return undefined;
   if (field === "memory" && chance(70)) return pick(["16GiB", "1MB", "0.5TB", "1", "-1GB", "1e9GB", "GiB"]);
@@ -419,12 +435,6 @@ function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
   if (field === "id" && chance(80)) return pick([...known.requests, "1", "2"]);
   return likelyValue(schema, depth + 1);
 }
-
-/** Nobody listens at the first two. */
-const URLS = [
-  ...["http://127.0.0.1:9/", "http://localhost:9/x", "http://10.0.0.1/", "https://[::1]/", "https://a:b@c/"],
-  ...["file:///etc/passwd", "https://", "http://0x7f.1:9", "https://xn--/", "javascript:1"],
-];
 
 /** One place of the value becomes something else. */
 function damage(value: unknown): unknown {

@@ -99,7 +99,8 @@ export const CANARIES: readonly Canary[] = [
     what: "a leader whose keys nobody else knows",
     file: "src/store/commit.ts",
     text: "(commit.idempotency ?? []).map(idempotencyRow)",
-    instead: "[].map(idempotencyRow)",
+    // Without scope is what servers keep for themselves, such as the keys that sign grants.
+    instead: '(commit.idempotency ?? []).filter(({ scope }) => scope === "").map(idempotencyRow)',
     rounds: ["kill", "kill"],
     finders: ["doubled"],
   },

@@ -45,7 +45,9 @@ export async function explain(
     // What is said about a job is for those who may see all of it.
     const isWhole = sightOf(identity, view).degreeOf(owned) === "whole";
     const said = isWhole ? saidOf(view, services.agents, id) : [];
-    return presentExplanation(view, { ...whole, facts }, { identity, grants, said });
+    const caller = { identity, grants, said };
+    const request = presentLive(view, id, caller);
+    return request && presentExplanation(view, request, { ...whole, facts }, caller);
   });
   // Deleted or forgotten while the answer was worked out: then the store knows, or nobody does.
   return explained ?? explain(call, services, await locate(call, services, id), asked);
@@ -60,10 +62,8 @@ export function explainNow(
   const facts = explainState(view.state, id, view.nowMs) as Explanation;
   const seen = { ...facts, pools: facts.pools.filter(({ pool }) => reachesPool(caller.identity, pool)) };
   const untried = { suggestions: { all: [], isTruncated: true }, starts: null, next: null, before: null };
-  return {
-    request: presentLive(view, id, caller) as WireRequest,
-    explanation: presentExplanation(view, { facts: seen, ...untried }, caller),
-  };
+  const request = presentLive(view, id, caller) as WireRequest;
+  return { request, explanation: presentExplanation(view, request, { facts: seen, ...untried }, caller) };
 }
 
 /** What those who are to start a job say about it: Slurm's or Kubernetes' own reason (S3, K3). */
@@ -177,14 +177,13 @@ const NOTHING_TO_SAY = {
 
 function presentExplanation(
   view: View,
+  request: WireRequest,
   { facts, suggestions, starts, next, before }: Foreseen & { readonly facts: Explanation },
   caller: { identity: Identity; grants: Grants; said: readonly string[] },
-): WireExplanation | undefined {
+): WireExplanation {
   const { requestId, status, rejection, delayedUntilMs, blocked, victim, stop } = facts;
   const sight = sightOf(caller.identity, view);
   const presenter = new Presenter(view, sight);
-  const request = presentLive(view, requestId, caller);
-  if (request === undefined) return undefined;
   const explained = {
     request_id: requestId,
     number: view.numberOf(requestId) ?? 0,
