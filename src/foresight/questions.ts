@@ -126,14 +126,9 @@ export type SuggestedChange =
   | { readonly change: "preemptible" }
   | { readonly change: "higher_class"; readonly preemptionClass: number }
   | { readonly change: "another_pool" }
-  | { readonly change: "higher_limit"; readonly key: string; readonly limit: number }
-  | {
-      readonly change: "higher_group_limit";
-      readonly group: GroupName;
-      readonly key: string;
-      readonly limit: number;
-    }
-  | { readonly change: "more_reserved"; readonly key: string; readonly reserved: number }
+  | { readonly change: "higher_limit"; readonly limit: Resources }
+  | { readonly change: "higher_group_limit"; readonly group: GroupName; readonly limit: Resources }
+  | { readonly change: "more_reserved"; readonly reserved: Resources }
   | { readonly change: "higher_priority"; readonly priority: number }
   /** With `nodes`: by so many more nodes like one that is there. */
   | {

@@ -5,6 +5,7 @@
 //   2. At most PREVIEWS_PER_KIND_MAX previews are made for one kind of change, and no more than the budget allows (Y12).
 
 import {
+  type Blocker,
   type Command,
   capacityOf,
   compareIds,
@@ -12,6 +13,7 @@ import {
   type EngineState,
   type Event,
   type Explanation,
+  explain,
   fork,
   type NodeName,
   type NodeRecord,
@@ -23,6 +25,7 @@ import {
   queuePageOf,
   type RequestChange,
   type RequestSpec,
+  type Resources,
   requestOf,
   usageOf,
 } from "../engine/index.ts";
@@ -194,45 +197,24 @@ class Search {
       kind: "updatePolicy",
       policy: { pool, component, ...part },
     });
-    if (blockedBy.rule === "limit") {
-      const { key, used, asked } = blockedBy;
-      const present = policy.limit[key] ?? used;
-      this.#smallest(
-        "operator",
-        used + asked - present,
-        (more) => ({
-          commands: [update({ limit: { ...policy.limit, [key]: present + more } })],
-          suggestion: { change: "higher_limit", pool, key, limit: present + more },
-        }),
-        used + asked - present,
-      );
-    }
-    if (blockedBy.rule === "group_limit" && blockedBy.group !== null) {
-      const { key, used, asked, group } = blockedBy;
-      const limit = this.#state.pools.get(pool)?.groups.get(group)?.record.limit ?? {};
-      const present = limit[key] ?? used;
-      this.#smallest(
-        "operator",
-        used + asked - present,
-        (more) => ({
-          commands: [
-            {
-              kind: "updateGroup",
-              pool,
-              group: { name: group, limit: { ...limit, [key]: present + more } },
-            },
-          ],
-          suggestion: { change: "higher_group_limit", pool, group, key, limit: present + more },
-        }),
-        used + asked - present,
-      );
+    this.#raise("limit", pool, blockedBy, (limit) => ({
+      commands: [update({ limit: { ...policy.limit, ...limit } })],
+      suggestion: { change: "higher_limit", pool, limit },
+    }));
+    const group = blockedBy.rule === "group_limit" ? blockedBy.group : null;
+    if (group !== null) {
+      const present = this.#state.pools.get(pool)?.groups.get(group)?.record.limit;
+      this.#raise("group_limit", pool, blockedBy, (limit) => ({
+        commands: [{ kind: "updateGroup", pool, group: { name: group, limit: { ...present, ...limit } } }],
+        suggestion: { change: "higher_group_limit", pool, group, limit },
+      }));
     }
     for (const [key, asked] of Object.entries(this.#spec.resources)) {
       if (key === "step_run") continue;
       const present = policy.reserved[key] ?? 0;
       this.#smallest("operator", asked * this.#spec.nodes + present, (more) => ({
         commands: [update({ reserved: { ...policy.reserved, [key]: present + more } })],
-        suggestion: { change: "more_reserved", pool, key, reserved: present + more },
+        suggestion: { change: "more_reserved", pool, reserved: { [key]: present + more } },
       }));
     }
     const highest = Math.max(...policiesOf(this.#state, pool).map(({ priority }) => priority));
@@ -240,6 +222,31 @@ class Search {
       commands: [update({ priority: policy.priority + more })],
       suggestion: { change: "higher_priority", pool, priority: policy.priority + more },
     }));
+  }
+
+  /** One policy or group limits several keys: what the next one blocks is raised with those before it. */
+  #raise(
+    rule: "limit" | "group_limit",
+    pool: PoolName,
+    blockedBy: Blocker | undefined,
+    attempted: (limit: Resources) => Attempted,
+  ): void {
+    const raised: Record<string, number> = {};
+    const isNext = (blocker: Blocker | undefined): blocker is Extract<Blocker, { allowed: number }> =>
+      blocker?.rule === rule && raised[blocker.key] === undefined;
+    for (let blocker = blockedBy; isNext(blocker); ) {
+      const { key, used, asked, allowed } = blocker;
+      const lacking = used + asked - allowed;
+      const isFound = this.#smallest(
+        "operator",
+        lacking,
+        (more) => attempted({ ...raised, [key]: allowed + more }),
+        lacking,
+      );
+      if (isFound) return;
+      raised[key] = used + asked;
+      blocker = this.#blockerAfter(attempted(raised).commands, pool);
+    }
   }
 
   // --- the pool and its nodes
@@ -321,9 +328,9 @@ class Search {
 
   #others({ pool, holders, position }: PoolExplanation): void {
     for (const { requestId, isStopping } of holders.slice(0, PREVIEWS_PER_KIND_MAX)) {
-      if (isStopping) continue;
+      const outcome = isStopping ? "stopped" : "succeeded";
       this.#once("time", {
-        commands: [{ kind: "tick", ends: [{ requestId, outcome: "succeeded" }] }],
+        commands: [{ kind: "tick", ends: [{ requestId, outcome }] }],
         suggestion: { change: "run_ends", pool, requestId },
       });
     }
@@ -370,13 +377,13 @@ class Search {
   }
 
   /** By doubling, then halving: outcomes are not monotone, so that the smallest found may not be the smallest of all (Y9). */
-  #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted, guess = 1): void {
-    if (max < 1) return;
+  #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted, guess = 1): boolean {
+    if (max < 1) return false;
     const tries = new Tries(this, attempted);
     let good = Math.max(1, Math.min(guess, max));
     let bad = 0;
     while (tries.at(good) === null) {
-      if (good >= max || !tries.areLeft) return;
+      if (good >= max || !tries.areLeft) return false;
       bad = good;
       good = Math.min(good * 2, max);
     }
@@ -389,6 +396,7 @@ class Search {
     }
     const isMinimal = good === 1 || (good - bad === 1 && tries.at(good - 1) === null);
     this.#add(by, attempted(good), tries.at(good), good, isMinimal);
+    return true;
   }
 
   #add(
@@ -414,16 +422,27 @@ class Search {
 
   /** Null: one of them is refused. */
   #eventsOf(commands: readonly Command[]): readonly Event[] | null {
-    const decideAll = () => {
-      const events: Event[] = [];
-      for (const command of commands) {
-        const decision = decide(this.#state, command, this.#nowMs);
-        if (decision.outcome === "refused") return null;
-        events.push(...decision.events);
-      }
-      return events;
-    };
-    return fork(this.#state, decideAll);
+    return fork(this.#state, () => this.#decideAll(commands));
+  }
+
+  #decideAll(commands: readonly Command[]): readonly Event[] | null {
+    const events: Event[] = [];
+    for (const command of commands) {
+      const decision = decide(this.#state, command, this.#nowMs);
+      if (decision.outcome === "refused") return null;
+      events.push(...decision.events);
+    }
+    return events;
+  }
+
+  /** What would block it in the pool then. */
+  #blockerAfter(commands: readonly Command[], pool: PoolName): Blocker | undefined {
+    if (!this.#budget.spend()) return undefined;
+    return fork(this.#state, () => {
+      if (this.#decideAll(commands) === null) return undefined;
+      const facts = explain(this.#state, this.#spec.id, this.#nowMs);
+      return facts?.pools.find((one) => one.pool === pool)?.blockedBy;
+    });
   }
 }
 

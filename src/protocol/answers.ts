@@ -496,15 +496,15 @@ export const suggestion = z.discriminatedUnion("change", [
   z.object({ change: z.literal("higher_class"), ...suggested, preemption_class: z.int() }),
   /** One in which the component has no policy, or which the request does not name. */
   z.object({ change: z.literal("another_pool"), ...suggested }),
-  z.object({ change: z.literal("higher_limit"), ...suggested, key: z.string(), limit: z.number() }),
+  /** With the keys that change, here and below. */
+  z.object({ change: z.literal("higher_limit"), ...suggested, limit: amounts }),
   z.object({
     change: z.literal("higher_group_limit"),
     ...suggested,
     group: z.string(),
-    key: z.string(),
-    limit: z.number(),
+    limit: amounts,
   }),
-  z.object({ change: z.literal("more_reserved"), ...suggested, key: z.string(), reserved: z.number() }),
+  z.object({ change: z.literal("more_reserved"), ...suggested, reserved: amounts }),
   z.object({ change: z.literal("higher_priority"), ...suggested, priority: z.int() }),
   z.object({
     change: z.literal("more_capacity"),

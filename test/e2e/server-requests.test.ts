@@ -465,7 +465,7 @@ for (const kind of ["memory", "sqlite"] as const) {
         group: null,
       });
       expect(body.suggestions).toMatchObject([
-        { change: "higher_limit", pool: "gpus", key: "gpu", limit: 2, by: "operator", minimal: true },
+        { change: "higher_limit", pool: "gpus", limit: { gpu: 2 }, by: "operator", minimal: true },
         { change: "run_ends", pool: "gpus", by: "time", request: { id: running.id } },
       ]);
       expect(body).toMatchObject({ code: "limit", starts: { basis: "unknown" } });

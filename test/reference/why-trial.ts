@@ -46,6 +46,8 @@ export interface Tally {
   /** Requests that wait without a promise, and those of them for which something was suggested. */
   asked: number;
   helped: number;
+  /** Those for which nothing was. */
+  readonly helpless: string[];
   suggestions: number;
   minimal: number;
   readonly unsound: string[];
@@ -56,7 +58,7 @@ export interface Tally {
 export function newTally(): Tally {
   return {
     ...{ explanations: 0, waiting: 0, running: 0, stopping: 0, falsehoods: [] },
-    ...{ asked: 0, helped: 0, suggestions: 0, minimal: 0, unsound: [] },
+    ...{ asked: 0, helped: 0, helpless: [], suggestions: 0, minimal: 0, unsound: [] },
     ...{ plans: 0, inexact: [] },
   };
 }
@@ -117,9 +119,13 @@ function suggestFor(
   tally: Tally,
 ): void {
   const question = { kind: "explain", requestId: id, suggestions: true, pools: null } as const;
-  const { suggestions } = answer(state, question, nowMs);
+  const { suggestions, facts } = answer(state, question, nowMs);
   tally.asked++;
   if (suggestions.all.length > 0) tally.helped++;
+  else
+    tally.helpless.push(
+      `${where}, ${id}: ${suggestions.isTruncated ? "cut, " : ""}${JSON.stringify(facts?.pools)}`,
+    );
   for (const suggestion of suggestions.all) {
     tally.suggestions++;
     if (suggestion.minimal) tally.minimal++;

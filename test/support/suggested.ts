@@ -3,6 +3,7 @@
 import {
   type Command,
   decide,
+  type EndReport,
   type EngineState,
   type NodeName,
   type NodeRecord,
@@ -77,14 +78,14 @@ function commandOf(state: EngineState, id: RequestId, suggestion: Suggestion): C
         ? { kind: "attachPolicy", policy: { pool, component } }
         : update({ pools: [...(pools ?? []), pool] });
     case "higher_limit":
-      return updatePolicy({ limit: { ...policy?.limit, [suggestion.key]: suggestion.limit } });
+      return updatePolicy({ limit: { ...policy?.limit, ...suggestion.limit } });
     case "higher_group_limit": {
       const limit = state.pools.get(pool)?.groups.get(suggestion.group)?.record.limit;
-      const group = { name: suggestion.group, limit: { ...limit, [suggestion.key]: suggestion.limit } };
+      const group = { name: suggestion.group, limit: { ...limit, ...suggestion.limit } };
       return { kind: "updateGroup", pool, group };
     }
     case "more_reserved":
-      return updatePolicy({ reserved: { ...policy?.reserved, [suggestion.key]: suggestion.reserved } });
+      return updatePolicy({ reserved: { ...policy?.reserved, ...suggestion.reserved } });
     case "higher_priority":
       return updatePolicy({ priority: suggestion.priority });
     case "more_capacity":
@@ -97,8 +98,13 @@ function commandOf(state: EngineState, id: RequestId, suggestion: Suggestion): C
         : { kind: "putNode", node: { name: suggestion.node } };
     }
     case "run_ends":
-      return { kind: "tick", ends: [{ requestId: suggestion.requestId, outcome: "succeeded" }] };
+      return { kind: "tick", ends: [endOf(state, suggestion.requestId)] };
     case "ahead_withdrawn":
       return { kind: "cancelRequest", requestId: suggestion.requestId };
   }
+}
+
+function endOf(state: EngineState, requestId: RequestId): EndReport {
+  const isStopping = requestOf(state, requestId)?.progress.allocation?.stop != null;
+  return { requestId, outcome: isStopping ? "stopped" : "succeeded" };
 }

@@ -69,11 +69,11 @@ function whatText(suggestion: WireSuggestion, { component }: WireRequest): strin
     case "higher_class":
       return `its class were ${suggestion.preemption_class}`;
     case "higher_limit":
-      return `the limit of ${component} were ${suggestion.limit} ${suggestion.key}`;
+      return `the limit of ${component} were ${amountsText(suggestion.limit)}`;
     case "higher_group_limit":
-      return `the limit of group ${suggestion.group} were ${suggestion.limit} ${suggestion.key}`;
+      return `the limit of group ${suggestion.group} were ${amountsText(suggestion.limit)}`;
     case "more_reserved":
-      return `${component} had ${suggestion.reserved} ${suggestion.key} reserved`;
+      return `${component} had ${amountsText(suggestion.reserved)} reserved`;
     case "higher_priority":
       return `the priority of ${component} were ${suggestion.priority}`;
     case "more_capacity":
