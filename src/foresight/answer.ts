@@ -23,12 +23,15 @@ const AHEAD_MS_MAX = 7 * 86_400_000;
 const NAMED_MAX = 3;
 const NONE = { all: [], isTruncated: false };
 
-export function answer<Asked extends Question>(
+/** What is asked of a state alone; who looks through a queue wants numbers, too. */
+type Tried = Exclude<Question, { kind: "queue" }>;
+
+export function answer<Asked extends Tried>(
   state: EngineState,
   question: Asked,
   nowMs: number,
 ): AnswerTo<Asked>;
-export function answer(state: EngineState, question: Question, nowMs: number): Explained | Plan {
+export function answer(state: EngineState, question: Tried, nowMs: number): Explained | Plan {
   switch (question.kind) {
     case "explain":
       return explained(state, question, nowMs);

@@ -9,7 +9,7 @@ import type { Worker } from "node:worker_threads";
 import type { Leader } from "../leader/index.ts";
 import type { Store } from "../store/index.ts";
 import type { FromThread, ToThread } from "./messages.ts";
-import type { Explained, Plan, Question } from "./questions.ts";
+import type { Answer, Question } from "./questions.ts";
 
 export interface Connection {
   /** Where the replica stands; -1 until it has been made. */
@@ -19,7 +19,7 @@ export interface Connection {
   readonly questionsWaiting: number;
   /** Whether the replica reaches an event in that time. */
   reaches(seq: number, withinMs: number): Promise<boolean>;
-  ask(question: Question, nowMs: number): Promise<Explained | Plan>;
+  ask(question: Question, nowMs: number): Promise<Answer>;
   close(): Promise<void>;
 }
 
@@ -38,10 +38,7 @@ export function connect(
   },
 ): Connection {
   const feeding = new AbortController();
-  const questions = new Map<
-    number,
-    { resolve(answer: Explained | Plan): void; reject(error: Error): void }
-  >();
+  const questions = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
   const watchers = new Set<() => void>();
   let position = { seq: -1, bytes: 0 };
   let sentSeq = 0;

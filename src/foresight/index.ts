@@ -12,3 +12,4 @@ export type {
   Suggestion,
   Suggestions,
 } from "./questions.ts";
+export { type FoundInQueue, type QueuePlace, type QueueSearch, searchQueue } from "./queue-search.ts";

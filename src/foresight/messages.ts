@@ -1,7 +1,7 @@
 // What the two sides of the foresight thread send each other.
 
 import type { CommittedEvent } from "../leader/index.ts";
-import type { Explained, Plan, Question } from "./questions.ts";
+import type { Answer, Question } from "./questions.ts";
 
 export type ToThread =
   /** The pieces of the snapshot at `seq`; none at 0: the journal begins there. */
@@ -12,6 +12,6 @@ export type ToThread =
 export type FromThread =
   /** The replica stands at this event; `bytes` is the memory that it takes. */
   | { readonly kind: "at"; readonly seq: number; readonly bytes: number }
-  | { readonly kind: "answer"; readonly id: number; readonly answer: Explained | Plan }
+  | { readonly kind: "answer"; readonly id: number; readonly answer: Answer }
   /** The question could not be answered; the thread goes on. */
   | { readonly kind: "failed"; readonly id: number; readonly message: string };

@@ -14,6 +14,7 @@ import type {
   RequestId,
   Resources,
 } from "../engine/index.ts";
+import type { FoundInQueue, QueueSearch } from "./queue-search.ts";
 
 export type Question =
   /** Why a request stands where it stands, and what would start it now (14). */
@@ -32,7 +33,9 @@ export type Question =
       readonly steps: readonly PlanStep[];
       /** How far time is to pass after the change, and without it (X6); left out: not at all. */
       readonly horizonMs?: number;
-    };
+    }
+  /** A page of what waits, found by filters or far down (B4). */
+  | { readonly kind: "queue"; readonly search: QueueSearch };
 
 /** One change of a plan. Of several commands the first counts that is not refused because something exists or does not. */
 export interface PlanStep {
@@ -95,7 +98,13 @@ export interface Later {
   readonly isCut: boolean;
 }
 
-export type AnswerTo<Asked extends Question> = Asked extends { readonly kind: "explain" } ? Explained : Plan;
+export type AnswerTo<Asked extends Question> = Asked extends { readonly kind: "explain" }
+  ? Explained
+  : Asked extends { readonly kind: "queue" }
+    ? FoundInQueue
+    : Plan;
+
+export type Answer = AnswerTo<Question>;
 
 /** Others that a change concerns. */
 export interface SuggestionEffects {

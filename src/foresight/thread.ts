@@ -6,6 +6,7 @@ import { resume } from "../engine/index.ts";
 import { createMemory, loadSnapshot, type Memory, replay } from "../leader/index.ts";
 import { answer } from "./answer.ts";
 import type { FromThread, ToThread } from "./messages.ts";
+import { searchQueue } from "./queue-search.ts";
 
 if (parentPort === null) throw new Error("this program runs in a thread of the server");
 const port = parentPort;
@@ -34,9 +35,14 @@ async function take(message: ToThread): Promise<void> {
 }
 
 function answered({ id, question, nowMs }: Extract<ToThread, { kind: "ask" }>): FromThread {
-  const { state } = memory;
+  const { state, numbers } = memory;
+  const atMs = Math.max(nowMs, state.clockMs);
   try {
-    return { kind: "answer", id, answer: answer(state, question, Math.max(nowMs, state.clockMs)) };
+    const found =
+      question.kind === "queue"
+        ? searchQueue({ state, numberOf: (request) => numbers.get(request) }, question.search, atMs)
+        : answer(state, question, atMs);
+    return { kind: "answer", id, answer: found };
   } catch (error) {
     return { kind: "failed", id, message: error instanceof Error ? error.message : String(error) };
   }

@@ -1,50 +1,44 @@
-// The queue in slim rows (B4, B5). A page costs what it shows and what comes before it; filters and other orders need the
-// whole queue, and share one walk of it with everybody who asks within a second.
+// The queue in slim rows (B4, B5). A page near the front costs what it shows and what comes before it. What needs a walk of
+// the whole queue (filters, other orders, pages far down) is found by the foresight thread.
 
 import {
   type EngineState,
   type PoolName,
   queueLengthOf,
-  queueOf,
-  queuePageOf,
-  type RequestId,
   requestOf,
   type WhyCodes,
   waitingByComponentOf,
   whyCodesOf,
 } from "../engine/index.ts";
+import {
+  ForesightError,
+  type FoundInQueue,
+  type QueuePlace,
+  type QueueSearch,
+  searchQueue,
+} from "../foresight/index.ts";
 import type { View } from "../leader/index.ts";
 import type { WhyCode, WireQueue, WireQueueRow } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
-import { type Identity, reachesComponent } from "./identity.ts";
+import type { Services } from "./call.ts";
+import { type Identity, reachesComponent, reachesPool } from "./identity.ts";
 import { problemError } from "./problems.ts";
-import { ownedOf, type Sight, sightOf } from "./sight.ts";
 
-export interface QueueQuestion {
-  readonly pools: readonly PoolName[];
+export interface QueueQuestion extends Omit<QueueSearch, "visible"> {
   /** One pool was asked for: rows need not name it. */
   readonly isOnePool: boolean;
-  readonly component?: string | undefined;
-  readonly why?: WhyCode | undefined;
-  readonly q?: string | undefined;
-  readonly sort: "place" | "waited" | "number" | "component";
-  readonly start: number;
-  readonly limit: number;
 }
 
 export interface QueueRows {
-  answer(view: View, identity: Identity, question: QueueQuestion): WireQueue;
+  answer(
+    services: Pick<Services, "leader" | "foresight">,
+    identity: Identity,
+    question: QueueQuestion,
+  ): Promise<WireQueue>;
 }
 
-/** How long a walk of a whole queue is good enough for filters and other orders. */
-const WALK_MS = 1_000;
-
-interface Walk {
-  readonly state: EngineState;
-  readonly seq: number;
-  readonly atMs: number;
-  readonly ids: readonly RequestId[];
-}
+/** How far down a page may begin that is answered at once: so many steps take about a millisecond. */
+const NEAR_MAX = 2_000;
 
 interface Reasons {
   /** Memory may be replaced by what the store has. */
@@ -53,14 +47,7 @@ interface Reasons {
   readonly codes: WhyCodes;
 }
 
-interface Place {
-  readonly id: RequestId;
-  readonly pool: PoolName;
-  readonly place: number;
-}
-
 export function createQueueRows(): QueueRows {
-  const walks = new Map<PoolName, Walk>();
   const reasons = new Map<PoolName, Reasons>();
 
   function codesOf({ state, seq, nowMs }: View, pool: PoolName): WhyCodes {
@@ -71,38 +58,7 @@ export function createQueueRows(): QueueRows {
     return codes;
   }
 
-  function walkOf({ state, seq, nowMs }: View, pool: PoolName): readonly RequestId[] {
-    const known = walks.get(pool);
-    const isFresh = known?.seq === seq || nowMs - (known?.atMs ?? 0) < WALK_MS;
-    if (known?.state === state && isFresh) return known.ids;
-    const ids = queueOf(state, pool, nowMs);
-    walks.set(pool, { state, seq, atMs: nowMs, ids });
-    return ids;
-  }
-
-  /** Everything that waits, pool by pool; what has left a queue since it was walked is passed over. */
-  function* all(view: View, pools: readonly PoolName[]): Iterable<Place> {
-    for (const pool of pools) {
-      for (const [index, id] of walkOf(view, pool).entries()) {
-        if (isWaitingIn(view, id, pool)) yield { id, pool, place: index + 1 };
-      }
-    }
-  }
-
-  function selected(view: View, sight: Sight, question: QueueQuestion): Place[] {
-    const { pools, component, why, q, sort } = question;
-    const found: Place[] = [];
-    for (const one of all(view, pools)) {
-      const { spec } = requestOf(view.state, one.id)!;
-      if (component !== undefined && spec.component !== component) continue;
-      if (q !== undefined && !matches(q, spec.name, view.numberOf(one.id))) continue;
-      if (why !== undefined && codesOf(view, one.pool).of(one.id) !== why) continue;
-      if (sees(view, sight, one.id)) found.push(one);
-    }
-    return sort === "place" ? found : found.sort(orders(view)[sort]);
-  }
-
-  function rowOf(view: View, { id, pool, place }: Place, isOnePool: boolean): WireQueueRow {
+  function rowOf(view: View, { id, pool, place }: QueuePlace, isOnePool: boolean): WireQueueRow {
     const { spec, progress } = requestOf(view.state, id)!;
     const { step_run: _, ...wants } = spec.resources;
     return {
@@ -118,29 +74,69 @@ export function createQueueRows(): QueueRows {
     };
   }
 
+  function present(
+    view: View,
+    identity: Identity,
+    { pools, isOnePool, start, limit }: QueueQuestion,
+    { page, matching }: FoundInQueue,
+  ): WireQueue {
+    const here = pools.filter((pool) => view.state.pools.has(pool));
+    // The thread may be a moment ahead or behind.
+    const rows = page.filter((one) => isWaitingIn(view, one));
+    return {
+      seq: view.seq,
+      time: toTimestamp(view.nowMs),
+      rows: rows.map((one) => rowOf(view, one, isOnePool)),
+      next_cursor: start + limit < matching ? String(start + limit) : null,
+      total: waitingIn(view.state, here),
+      matching,
+      hidden: hiddenIn(view, identity, here),
+      counts: sumOf(here.map((pool) => codesOf(view, pool).counts())),
+    };
+  }
+
   return {
-    answer(view, identity, question) {
-      const { pools, component, why, q, sort, start, limit, isOnePool } = question;
-      const sight = sightOf(identity, view);
-      const hidden = hiddenIn(view, identity, pools);
-      const total = pools.reduce((sum, pool) => sum + queueLengthOf(view.state.pools.get(pool)!), 0);
-      const isPlain = component === undefined && why === undefined && q === undefined && sort === "place";
-      // Where some are hidden, what is before a page cannot be skipped by counting.
-      const chosen = isPlain && hidden === 0 && isOnePool ? undefined : selected(view, sight, question);
-      const page = chosen?.slice(start, start + limit) ?? pageOf(view, pools[0] as PoolName, start, limit);
-      const matching = chosen?.length ?? total;
-      return {
-        seq: view.seq,
-        time: toTimestamp(view.nowMs),
-        rows: page.map((one) => rowOf(view, one, isOnePool)),
-        next_cursor: start + limit < matching ? String(start + limit) : null,
-        total,
-        matching,
-        hidden,
-        counts: sumOf(pools.map((pool) => codesOf(view, pool).counts())),
-      };
+    async answer({ leader, foresight }, identity, question) {
+      const first = await leader.read((view) => {
+        const search = { ...question, visible: visibleTo(view, identity, question.pools) };
+        if (!isNear(view, search)) return { search };
+        return { answer: present(view, identity, question, searchQueue(view, search, view.nowMs)) };
+      });
+      if (first.answer !== undefined) return first.answer;
+      const { search } = first;
+      const found = await foresight.ask({ kind: "queue", search }).catch((error) => {
+        if (!(error instanceof ForesightError) || error.code === "foresight_busy") throw error;
+        return leader.read((view) => searchQueue(view, search, view.nowMs)); // No thread: it is answered all the same (X4).
+      });
+      return leader.read((view) => present(view, identity, question, found));
     },
   };
+}
+
+function waitingIn({ pools }: EngineState, names: readonly PoolName[]): number {
+  return names.reduce((sum, name) => {
+    const pool = pools.get(name);
+    return pool === undefined ? sum : sum + queueLengthOf(pool);
+  }, 0);
+}
+
+/** Whether it can be answered at once: the queues are short, or it is about the front of one. */
+function isNear(
+  { state }: View,
+  { pools, component, why, q, sort, start, limit, visible }: QueueSearch,
+): boolean {
+  const waiting = waitingIn(state, pools);
+  const hasFilter = [component, why, q].some((filter) => filter !== undefined) || visible !== null;
+  const isFront = !hasFilter && sort === "place" && pools.length === 1 && start + limit <= NEAR_MAX;
+  return isFront || waiting <= NEAR_MAX;
+}
+
+/** In pools that hide the work of others: that of the caller's components, and what waits in open pools, too (14). */
+function visibleTo({ state }: View, identity: Identity, pools: readonly PoolName[]): QueueSearch["visible"] {
+  const hides = (pool: PoolName) => state.pools.get(pool)?.record.settings.visibility === "own";
+  if (identity.components === null || !pools.some(hides)) return null;
+  const open = [...state.pools.keys()].filter((pool) => reachesPool(identity, pool) && !hides(pool));
+  return { components: [...identity.components], pools: open };
 }
 
 export function startOf(cursor: string | undefined): number {
@@ -149,42 +145,10 @@ export function startOf(cursor: string | undefined): number {
   throw problemError("invalid_request", "The cursor is not one of this list.");
 }
 
-function pageOf({ state, nowMs }: View, pool: PoolName, start: number, limit: number): Place[] {
-  return queuePageOf(state, pool, nowMs, { start, limit }).map((id, index) => ({
-    ...{ id, pool, place: start + index + 1 },
-  }));
-}
-
-function isWaitingIn({ state }: View, id: RequestId, pool: PoolName): boolean {
+function isWaitingIn({ state }: View, { id, pool }: QueuePlace): boolean {
   const request = state.requests.get(id);
   if (request?.progress.status !== "queued" || request.progress.delayed) return false;
   return request.line.pools.get(pool)?.verdict === null;
-}
-
-function sees(view: View, sight: Sight, id: RequestId): boolean {
-  const owned = ownedOf(view, id);
-  return owned !== undefined && sight.sees(owned);
-}
-
-/** The beginning of the number, or a part of the name. */
-function matches(q: string, name: string, number: number | undefined): boolean {
-  const wanted = q.replace(/^#/, "");
-  return String(number).startsWith(wanted) || name.toLowerCase().includes(wanted.toLowerCase());
-}
-
-function orders(view: View): Record<"waited" | "number" | "component", (a: Place, b: Place) => number> {
-  const requestAt = ({ id }: Place) => requestOf(view.state, id)!;
-  const byNumber = (a: Place, b: Place) => (view.numberOf(a.id) ?? 0) - (view.numberOf(b.id) ?? 0);
-  return {
-    number: byNumber,
-    waited: (a, b) => requestAt(a).progress.queuedAtMs - requestAt(b).progress.queuedAtMs || byNumber(a, b),
-    component: (a, b) =>
-      compareText(requestAt(a).spec.component, requestAt(b).spec.component) || byNumber(a, b),
-  };
-}
-
-function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** How many wait whose names the caller may not know. */

@@ -173,8 +173,10 @@ async function findRequest(
 }
 
 async function listRequests(driver: Driver, query: RequestQuery): Promise<Page<RequestRecord>> {
-  const conditions = ["number < ?"];
-  const values: Value[] = [positionOf(query.cursor)];
+  // Few of many have ended lately: those are found by their end, the latest first.
+  const isByEnd = query.endedSinceMs !== undefined;
+  const conditions = [isByEnd ? "(ended_at_ms, number) < (?, ?)" : "number < ?"];
+  const values: Value[] = isByEnd ? endPositionOf(query.cursor) : [positionOf(query.cursor)];
   const require = (condition: string, ...wanted: Value[]) => {
     conditions.push(condition);
     values.push(...wanted.map((value) => (typeof value === "string" ? cleanText(value) : value)));
@@ -193,10 +195,12 @@ async function listRequests(driver: Driver, query: RequestQuery): Promise<Page<R
   if (query.submittedBeforeMs !== undefined) require("submitted_at_ms < ?", query.submittedBeforeMs);
 
   const rows = await driver.query<RequestRow>(
-    `select * from @requests where ${conditions.join(" and ")} order by number desc limit ?`,
+    `select * from @requests where ${conditions.join(" and ")}
+       order by ${isByEnd ? "ended_at_ms desc, " : ""}number desc limit ?`,
     [...values, query.limit + 1],
   );
-  return pageOf(rows, query.limit, { cursorOf: (row) => row.number, present: requestRecord });
+  const cursorOf = (row: RequestRow) => (isByEnd ? `${row.ended_at_ms}.${row.number}` : row.number);
+  return pageOf(rows, query.limit, { cursorOf, present: requestRecord });
 }
 
 const HISTORY_PER_READ = 500;
@@ -264,11 +268,17 @@ function positionOf(cursor: string | undefined): number {
   return Number.isSafeInteger(position) ? position : 0;
 }
 
+/** An end and a number. */
+function endPositionOf(cursor: string | undefined): number[] {
+  const [end, number] = cursor?.split(".") ?? [];
+  return [positionOf(end), positionOf(number)];
+}
+
 /** One row more than the limit was asked for: its presence says that there is a next page. */
 function pageOf<Row, Item>(
   rows: readonly Row[],
   limit: number,
-  { cursorOf, present }: { cursorOf: (row: Row) => number; present: (row: Row) => Item },
+  { cursorOf, present }: { cursorOf: (row: Row) => number | string; present: (row: Row) => Item },
 ): Page<Item> {
   const shown = rows.slice(0, limit);
   const last = shown.at(-1);

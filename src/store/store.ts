@@ -241,7 +241,7 @@ export type RequestQuery = {
   readonly idPrefix?: string;
   /** Only records of ended, or only of live requests. */
   readonly ended?: boolean;
-  /** Only of requests that have ended since. */
+  /** Only of requests that have ended since, the latest end first. */
   readonly endedSinceMs?: number;
   /** Only of requests that were submitted before. */
   readonly submittedBeforeMs?: number;

@@ -258,6 +258,7 @@ export function storeContract(name: string, subject: ContractSubject): void {
         },
         "by the start of an id": { query: { idPrefix: "ID-b" }, want: [5, 4] },
         "that have ended": { query: { ended: true }, want: [4, 3, 2] },
+        "that have ended since a moment": { query: { endedSinceMs: 6 }, want: [4, 3] },
         "that live": { query: { ended: false }, want: [5, 1] },
         "by everything at once": {
           query: { status: ["released"], pool: "gpus", component: "train", ended: true, operation: "run-7" },
@@ -292,6 +293,22 @@ export function storeContract(name: string, subject: ContractSubject): void {
           expect(page.nextCursor).toBeNull();
         });
       }
+
+      test("requests that have ended lately are read page by page, the latest end first", async () => {
+        const ends = [50, 20, 40, 40, 10];
+        await commitAfter(await lead(), {
+          requests: ends.map((endedAtMs, index) => request(index + 1, { status: "released", endedAtMs })),
+        });
+        const numbers: number[] = [];
+        for (let cursor: string | null = null; ; ) {
+          const query = { endedSinceMs: 20, limit: 1, ...(cursor !== null && { cursor }) };
+          const page: Awaited<ReturnType<Store["listRequests"]>> = await store.listRequests(query);
+          numbers.push(...page.items.map(({ number }) => number));
+          cursor = page.nextCursor;
+          if (cursor === null) break;
+        }
+        expect(numbers).toEqual([1, 4, 3, 2]);
+      });
 
       test("a request that is written again has its new labels, and is found by them (Q9)", async () => {
         const head = await commitAfter(await lead(), {

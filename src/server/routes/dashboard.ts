@@ -31,15 +31,13 @@ export const getQueue: Handler<"getQueue"> = async (call, services) => {
   if (pool !== undefined) await reachedPool(call, services, pool);
   const start = startOf(cursor);
   const isOnePool = pool !== undefined;
-  return ok(
-    await services.leader.read((view) => {
-      const reached = poolsOf(view.state)
-        .map(({ name }) => name)
-        .filter((name) => (isOnePool ? name === pool : reachesPool(identity, name)));
-      const question = { pools: reached, isOnePool, component, why, q, sort, start, limit };
-      return services.queueRows.answer(view, identity, question);
-    }),
+  const pools = await services.leader.read(({ state }) =>
+    poolsOf(state)
+      .map(({ name }) => name)
+      .filter((name) => (isOnePool ? name === pool : reachesPool(identity, name))),
   );
+  const question = { pools, isOnePool, component, why, q, sort, start, limit };
+  return ok(await services.queueRows.answer(services, identity, question));
 };
 
 const SIX_HOURS_MS = 6 * 3_600_000;
@@ -59,10 +57,10 @@ export const getTimeline: Handler<"getTimeline"> = async (call, services) => {
   const { component, pixels = PIXELS_DEFAULT } = query;
   const question = { pool, fromMs, toMs, lanesBy, component, pixels };
   const ended = await endedIn(store, question);
+  const line = { pools: [pool], isOnePool: true, component, sort: "place", start: 0 } as const;
+  const waiting = await queueRows.answer(services, identity, { ...line, limit: WAITING_SHOWN });
   return ok(
     await leader.read((view): WireTimeline => {
-      const line = { pools: [pool], isOnePool: true, component, sort: "place", start: 0 } as const;
-      const isThere = view.state.pools.has(pool);
       return {
         seq: view.seq,
         time: toTimestamp(view.nowMs),
@@ -70,7 +68,7 @@ export const getTimeline: Handler<"getTimeline"> = async (call, services) => {
         to: toTimestamp(toMs),
         lanes_by: lanesBy,
         ...presentTimeline(view, sightOf(identity, view), question, ended),
-        waiting: isThere ? queueRows.answer(view, identity, { ...line, limit: WAITING_SHOWN }).rows : [],
+        waiting: waiting.rows,
       };
     }),
   );
