@@ -106,12 +106,12 @@ async function changeOf(suggestion: Suggestion, request: Request): Promise<Step>
       );
     case "higher_limit": {
       const policy = await client.policies.get(pool, request.component);
-      const limit = { ...policy.limit, [suggestion.key]: suggestion.limit };
+      const limit = { ...policy.limit, ...suggestion.limit };
       return ofPolicy({ limit }, { limit: amountsWord(limit) });
     }
     case "more_reserved": {
       const policy = await client.policies.get(pool, request.component);
-      const reserved = { ...policy.reserved, [suggestion.key]: suggestion.reserved };
+      const reserved = { ...policy.reserved, ...suggestion.reserved };
       return ofPolicy({ reserved }, { reserved: amountsWord(reserved) });
     }
     case "higher_priority":
