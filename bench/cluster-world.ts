@@ -14,7 +14,7 @@ import {
   type PoolName,
   type RequestId,
 } from "../src/engine/index.ts";
-import { createPace } from "../src/leader/pace.ts";
+import { SLICE_MS } from "../src/leader/slices.ts";
 
 /** Processor time of every step of one kind, in milliseconds. */
 export type Timings = Map<string, number[]>;
@@ -67,7 +67,6 @@ export function createClusterWorld({
   const waiting = new Set<string>();
   const stopping: RequestId[] = [];
   const random = randomFrom(1);
-  const pace = createPace();
   let nowMs = 1_700_000_000_000;
   let longestSliceMs = 0;
   let nextId = 0;
@@ -78,10 +77,10 @@ export function createClusterWorld({
     let next: Command | undefined = command;
     while (next !== undefined) {
       const before = cpuMs();
-      const decision = decide(state, next, nowMs, pace.looksMax);
+      const startedMs = performance.now();
+      const decision = decide(state, next, nowMs, () => performance.now() - startedMs > SLICE_MS);
       const took = cpuMs() - before;
       const isCut = decision.outcome === "accepted" && decision.events.at(-1)?.kind === "schedulingPaused";
-      pace.note(took, isCut);
       total += took;
       longestSliceMs = Math.max(longestSliceMs, took);
       if (decision.outcome === "refused") {

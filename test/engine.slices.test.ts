@@ -19,7 +19,7 @@ describe.each([false, true])("on nodes: %s", (onNodes) => {
       for (const seed of seeds) {
         const options = { steps: 100, discipline, onNodes };
         const whole = simulate(seed, options).journal;
-        const sliced = simulate(seed, { ...options, looksMax: 1 }).journal;
+        const sliced = simulate(seed, { ...options, areSlicesCut: true }).journal;
         expect(courseOf(sliced), `seed ${seed}`).toEqual(courseOf(whole));
         cuts += sliced.length - courseOf(sliced).length;
       }

@@ -19,7 +19,7 @@ import { shapeKeyOf } from "./lines.ts";
 import { type JobPhase, type RequestId, type RequestSpec, TERMINAL_STATUSES } from "./records.ts";
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
 import { amountOf } from "./resources.ts";
-import { schedule } from "./scheduling/schedule.ts";
+import { pauseScheduling, schedule } from "./scheduling/schedule.ts";
 import type { EngineState, Request, Run } from "./state.ts";
 import {
   cancelRun,
@@ -38,15 +38,15 @@ export type Decision =
 
 /**
  * Decides a command at a time that never runs backwards. On acceptance the state has evolved already. A fixed point
- * that would take more than `looksMax` looks at pools is cut: what is left is for the next ticks (`nextWakeMs` says now).
+ * that is not reached when `isTimeUp` says so is cut: what is left is for the next ticks (`nextWakeMs` says now).
  */
 export function decide(
   state: EngineState,
   command: Command,
   nowMs: number,
-  looksMax = Number.POSITIVE_INFINITY,
+  isTimeUp: () => boolean = () => false,
 ): Decision {
-  const transaction = new Transaction(state, nowMs, { looksMax, mayGoOn: command.kind === "tick" });
+  const transaction = new Transaction(state, nowMs, { isTimeUp, mayGoOn: command.kind === "tick" });
   return attempt(transaction, command, "keep");
 }
 
@@ -72,8 +72,10 @@ function attempt(transaction: Transaction, command: Command, then: "keep" | "tak
   try {
     state.undo.set(state, "clockMs", nowMs);
     carryOut(transaction, command);
-    enterReady(transaction);
-    schedule(transaction); // Time has passed, whatever the command was about.
+    if (!transaction.isCut) {
+      enterReady(transaction);
+      schedule(transaction); // Time has passed, whatever the command was about.
+    }
   } catch (error) {
     state.undo.rollback();
     if (error instanceof RefusedError) return { outcome: "refused", refusal: error.refusal };
@@ -492,16 +494,15 @@ function runningRequest(state: EngineState, id: RequestId, token: number | undef
 
 /**
  * Timers on one instant happen together: ends of runs, scheduling, wait timeouts of what still waits, scheduling (Q8).
- * What is left of an earlier fixed point comes first.
+ * Where there are too many for one slice, nothing is scheduled before the last of them.
  */
 function tick(transaction: Transaction, { ends = [] }: CommandOf<"tick">): void {
   const { state, nowMs } = transaction;
   for (const { requestId, outcome } of ends) {
     finishAttempt(transaction, runningRequest(state, requestId, undefined), outcome);
   }
-  if (state.isPaused) return; // Scheduling goes on, and what is due comes with the tick after it.
   const due = dueRequests(state, nowMs);
-  for (const request of due) fireTimer(transaction, request);
+  if (!fireTimers(transaction, due)) return;
   fireDrainDeadlines(transaction);
   enterReady(transaction);
   schedule(transaction);
@@ -513,6 +514,22 @@ function tick(transaction: Transaction, { ends = [] }: CommandOf<"tick">): void 
       transaction.emit({ kind: "requestExpired", requestId: request.spec.id, atMs: nowMs });
     rewake(state, request);
   }
+}
+
+/** Fires timers, but for wait timeouts, which come after scheduling; false: the others are for the next tick. */
+function fireTimers(transaction: Transaction, due: readonly Request[]): boolean {
+  const { state, nowMs, isTimeUp } = transaction;
+  const toFire = due.filter((request) => !isWaitOver(request, nowMs));
+  for (const [index, request] of toFire.entries()) {
+    fireTimer(transaction, request);
+    if (index === toFire.length - 1 || !isTimeUp()) continue;
+    for (const fired of toFire.slice(0, index + 1)) rewake(state, fired);
+    for (const { run } of toFire) if (run !== null) state.undo.addTo(state.unsettled, run.poolLine.pool);
+    if (state.unsettled.size === 0) continue; // Nothing would say that there is more to do.
+    pauseScheduling(transaction, state.unsettled);
+    return false;
+  }
+  return true;
 }
 
 function isWaitOver({ spec, progress }: Request, nowMs: number): boolean {

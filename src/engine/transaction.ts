@@ -11,19 +11,21 @@ export class Transaction {
   readonly events: Event[] = [];
   readonly state: EngineState;
   readonly nowMs: number;
-  /** How many looks at pools may still be taken before the fixed point is cut. */
-  looksLeft: number;
+  /** Whether what is left is for the next ticks. */
+  readonly isTimeUp: () => boolean;
   /** Whether scheduling that was paused goes on here. */
-  mayGoOn: boolean;
+  readonly mayGoOn: boolean;
+  /** Scheduling was paused here: nothing more is decided. */
+  isCut = false;
 
   constructor(
     state: EngineState,
     nowMs: number,
-    { looksMax = Number.POSITIVE_INFINITY, mayGoOn = true }: { looksMax?: number; mayGoOn?: boolean } = {},
+    { isTimeUp = () => false, mayGoOn = true }: Partial<Pick<Transaction, "isTimeUp" | "mayGoOn">> = {},
   ) {
     this.state = state;
     this.nowMs = nowMs;
-    this.looksLeft = looksMax;
+    this.isTimeUp = isTimeUp;
     this.mayGoOn = mayGoOn;
   }
 

@@ -41,9 +41,9 @@ import type { Leases } from "./leases.ts";
 import type { Lookups } from "./lookups.ts";
 import { type Memory, note } from "./memory.ts";
 import type { NodeClocks } from "./nodes.ts";
-import type { Pace } from "./pace.ts";
 import { decisionsOf, recordOf, touchedBy } from "./projections.ts";
 import { resumeExpiry, withoutHolder } from "./renewals.ts";
+import { SLICE_MS } from "./slices.ts";
 
 export interface Batch {
   readonly nowMs: number;
@@ -72,7 +72,6 @@ export interface Decider {
   readonly measureMs: () => number;
   readonly nodes: Pick<NodeClocks, "lift">;
   readonly leases: Leases;
-  readonly pace: Pace;
   /** In which form events are written now. */
   readonly eventForm: () => number;
 }
@@ -228,16 +227,14 @@ function isFinal(answer: Answer): boolean {
 const PASSING: ReadonlySet<LeaderRefusal["code"]> = new Set(["engine_error", "mixed_versions"]);
 
 function decideInEngine(batch: Batch, decider: Decider, command: Command, context: CallContext): Answer {
-  const { memory, log, observer, measureMs, pace } = decider;
+  const { memory, log, observer, measureMs } = decider;
   const form = decider.eventForm();
   if (form < NEWEST_FORM && !canBeSaid(batch, decider, command, form)) return refused(MIXED_VERSIONS);
   const startMs = measureMs();
-  const looksMax = form < FORM_WITH_SLICES ? undefined : pace.looksMax;
-  const decision = decide(memory.state, command, batch.nowMs, looksMax);
-  const ms = measureMs() - startMs;
-  observer.decided?.(command.kind, ms);
+  const isTimeUp = () => form >= FORM_WITH_SLICES && measureMs() - startMs > SLICE_MS;
+  const decision = decide(memory.state, command, batch.nowMs, isTimeUp);
+  observer.decided?.(command.kind, measureMs() - startMs);
   if (decision.outcome === "accepted") {
-    pace.note(ms, decision.events.at(-1)?.kind === "schedulingPaused");
     include(batch, memory, decision.events);
     return accepted(batch, decider, context, decision.events);
   }

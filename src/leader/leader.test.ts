@@ -127,7 +127,7 @@ describe("batches", () => {
   });
 
   test("a long fixed point is decided in slices, with other calls between them, and a restart goes on", async () => {
-    const rig = await createRig();
+    const rig = await createRig({ clock: createFakeClock(0.1) });
     await createPool(rig, { gpu: 1 });
     const ids = Array.from({ length: 1_000 }, (_, i) => `r${i}`);
     const calls = ids.map((id) => ({ command: submit(id), context: { actor: "ann" } }));

@@ -8,7 +8,6 @@
 //   reads         looks at memory                             → nobody sees an event before it is durable
 //   trouble       the condition: leading, read only, stopped  → after a failed commit memory is thrown away
 //   chores        snapshots and pruning                       → never in the way of a batch
-//   pace          how much is decided at once                 → a long fixed point leaves room for other calls
 //   clock         the time of the cluster                     → never runs backwards
 
 import { hostname } from "node:os";
@@ -31,7 +30,6 @@ import { createLedger } from "./ledger.ts";
 import { createLoop, type Loop } from "./loop.ts";
 import { createNodeClocks } from "./nodes.ts";
 import { createOwnCommands } from "./own-commands.ts";
-import { createPace } from "./pace.ts";
 import { createReads } from "./reads.ts";
 import { recover } from "./recovery.ts";
 import { renewalOf, withoutHolder } from "./renewals.ts";
@@ -96,7 +94,6 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     observer,
     measureMs: () => clock.monotonicMs(),
     leases,
-    pace: createPace(),
     nodes,
     eventForm,
   };

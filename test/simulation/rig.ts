@@ -30,13 +30,17 @@ export interface FakeClock extends Clock {
 
 export const START_MS = 1_700_000_000_000;
 
-export function createFakeClock(): FakeClock {
+/** `readingMs` is how long it takes to read it: time that passes while something is decided. */
+export function createFakeClock(readingMs = 0): FakeClock {
   let monotonicMs = 0;
   let wallOffsetMs = START_MS;
   const timers = new Set<{ readonly atMs: number; readonly run: () => void }>();
   const soonest = () => [...timers].sort((a, b) => a.atMs - b.atMs)[0];
   return {
-    monotonicMs: () => monotonicMs,
+    monotonicMs() {
+      monotonicMs += readingMs;
+      return monotonicMs;
+    },
     wallMs: () => monotonicMs + wallOffsetMs,
     after(delayMs, run) {
       const timer = { atMs: monotonicMs + delayMs, run };

@@ -70,10 +70,12 @@ export class NodeIndex {
     if (oldest !== undefined && this.#selections.size >= SELECTIONS_MAX) this.#selections.delete(oldest);
     const selection: Selection = { wanted, groups: new Map(), counts: new Map() };
     this.#selections.set(wanted.key, selection);
-    for (const node of pool.nodes.values()) {
-      if (!hasLabels(node.record, wanted.labels)) continue;
-      count(selection, this.#shapeOf(node), 1);
-      if (isReady(node)) this.#list(selection, node);
+    const selected = [...pool.nodes.values()].filter(({ record }) => hasLabels(record, wanted.labels));
+    for (const node of selected) count(selection, this.#shapeOf(node), 1);
+    const ready = selected.filter(isReady);
+    for (const topology of new Set(ready.map(({ record }) => record.topology))) {
+      const nodes = ready.filter(({ record }) => record.topology === topology);
+      selection.groups.set(topology, new NodeList(this.order(pool), nodes));
     }
     return selection;
   }

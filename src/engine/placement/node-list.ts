@@ -38,8 +38,13 @@ export class NodeList {
   readonly #chunks: Chunk[] = [];
   readonly #order: readonly number[];
 
-  constructor(order: readonly number[]) {
+  constructor(order: readonly number[], nodes: readonly Node[] = []) {
     this.#order = order;
+    this.size = nodes.length;
+    const sorted = nodes.toSorted((a, b) => this.#compare(a, b));
+    for (let at = 0; at < sorted.length; at += CHUNK_LENGTH_MAX / 2) {
+      this.#chunks.push({ nodes: sorted.slice(at, at + CHUNK_LENGTH_MAX / 2), most: null });
+    }
   }
 
   insert(node: Node): void {

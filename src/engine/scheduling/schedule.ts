@@ -8,7 +8,7 @@
 // In every stage each pool names one request; the pools are served by name, and the request takes the pool
 // that it prefers among those that name it. Only pools in which something changed are looked at.
 //
-// A fixed point that takes more looks than the decision may take is cut between two steps, and the next tick goes on.
+// A fixed point that takes longer than the decision may take is cut between two steps, and the next tick goes on.
 // What happens, and in which order, is the same: a pool that is looked at again is found as it was. Meanwhile other
 // commands are carried out, and the pools that they change wait for the same tick.
 
@@ -27,14 +27,14 @@ type Looks = ReadonlyMap<Pool, PoolLook>;
 
 export function schedule(transaction: Transaction): void {
   const { state, nowMs } = transaction;
-  if (state.isPaused && !transaction.mayGoOn) return;
+  if (transaction.isCut || (state.isPaused && !transaction.mayGoOn)) return;
   unsettleMoved(state, nowMs);
   const looks = new Map<Pool, PoolLook>();
   let taker: Waiter | undefined;
   let steps = 0;
   while (taker !== undefined || state.unsettled.size > 0) {
     steps += lookAround(transaction, looks, taker, steps > 0);
-    const isCut = transaction.looksLeft <= 0 && steps > 0; // At least one step, or it would never end.
+    const isCut = steps > 0 && transaction.isTimeUp(); // At least one step, or it would never end.
     if (isCut && (state.unsettled.size > 0 || hasSomethingToDo(looks))) return pause(transaction, looks);
     taker = act(transaction, looks);
     steps++;
@@ -57,8 +57,7 @@ function lookAround(
   let lost = 0;
   while (unsettled.size > 0) {
     for (const pool of poolsByName(unsettled)) {
-      if (transaction.looksLeft <= 0 && taker === undefined && (hasStepped || lost > 0)) return lost;
-      transaction.looksLeft--;
+      if (taker === undefined && (hasStepped || lost > 0) && transaction.isTimeUp()) return lost;
       undo.removeFrom(unsettled, pool);
       if (endLostHold(transaction, pool, taker))
         lost++; // Looked at again: it is unsettled now.
@@ -69,15 +68,20 @@ function lookAround(
 }
 
 function pause(transaction: Transaction, looks: Looks): void {
-  const { state, nowMs } = transaction;
+  const { state } = transaction;
   const left = new Set(state.unsettled);
   for (const [pool, look] of looks) {
     if (isSomethingToDo(look)) left.add(pool);
     else if (!left.has(pool)) keepOrderUntil(state, pool, look.untilMs);
   }
-  transaction.mayGoOn = false;
+  pauseScheduling(transaction, left);
+}
+
+/** The next ticks go on with these pools. */
+export function pauseScheduling(transaction: Transaction, left: Iterable<Pool>): void {
+  transaction.isCut = true;
   const pools = poolsByName(left).map(({ record }) => record.name);
-  transaction.emit({ kind: "schedulingPaused", pools, atMs: nowMs });
+  transaction.emit({ kind: "schedulingPaused", pools, atMs: transaction.nowMs });
 }
 
 function hasSomethingToDo(looks: Looks): boolean {

@@ -31,8 +31,8 @@ export interface World {
   readonly stopping: Map<RequestId, Stop>;
   /** Holders, or clients of waiting requests, that fell silent for good, and when. */
   readonly silentSinceMs: Map<RequestId, number>;
-  /** Where fixed points are cut into slices: how many looks each may take, and what happens between two of them. */
-  readonly slices?: { readonly looksMax: number; readonly between: (events: readonly Event[]) => void };
+  /** Where fixed points are cut into slices, as small as can be or not at all, and what happens between two of them. */
+  readonly slices?: { readonly areCut: boolean; readonly between: (events: readonly Event[]) => void };
 }
 
 /** What came of one action: events, and a refusal if the engine said no. */
@@ -47,7 +47,7 @@ export function createWorld(): World {
 
 export function send(world: World, command: Command): Outcome {
   const { slices, nowMs } = world;
-  const decision = decide(world.state, command, nowMs, slices?.looksMax);
+  const decision = decide(world.state, command, nowMs, () => slices?.areCut ?? false);
   if (decision.outcome === "refused") return { events: [], refusal: decision.refusal };
   for (const event of decision.events) noticeByHolders(world, event);
   slices?.between(decision.events);

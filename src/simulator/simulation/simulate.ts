@@ -34,8 +34,8 @@ export interface SimulationOptions {
   readonly onNodes?: boolean;
   /** Restarts are tried every so many steps, on average. */
   readonly restartEvery?: number;
-  /** Fixed points are cut into slices of so many looks, with restarts between them; nothing else may differ. */
-  readonly looksMax?: number;
+  /** Fixed points are cut into the smallest slices, with restarts between them; nothing else may differ. */
+  readonly areSlicesCut?: boolean;
   /** Nothing is checked, tried or recovered on the way; what happens must be the same (D2, D3). */
   readonly isUndisturbed?: boolean;
 }
@@ -94,8 +94,8 @@ class Simulation {
     this.#tries = seededRandom(seed + 1);
     this.#options = options;
     this.#slicing = seededRandom(seed);
-    const { looksMax = Number.POSITIVE_INFINITY } = options;
-    this.#world = { ...createWorld(), slices: { looksMax, between: (events) => this.#write(events) } };
+    const { areSlicesCut: areCut = false } = options;
+    this.#world = { ...createWorld(), slices: { areCut, between: (events) => this.#write(events) } };
   }
 
   run(): void {

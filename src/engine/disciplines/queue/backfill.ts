@@ -20,37 +20,64 @@ export interface StuckHead {
   readonly walk: QueueWalk;
 }
 
+/** With no more lines in question than these it costs less to ask each of them than to walk the queue. */
+const LINES_ASKED_MAX = 64;
+
 /**
  * The first request, in the order of the queue, that may start behind the head. Of a line only one member
  * comes into question: the first, or where only a short walltime helps, the first that is short enough.
  */
 export function findBackfill(
   rules: QueueRules,
-  { lines }: QueueOrder,
+  order: QueueOrder,
   head: StuckHead,
   nowMs: number,
 ): Grant | undefined {
   const { pool } = head.walk;
   if (pool.record.settings.backfill === "none") return undefined;
   const gap = new Gap(pool, head, nowMs);
-  const candidates = new Map<PoolLine, Request[]>();
-  for (const part of lines.parts()) {
-    if (!gap.mayServe(part)) continue;
-    for (const poolLine of part.lines) {
-      const members = gap.candidatesOf(poolLine);
-      if (members.length > 0) candidates.set(poolLine, members);
-    }
-  }
-  if (candidates.size === 0 && !hasHolders(pool)) return undefined;
-  const membersOf = (poolLine: PoolLine) => candidates.get(poolLine) as Request[];
-  const walk = new QueueWalk(rules, pool, nowMs, { lines: candidates.keys(), membersOf });
+  const parts = [...order.lines.parts()].filter((part) => gap.mayServe(part));
+  const count = parts.reduce((sum, { lines }) => sum + lines.size, 0);
+  if (count === 0 && !hasHolders(pool)) return undefined;
+  const isFew = count <= LINES_ASKED_MAX;
+  const walk = isFew ? walkOver(rules, gap, parts, nowMs) : new QueueWalk(rules, pool, nowMs, order);
+  const served = new Set(parts);
   for (const waiter of walk) {
     if (waiter.hold === "here" && waiter.poolLine.ask !== null) continue; // Elsewhere it starts in its turn only (V5).
+    if (!isFew && waiter.hold === null && !isAsked(order, gap, served, walk, waiter)) continue;
     if (walk.quotaBlock(waiter) !== null || !walk.fits(waiter)) continue;
     const opportunistic = !gap.isShort(waiter.request) && !gap.leavesEnough(waiter);
     if (!opportunistic || gap.mayFill(waiter.poolLine)) return { waiter, opportunistic };
   }
   return undefined;
+}
+
+/** A walk over those alone that come into question. */
+function walkOver(rules: QueueRules, gap: Gap, parts: readonly Part[], nowMs: number): QueueWalk {
+  const candidates = new Map<PoolLine, Request[]>();
+  for (const { lines } of parts) {
+    for (const poolLine of lines) {
+      const members = gap.candidatesOf(poolLine);
+      if (members.length > 0) candidates.set(poolLine, members);
+    }
+  }
+  const membersOf = (poolLine: PoolLine) => candidates.get(poolLine) as Request[];
+  return new QueueWalk(rules, gap.pool, nowMs, { lines: candidates.keys(), membersOf });
+}
+
+/** Whether one in the walk over the whole queue comes into question; a member that does later is brought into the walk. */
+function isAsked(
+  { lines }: QueueOrder,
+  gap: Gap,
+  served: ReadonlySet<Part>,
+  walk: QueueWalk,
+  { request, poolLine }: Waiter,
+): boolean {
+  if (request !== poolLine.line.members.first()) return true; // It was brought.
+  if (!served.has(lines.partOf(poolLine))) return false;
+  const members = gap.candidatesOf(poolLine);
+  for (const member of members) if (member !== request) walk.bring(member, poolLine);
+  return members[0] === request;
 }
 
 /** Whether some holder could start behind the head: on nodes only one that holds its units elsewhere (V5, G5). */
@@ -60,7 +87,7 @@ function hasHolders({ record, promised, passers }: Pool): boolean {
 
 /** What is free while the head is stuck, and who may use it. */
 class Gap {
-  readonly #pool: Pool;
+  readonly pool: Pool;
   readonly #head: StuckHead;
   readonly #nowMs: number;
   readonly #isOpportunistic: boolean;
@@ -74,7 +101,7 @@ class Gap {
   #startMs: number | undefined;
 
   constructor(pool: Pool, head: StuckHead, nowMs: number) {
-    this.#pool = pool;
+    this.pool = pool;
     this.#head = head;
     this.#nowMs = nowMs;
     this.#isOpportunistic = pool.record.settings.backfill === "opportunistic";
@@ -133,7 +160,7 @@ class Gap {
   #mostLeftFor({ wanted }: Ask): readonly number[] {
     let most = this.#mostLeft.get(wanted.key);
     if (most === undefined) {
-      most = this.#pool.places.mostLeft(this.#pool, wanted);
+      most = this.pool.places.mostLeft(this.pool, wanted);
       this.#mostLeft.set(wanted.key, most);
     }
     return most;
@@ -149,7 +176,7 @@ class Gap {
     if (this.#isAlwaysForHead(ask.wanted, own)) return true;
     if (ask.count > 1 || ask.home !== null) return false;
     // Best fit takes the first node that fits: what suits the least and the most of them suits all between.
-    if (this.#pool.places.select(this.#pool, ask.wanted).groups.size !== 1) return false;
+    if (this.pool.places.select(this.pool, ask.wanted).groups.size !== 1) return false;
     const [node] = this.#room.place({ ...ask, need: most }) ?? [];
     if (node === undefined || !couldHold(node, own)) return false;
     return least === most || this.#room.place({ ...ask, need: least })?.[0] === node;
@@ -159,7 +186,7 @@ class Gap {
   #isAlwaysForHead(wanted: Wanted, own: Ask): boolean {
     let isForHead = this.#isForHead.get(wanted.key);
     if (isForHead === undefined) {
-      isForHead = areAllFor(this.#pool, wanted, own);
+      isForHead = areAllFor(this.pool, wanted, own);
       this.#isForHead.set(wanted.key, isForHead);
     }
     return isForHead;

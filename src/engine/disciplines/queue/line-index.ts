@@ -34,6 +34,11 @@ export class LineIndex {
     for (const parts of this.#parts.values()) yield* parts;
   }
 
+  /** The part of a line that waits, as of the last time that all were asked for. */
+  partOf(poolLine: PoolLine): Part {
+    return this.#partOf.get(poolLine) as Part;
+  }
+
   /** What is kept otherwise than it would be made anew; for checks. */
   violations(): string[] {
     const found: string[] = [];

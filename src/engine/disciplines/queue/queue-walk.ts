@@ -133,6 +133,11 @@ export class QueueWalk {
     return next;
   }
 
+  /** A member of a line comes into the walk, too, behind the one that was walked last. */
+  bring(request: Request, poolLine: PoolLine): void {
+    this.#waiters.push(this.#waiterOf(request, poolLine, null));
+  }
+
   #pop(): Waiter | undefined {
     const kept = this.#kept?.first();
     const other = this.#waiters.first();
