@@ -3,11 +3,14 @@
 import { createSlurm, programsIn, startSlurmAdapter } from "../../src/executors/index.ts";
 import { createClient } from "../../src/sdk/index.ts";
 
-const { url, token, pool, stateDirectory, workDirectory, policyFile } = JSON.parse(
+const { urls, token, pool, stateDirectory, workDirectory, policyFile } = JSON.parse(
   process.argv[2] ?? "{}",
-) as Record<"url" | "token" | "pool" | "stateDirectory" | "workDirectory" | "policyFile", string>;
+) as { readonly urls: string[] } & Record<
+  "token" | "pool" | "stateDirectory" | "workDirectory" | "policyFile",
+  string
+>;
 startSlurmAdapter({
-  client: createClient({ url, token }),
+  client: createClient({ urls, token }),
   slurm: createSlurm(programsIn(process.env.SLURM_BIN, process.env)),
   ...{ pool, stateDirectory, workDirectory, policyFile },
   version: "proof",

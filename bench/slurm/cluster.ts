@@ -13,9 +13,9 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { createServer } from "node:net";
 import { hostname, tmpdir, userInfo } from "node:os";
 import { delimiter, join } from "node:path";
+import { freePorts, until } from "../clusters/world.ts";
 
 export interface SlurmCluster {
   readonly directory: string;
@@ -276,34 +276,4 @@ function writeConfiguration(directory: string, ports: readonly number[], options
     "StorageLoc=slurm_acct_db",
   ];
   writeFileSync(at("slurmdbd.conf"), `${dbdConf.join("\n")}\n`, { mode: 0o600 });
-}
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from({ length: count }, async () => {
-      const server = createServer();
-      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-      return server;
-    }),
-  );
-  const ports = servers.map((server) => (server.address() as { port: number }).port);
-  for (const server of servers) server.close();
-  return ports;
-}
-
-const UNTIL_MS_MAX = 120_000;
-
-export async function until(what: string, isSo: () => Promise<boolean>, msMax = UNTIL_MS_MAX): Promise<void> {
-  const endAtMs = performance.now() + msMax;
-  let last: unknown;
-  while (performance.now() < endAtMs) {
-    try {
-      if (await isSo()) return;
-      last = undefined;
-    } catch (error) {
-      last = error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 200));
-  }
-  throw new Error(`Not in ${msMax / 1000} s: ${what}.`, { cause: last });
 }

@@ -1,36 +1,19 @@
-// berth adapter slurm: the jobs of a pool run on a cluster that a site already has (21, 22).
+// berth adapter: the jobs of a pool run on a cluster that a site already has (21, 22).
 
-import { mkdirSync } from "node:fs";
-import { homedir } from "node:os";
-import { join, resolve } from "node:path";
 import type { Command } from "commander";
-import { takeDirectory } from "../agent/index.ts";
-import { createSlurm, POLICY_FILE, programsIn, startSlurmAdapter } from "../executors/index.ts";
-import { createClient } from "../sdk/index.ts";
-import { resolveConnection } from "./connection.ts";
-import { type CliContext, CliError } from "./context.ts";
-import { shownPath } from "./paths.ts";
-import { listenForEnd } from "./serving/host.ts";
-
-interface SlurmFlags {
-  readonly pool: string;
-  readonly url?: string;
-  readonly nodes?: boolean;
-  readonly partition?: string;
-  readonly account?: string;
-  readonly workDir?: string;
-  readonly stateDir?: string;
-  readonly policy?: string;
-  readonly secrets: string;
-  readonly startWithin: string;
-}
+import { CLIENT_PACKAGE, CLIENT_VERSION, POLICY_FILE } from "../executors/index.ts";
+import type { AdapterFlags } from "./adapter/common.ts";
+import type { KubernetesFlags } from "./adapter/kubernetes.ts";
+import type { SlurmFlags } from "./adapter/slurm.ts";
+import type { CliContext } from "./context.ts";
 
 const HELP = `
-An adapter speaks for one pool, with a token of its own: berth token create slurm --role executor --pool POOL.
+An adapter speaks for one pool, with a token of its own: berth token create NAME --role executor --pool POOL.
 It can be stopped and started again at any time: jobs go on meanwhile, and are found again by their names.
 
 Examples:
   BERTH_API_TOKEN=… berth adapter slurm --pool lab --nodes --partition berth
+  BERTH_API_TOKEN=… berth adapter kubernetes --pool lab --nodes --namespace berth-jobs
 `;
 
 const SLURM_HELP = `
@@ -44,66 +27,65 @@ Examples:
   berth adapter slurm --pool lab --nodes --partition gpu  the nodes of the partition are the nodes of the pool
 `;
 
+const KUBERNETES_HELP = `
+Needs ${CLIENT_PACKAGE} ${CLIENT_VERSION}, which is not part of Berth's own installation: npm install -g ${CLIENT_PACKAGE}@${CLIENT_VERSION}
+Finds the cluster as kubectl does, or by the account of the pod that it runs in. Works with Kubernetes 1.20 and newer;
+deploy/kubernetes/adapter.yaml has the rights that it needs.
+
+A job runs in the image that was submitted with it (--image), else in that of the template, else in that of the adapter.
+
+Examples:
+  berth adapter kubernetes --pool lab --image python:3.12   the pool has a capacity of its own; Kubernetes chooses the nodes
+  berth adapter kubernetes --pool lab --nodes --selector gpu=a100   those nodes of the cluster are the nodes of the pool
+  berth adapter kubernetes --pool lab --nodes --checkpoints scratch   jobs save to the volume of the claim scratch
+`;
+
 export function define(command: Command, context: CliContext): void {
   command.addHelpText("after", HELP);
-  command
-    .command("slurm")
-    .description("let Slurm run the jobs of a pool")
-    .requiredOption("--pool <pool>", "whose jobs")
-    .option("--url <urls>", "the servers, separated by commas; default: BERTH_URL, then the context")
-    .option("--nodes", "the nodes of Slurm are the nodes of the pool, with what they have and their states")
+  const slurm = command.command("slurm").description("let Slurm run the jobs of a pool");
+  withAdapterOptions(slurm, "Slurm")
     .option("--partition <name>", "where jobs go, and whose nodes count")
     .option("--account <name>", "the account in Slurm that jobs are charged to")
     .option("--work-dir <directory>", "output and checkpoints, shared by all nodes; default: ~/berth-jobs")
+    .option("--policy <file>", `who may run as whom, for root; default: ${POLICY_FILE}`)
+    .option("--secrets <directory>", "a file per secret, or a folder per component", "/etc/berth/secrets")
+    .addHelpText("after", SLURM_HELP)
+    .action(async (flags: SlurmFlags) => (await import("./adapter/slurm.ts")).slurm(flags, context));
+  const kubernetes = command.command("kubernetes").description("let Kubernetes run the jobs of a pool");
+  withAdapterOptions(kubernetes, "Kubernetes")
+    .option("--selector <labels>", "with --nodes: only nodes with these labels, as kubectl -l takes them")
+    .option("--kubeconfig <file>", "how to reach the cluster; default: as kubectl does")
+    .option("--context <name>", "a context of the kubeconfig")
+    .option("--namespace <name>", "where jobs run; default: that of the context")
+    .option("--image <image>", "of jobs that name none")
+    .option(
+      "--template <file>",
+      "what every pod has in addition, such as tolerations: metadata and spec of a pod",
+    )
+    .option("--checkpoints <claim>", "a persistent volume claim that jobs save to")
+    .option("--gpu-resource <name>", "what the cluster calls a GPU", "nvidia.com/gpu")
+    .addHelpText("after", KUBERNETES_HELP)
+    .action(async (flags: KubernetesFlags) =>
+      (await import("./adapter/kubernetes.ts")).kubernetes(flags, context),
+    );
+}
+
+/** Those that all adapters have. */
+function withAdapterOptions(command: Command, cluster: string): Command {
+  return command
+    .requiredOption("--pool <pool>", "whose jobs")
+    .option("--url <urls>", "the servers, separated by commas; default: BERTH_URL, then the context")
+    .option(
+      "--nodes",
+      `the nodes of ${cluster} are the nodes of the pool, with what they have and their states`,
+    )
     .option(
       "--state-dir <directory>",
       "what the adapter keeps; default: /var/lib/berth-adapter/POOL for root",
     )
-    .option("--policy <file>", `who may run as whom, for root; default: ${POLICY_FILE}`)
-    .option("--secrets <directory>", "a file per secret, or a folder per component", "/etc/berth/secrets")
-    .option("--start-within <duration>", "given back if Slurm has not started it by then", "10m")
-    .addHelpText("after", SLURM_HELP)
-    .action((flags: SlurmFlags) => slurm(flags, context));
-}
-
-async function slurm(flags: SlurmFlags, context: CliContext): Promise<void> {
-  const { pool } = flags;
-  const ending = listenForEnd();
-  const stateDirectory = stateDirectoryOf(flags);
-  const other = takeDirectory(stateDirectory);
-  if (other !== undefined) {
-    throw new CliError(
-      "name_taken",
-      `An adapter works with ${shownPath(stateDirectory)} already (pid ${other}).`,
+    .option(
+      "--start-within <duration>",
+      `given back if ${cluster} has not started it by then`,
+      "10m" satisfies AdapterFlags["startWithin"],
     );
-  }
-  const { urls, token } = resolveConnection(flags.url === undefined ? {} : { url: flags.url });
-  const client = createClient({ urls, ...(token !== undefined && { token }) });
-  const slurm = createSlurm(programsIn(process.env.SLURM_BIN, process.env));
-  const version = await slurm.version().catch((error: Error) => {
-    throw new CliError("unavailable", error.message, "Run this where sbatch works, or set SLURM_BIN.");
-  });
-  const workDirectory = resolve(flags.workDir ?? join(homedir(), "berth-jobs"));
-  mkdirSync(workDirectory, { recursive: true, mode: 0o711 });
-  const { durationSeconds } = await import("./parsing.ts");
-  const running = startSlurmAdapter({
-    ...{ client, slurm, pool, stateDirectory, workDirectory, version: context.version },
-    reportsNodes: flags.nodes === true,
-    partition: flags.partition,
-    account: flags.account,
-    policyFile: flags.policy,
-    secrets: flags.secrets,
-    startMsMax: durationSeconds(flags.startWithin) * 1000,
-    tell: (text) => context.tell(`berth: ${text}\n`),
-  });
-  context.write(`Slurm ${version} runs the jobs of pool ${pool}. Ctrl-C stops the adapter; jobs go on.\n`);
-  await ending.asked;
-  await running.close();
-  ending.stop();
-}
-
-function stateDirectoryOf({ stateDir, pool }: SlurmFlags): string {
-  const home = join(process.env.XDG_STATE_HOME || join(homedir(), ".local", "state"), "berth", "adapter");
-  const root = process.getuid?.() === 0 ? "/var/lib/berth-adapter" : home;
-  return resolve(stateDir ?? join(root, pool.replaceAll(/[^\w.-]/g, "_")));
 }

@@ -6,7 +6,7 @@ import { findDevices } from "../agent/index.ts";
 import { detectContainment } from "../runner/index.ts";
 import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
-import type { CliContext } from "./context.ts";
+import { type CliContext, CliError } from "./context.ts";
 import { aboutReplicas } from "./doctor/replicas.ts";
 import { aboutStore, headOf, type StoreOptions } from "./doctor/store.ts";
 import { type ConnectionOptions, withConnection } from "./options.ts";
@@ -25,7 +25,11 @@ export interface Finding {
 
 type DoctorOptions = ConnectionOptions &
   OutputOptions &
-  StoreOptions & { readonly head?: boolean; readonly slurm?: boolean | string };
+  StoreOptions & {
+    readonly head?: boolean;
+    readonly slurm?: boolean | string;
+    readonly kubernetes?: boolean | string;
+  };
 
 const HELP = `
 Ends with 125 if something is wrong.
@@ -36,6 +40,7 @@ Examples:
   berth doctor --head > heads/today                 note where the history ends, to be kept on another machine
   berth doctor --expect "$(cat heads/today)"        check that the history still contains it
   berth doctor --slurm gpu         check Slurm and its partition gpu, where the adapter runs
+  berth doctor --kubernetes berth-jobs     check Kubernetes and what the adapter may do in that namespace
   berth doctor -o json
 `;
 
@@ -51,6 +56,7 @@ export function define(command: Command, context: CliContext): void {
     .option("--verify", "read the whole store and check every hash")
     .option("--head", "print the ends of the journal and of the audit log, and nothing else")
     .option("--slurm [partition]", "check also the Slurm of this machine, for `berth adapter slurm`")
+    .option("--kubernetes [namespace]", "check also the cluster of kubectl, for `berth adapter kubernetes`")
     .option("--expect <head>", "check also that the history still contains this head")
     .addHelpText("after", HELP)
     .action((options: DoctorOptions) => doctor(options, context));
@@ -66,6 +72,7 @@ async function doctor(options: DoctorOptions, context: CliContext): Promise<void
     ...(await aboutServer(options)),
     ...(await aboutStore(options, context)),
     ...(options.slurm === undefined ? [] : await aboutOwnSlurm(options.slurm)),
+    ...(options.kubernetes === undefined ? [] : await aboutOwnKubernetes(options.kubernetes)),
   ];
   if (format === "json") context.write(`${toJson({ findings }, 2)}\n`);
   else {
@@ -85,6 +92,19 @@ async function aboutOwnSlurm(partition: boolean | string): Promise<Finding[]> {
   const { aboutSlurm } = await import("./doctor/slurm.ts");
   const slurm = createSlurm(programsIn(process.env.SLURM_BIN, process.env));
   return aboutSlurm(slurm, typeof partition === "string" ? partition : undefined);
+}
+
+/** Loaded when it is asked for. */
+async function aboutOwnKubernetes(namespace: boolean | string): Promise<Finding[]> {
+  const { reachKubernetes } = await import("./adapter/kubernetes.ts");
+  const { aboutKubernetes } = await import("./doctor/kubernetes.ts");
+  try {
+    const { kubernetes } = await reachKubernetes(typeof namespace === "string" ? { namespace } : {});
+    return await aboutKubernetes(kubernetes);
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    return [{ what: "kubernetes", state: "bad", text: `${error.message} ${error.hint}` }];
+  }
 }
 
 function aboutNode(): Finding {

@@ -80,7 +80,7 @@ const COMMANDS: readonly CommandEntry[] = [
     "make this machine a node, and run what is placed on it",
     () => import("./agent.ts"),
   ),
-  entry(SERVER, "adapter", "let Slurm run the jobs of a pool", () => import("./adapter.ts")),
+  entry(SERVER, "adapter", "let Slurm or Kubernetes run the jobs of a pool", () => import("./adapter.ts")),
   entry(SERVER, "backup", "copy the embedded store while a server runs", () => import("./backup.ts")),
   entry(SERVER, "restore", "put such a copy back", () => import("./restore.ts")),
   entry(SERVER, "migrate", "move the store into PostgreSQL, or back", () => import("./migrate.ts")),

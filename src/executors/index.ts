@@ -15,6 +15,18 @@ export {
   writeEnd,
   writeWhole,
 } from "./journal.ts";
+export { type KubernetesAdapterOptions, startKubernetesAdapter } from "./kubernetes/adapter.ts";
+export {
+  CLIENT_PACKAGE,
+  CLIENT_VERSION,
+  ClientMissing,
+  type Kubernetes,
+  KubernetesFailure,
+  openKubernetes,
+  type Right,
+} from "./kubernetes/client.ts";
+export type { PodTemplate } from "./kubernetes/manifest.ts";
+export { reportedNodes as reportedKubernetesNodes } from "./kubernetes/nodes.ts";
 export { hasLog, logBytes, openLogReader, openLogWriter, readTail } from "./log-files.ts";
 export type { LogPart, LogRead, LogReader, LogStream } from "./log-reader.ts";
 export { type ExecutorLoop, type SyncBody, startLoop } from "./loop.ts";

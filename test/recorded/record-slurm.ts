@@ -6,7 +6,8 @@
 
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { missingPrograms, openSlurmCluster, type SlurmCluster, until } from "../../bench/slurm/cluster.ts";
+import { until } from "../../bench/clusters/world.ts";
+import { missingPrograms, openSlurmCluster, type SlurmCluster } from "../../bench/slurm/cluster.ts";
 import {
   createSlurm,
   programsIn,

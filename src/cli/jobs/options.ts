@@ -13,6 +13,7 @@ export interface JobOptions {
   readonly secret?: readonly string[];
   readonly cwd?: string;
   readonly user?: string;
+  readonly image?: string;
   readonly checkpointSignal?: string;
   readonly checkpointCmd?: string;
   readonly onLost?: string;
@@ -31,6 +32,7 @@ export function withJobOptions(command: Command): Command {
     .option("--secret <name>", "a variable that is filled where it runs; may be repeated", collect)
     .option("--cwd <directory>", "the directory in which it runs, on its node")
     .option("--user <user>", "as whom it runs, where the machine permits it")
+    .option("--image <image>", "in which it runs, where Kubernetes runs it")
     .option("--array <indices>", "one job for each, such as 0-99 or 0-99%10 for ten at once")
     .option("--after <request>", "not before this one has ended well; 42:any: however it ends", collect);
 }
@@ -42,7 +44,7 @@ export function runOf(
 ): WireRun {
   // A server of one's own is on this machine. What root starts runs as another user, whose directory this need not be.
   const here = isOwnServer && process.getuid?.() !== 0 ? process.cwd() : undefined;
-  const { env, secret, cwd = here, user, checkpointSignal, checkpointCmd, onLost } = options;
+  const { env, secret, cwd = here, user, image, checkpointSignal, checkpointCmd, onLost } = options;
   const environment = env && environmentOf(env);
   checkText([...words, cwd ?? "", checkpointCmd ?? ""], environment ?? {});
   return {
@@ -52,6 +54,7 @@ export function runOf(
       environment,
       secrets: secret && [...secret],
       user,
+      image,
       checkpoint_signal: checkpointSignal === undefined ? undefined : signalNamed(checkpointSignal),
       checkpoint_command: checkpointCmd === undefined ? undefined : ["/bin/sh", "-c", checkpointCmd],
       on_lost: onLost === undefined ? undefined : oneOf("--on-lost", onLost, CHOICES.onLost),

@@ -1,0 +1,370 @@
+// Kubernetes runs the jobs of a pool (22), on a real control plane that this program starts itself (etcd, kube-apiserver,
+// kube-scheduler, kube-controller-manager) and whose nodes it plays: jobs start, save, stop, come in arrays and on two nodes; nodes
+// are drained and lost, pods are evicted, watches are cut and find their history compacted; then API server, adapter and Berth's
+// leader are killed at any moment. No grant is started twice, nothing runs that Berth does not know, no exit is lost, and no node
+// has more in use than it has.
+// Usage: npm run prove:kubernetes -- [ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]. --part: only stories or
+// canaries with this text in their name. Exit code 2: something is missing on this machine.
+
+import { parseArgs } from "node:util";
+import { startTcpProxy, type TcpProxy } from "../test/support/proxy.ts";
+import type { StoreKind } from "./agents/servers.ts";
+import {
+  CANARY_END_MS_MAX,
+  type Canary,
+  COMMON_STORIES,
+  killAdapter,
+  kills,
+  type Proof,
+  proveCanaries,
+  proveSound,
+  replaceLeader,
+  type Story,
+} from "./clusters/proof.ts";
+import { GPUS_PER_NODE, until, type World } from "./clusters/world.ts";
+import type { Any } from "./kubernetes/api.ts";
+import {
+  type KubernetesCluster,
+  missingPrograms,
+  NAMESPACE,
+  openKubernetesCluster,
+} from "./kubernetes/cluster.ts";
+import { type Kubelets, startKubelets } from "./kubernetes/kubelet.ts";
+import type { Fault } from "./proving/canaries.ts";
+import { seededRandom } from "./proving/random.ts";
+
+const { values: options, positionals: numbers } = parseArgs({
+  options: { canaries: { type: "boolean" }, part: { type: "string" }, store: { type: "string" } },
+  allowPositionals: true,
+});
+const ROUNDS = Number(numbers[0] ?? 24);
+const SEED = Number(numbers[1] ?? Date.now() % 1_000_000);
+const PART = options.part ?? "";
+const NODES = ["n1", "n2", "n3"] as const;
+const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
+
+const missing = missingPrograms();
+if (missing.length > 0) {
+  for (const line of missing) console.error(line);
+  console.error("Skipped is not passed.");
+  process.exit(2);
+}
+
+/** The cluster, with the adapter's way to its API server, which can be cut. */
+interface Scene {
+  readonly cluster: KubernetesCluster;
+  readonly kubelets: Kubelets;
+  readonly way: TcpProxy;
+}
+
+/** Pods that have not ended, with the requests that they belong to. */
+async function livePods({ cluster }: Scene): Promise<Any[]> {
+  const { body } = await cluster.api.insist("GET", PODS);
+  return body.items.filter((pod: Any) => !["Succeeded", "Failed"].includes(pod.status.phase));
+}
+
+async function podOf(scene: Scene, id: string): Promise<Any> {
+  let found: Any;
+  await until(`${id} has a pod`, async () => {
+    found = (await livePods(scene)).find((pod) => pod.metadata.annotations["berth.dev/request"] === id);
+    return found !== undefined;
+  });
+  return found;
+}
+
+const setNode = ({ cluster }: Scene, node: string, spec: object) =>
+  cluster.api.insist("PATCH", `/api/v1/nodes/${node}`, { spec });
+
+function storiesOf(scene: Scene): Record<string, Story> {
+  const { cluster, kubelets, way } = scene;
+  const { api } = cluster;
+  return {
+    ...COMMON_STORIES,
+    async "a node is drained"(world) {
+      await setNode(scene, "n1", { unschedulable: true });
+      const isDrained = async () => ["draining", "drained"].includes(await world.nodeState("n1"));
+      await until("Berth has taken note", isDrained, CANARY_END_MS_MAX).catch(() => undefined);
+      const sinceMs = Date.now();
+      for (let count = 0; count < 6; count++) await world.submit({ seconds: 1 });
+      await until("those have ended", world.note, CANARY_END_MS_MAX).catch(() => undefined);
+      world.drains.push({ node: "n1", sinceMs, untilMs: Date.now() });
+      await setNode(scene, "n1", { unschedulable: null });
+      const isReady = async () => (await world.nodeState("n1")) === "ready";
+      await until("it is ready again", isReady, CANARY_END_MS_MAX).catch(() => undefined);
+    },
+    /** By its node, by the eviction of a drain, and by somebody with kubectl. */
+    async "pods are evicted"(world) {
+      const ids = await Promise.all([3, 3, 3].map((seconds) => world.submit({ seconds })));
+      for (const id of ids) await world.phase(id, "running");
+      const [first, second, third] = await Promise.all(ids.map((id) => podOf(scene, id)));
+      await kubelets.evictFromNode(first.metadata.name);
+      const { name } = second.metadata;
+      const eviction = {
+        apiVersion: "policy/v1beta1",
+        kind: "Eviction",
+        metadata: { name, namespace: NAMESPACE },
+      };
+      const evicted = await api.insist("POST", `${PODS}/${name}/eviction`, eviction);
+      if (evicted.status > 299)
+        await api.insist("POST", `${PODS}/${name}/eviction`, { ...eviction, apiVersion: "policy/v1" });
+      await api.insist("DELETE", `${PODS}/${third.metadata.name}`);
+      await until("they have ended, in another attempt each", world.note);
+      for (const id of ids) {
+        const { attempts } = await world.job(id);
+        if (attempts[0].outcome !== "lost")
+          throw new Error(`The attempt of an evicted pod is ${attempts[0].outcome}, not lost.`);
+      }
+    },
+    async "the scheduler says why"(world) {
+      const taint = { key: "proof", value: "1", effect: "NoSchedule" };
+      for (const node of NODES) await setNode(scene, node, { taints: [taint] });
+      const id = await world.submit({ seconds: 1 });
+      await until("why names the scheduler's reason", async () => {
+        const { body } = await world.call("GET", `/v1/resource-requests/${id}/explanation`);
+        return JSON.stringify(body.text).includes("taint");
+      });
+      for (const node of NODES) await setNode(scene, node, { taints: null });
+      await until("it has ended", world.note);
+    },
+    async "a node is lost"(world) {
+      const ids: string[] = [];
+      for (let count = 0; count < 3; count++) ids.push(await world.submit({ seconds: 8, gpus: 2 }));
+      for (const id of ids) await world.phase(id, "running");
+      await kubelets.lose("n3");
+      await until("Berth suspects it", async () => (await world.nodeState("n3")) !== "ready");
+      // As whoever looks after the machines does with one that does not come back.
+      await api.insist("DELETE", "/api/v1/nodes/n3");
+      await until("all have ended, one of them elsewhere", world.note);
+      await kubelets.revive("n3");
+      await until("it is ready again", async () => (await world.nodeState("n3")) === "ready");
+    },
+    async "the watch is cut and its history compacted"(world) {
+      const ids = await Promise.all([1, 1, 6].map((seconds) => world.submit({ seconds })));
+      for (const id of ids) await world.phase(id, "running");
+      const listsBefore = world.said.length;
+      way.reset();
+      await until("two have ended unseen", async () => (await livePods(scene)).length <= 1);
+      await api.insist("POST", PODS, stranger("compacted"));
+      await api.insist("DELETE", `${PODS}/compacted`);
+      await cluster.compact();
+      await cluster.killApiServer();
+      await cluster.startApiServer();
+      way.heal();
+      await until("their ends were heard", world.note, CANARY_END_MS_MAX).catch(() => undefined);
+      if (world.said.length === listsBefore)
+        throw new Error("Nothing was listed again: the history was not gone, so this showed nothing.");
+    },
+  };
+}
+
+/** Bound to no node: it only moves the history on. */
+function stranger(name: string): object {
+  const container = { name: "x", image: "registry.example/x:1" };
+  return { metadata: { name }, spec: { containers: [container], schedulerName: "nobody" } };
+}
+
+// --- Canaries: the same judge on an adapter with a mistake
+
+const fault = (file: string, text: string, instead: string): Fault => ({
+  ...{ what: `${file} ${text.slice(0, 30)}`, file: `src/executors/kubernetes/${file}.ts`, text, instead },
+});
+
+function canariesOf(scene: Scene): Canary[] {
+  const stories = storiesOf(scene);
+  const withoutSecondLook = [
+    fault("steps", "if (second !== undefined) return", "if (second === null) return"),
+    fault("steps", "if (deleted !== undefined) return", "if (deleted === null) return"),
+  ];
+  return [
+    {
+      what: "an adapter that forgets what it has made, and makes it again under another name",
+      faults: [
+        fault(
+          "attempt",
+          `super(entry, "kubernetes.json", {})`,
+          `super(entry, \`of-\${process.pid}.json\`, {})`,
+        ),
+        fault("manifest", "podAntiAffinity: {", "podAntiAffinity: {}, none: {"),
+        fault(
+          "client",
+          "await batch.createNamespacedJob({ namespace, body });",
+          "await batch.createNamespacedJob({ namespace, body: { ...body, metadata: { ...body.metadata, name: body.metadata.name + process.pid } } });",
+        ),
+        ...withoutSecondLook,
+      ],
+      async story(world) {
+        const id = await world.submit({ seconds: 8 });
+        await world.phase(id, "running");
+        await world.killAdapter();
+        await world.startAdapter();
+      },
+    },
+    {
+      what: "an adapter that reports an end while a pod is left",
+      faults: [fault("steps", "if (live.length > 0)\n    return [", "if (live.length > 99)\n    return [")],
+      async story(world) {
+        const id = await world.submit({ seconds: 20, isStubborn: true }, true);
+        await world.phase(id, "running");
+        await world.cancel(id);
+      },
+    },
+    {
+      what: "an adapter that takes every end for a success",
+      faults: [fault("states", "exitCode: signal > 0 ? 128 + signal : exitCode,", "exitCode: 0,")],
+      story: async (world) => void (await world.submit({ seconds: 0.5, exitCode: 3 })),
+    },
+    {
+      what: "an adapter that tells Kubernetes nothing of GPUs, and Berth of twice as many",
+      faults: [
+        fault("manifest", "...(gpu > 0 && {", "...(gpu < 0 && {"),
+        fault("nodes", "gpu: toCount(left(gpuResource)),", "gpu: 2 * toCount(left(gpuResource)),"),
+      ],
+      async story(world) {
+        for (let count = 0; count < 10; count++) await world.submit({ seconds: 6 });
+      },
+    },
+    {
+      what: "an adapter that takes a cordoned node for a ready one, and starts there all the same",
+      faults: [
+        fault(
+          "nodes",
+          `spec?.unschedulable === true ? "draining" : "ready"`,
+          `spec === null ? "draining" : "ready"`,
+        ),
+        fault(
+          "manifest",
+          `restartPolicy: "Never",`,
+          `restartPolicy: "Never", tolerations: [{ operator: "Exists" }],`,
+        ),
+      ],
+      story: stories["a node is drained"] as Story,
+    },
+    {
+      what: "an adapter that does not delete",
+      faults: [
+        fault("kubernetes", "return kubernetes.deleteJob(move.job);", "return Promise.resolve();"),
+        fault("kubernetes", "return hurry(attempt, move.pods);", "return Promise.resolve();"),
+      ],
+      async story(world) {
+        const id = await world.submit({ seconds: 120, isStubborn: true }, true);
+        await world.phase(id, "running");
+        await world.cancel(id);
+      },
+    },
+    {
+      what: "an adapter that lets Kubernetes replace a pod that was taken away",
+      faults: [...withoutSecondLook, fault("manifest", "podAntiAffinity: {", "podAntiAffinity: {}, none: {")],
+      async story(world) {
+        const id = await world.submit({ seconds: 5 }, true);
+        await world.phase(id, "running");
+        const { metadata } = await podOf(scene, id);
+        await scene.cluster.api.insist("DELETE", `${PODS}/${metadata.name}`);
+        await until("it has ended", world.note);
+      },
+    },
+    {
+      what: "an adapter that does not list again when the history is gone",
+      faults: [
+        fault("mirror", "version = undefined; // ERROR", "version = String(version ?? 1); // ERROR"),
+        fault(
+          "mirror",
+          "error.status === GONE) version = undefined;",
+          "error.status === GONE) version = String(version);",
+        ),
+      ],
+      story: stories["the watch is cut and its history compacted"] as Story,
+    },
+  ];
+}
+
+// --- At last, because everything above must be there
+
+async function openScene(): Promise<Scene & { readonly close: () => Promise<void> }> {
+  const cluster = await openKubernetesCluster();
+  const kubelets = await startKubelets({
+    ...{ api: cluster.api, directory: cluster.directory, nodes: NODES, gpusPerNode: GPUS_PER_NODE },
+    ...{ tls: cluster.tls(), variables: {} },
+  });
+  const way = await startTcpProxy();
+  way.aim(cluster.port);
+  await makeClaim(cluster);
+  return {
+    ...{ cluster, kubelets, way },
+    async close() {
+      await way.close();
+      await kubelets.close();
+      await cluster.close();
+    },
+  };
+}
+
+/** A volume for checkpoints that all nodes can reach. */
+async function makeClaim({ api, directory }: KubernetesCluster): Promise<void> {
+  const common = { accessModes: ["ReadWriteMany"], storageClassName: "" };
+  await api.insist("POST", "/api/v1/persistentvolumes", {
+    metadata: { name: "checkpoints" },
+    spec: { ...common, capacity: { storage: "1Gi" }, hostPath: { path: `${directory}/volumes` } },
+  });
+  await api.insist("POST", `/api/v1/namespaces/${NAMESPACE}/persistentvolumeclaims`, {
+    metadata: { name: "checkpoints" },
+    spec: { ...common, volumeName: "checkpoints", resources: { requests: { storage: "1Gi" } } },
+  });
+}
+
+/** What a canary has left behind. */
+async function cleanUp(scene: Scene): Promise<void> {
+  const { api } = scene.cluster;
+  scene.way.heal();
+  await setNode(scene, "n1", { unschedulable: null });
+  await api.insist("DELETE", `/apis/batch/v1/namespaces/${NAMESPACE}/jobs?propagationPolicy=Background`);
+  await until("the cluster is empty", async () => {
+    const { body } = await api.insist("GET", PODS);
+    for (const { metadata } of body.items) {
+      await api.insist("PATCH", `${PODS}/${metadata.name}`, { metadata: { finalizers: null } });
+      await api.insist("DELETE", `${PODS}/${metadata.name}`, { gracePeriodSeconds: 1 });
+    }
+    return body.items.length === 0;
+  });
+}
+
+const scene = await openScene();
+try {
+  const proof: Proof = {
+    site: {
+      ...{ executor: "kubernetes", directory: scene.cluster.directory, env: process.env, nodes: NODES },
+      adapterOptions: (own) => ({
+        ...{ stateDirectory: `${own}/adapter`, kubeconfig: scene.cluster.kubeconfigFor(scene.way.port) },
+      }),
+    },
+    adapter: "kubernetes/adapter",
+    alive: async () =>
+      (await livePods(scene)).map(
+        ({ metadata }) => `${metadata.name} ${metadata.annotations?.["berth.dev/request"]}`,
+      ),
+  };
+  console.log(`Kubernetes ${scene.cluster.version}`);
+  if (options.canaries === true) {
+    const chosen = canariesOf(scene).filter(({ what }) => what.includes(PART));
+    if (!(await proveCanaries(proof, chosen, () => cleanUp(scene)))) process.exitCode = 1;
+  } else {
+    const { killApiServer, startApiServer } = scene.cluster;
+    const victims = [
+      async (_: World, pause: () => Promise<void>) => {
+        await killApiServer();
+        await pause();
+        await startApiServer();
+      },
+      killAdapter,
+      replaceLeader,
+    ];
+    const stories = Object.entries({
+      ...storiesOf(scene),
+      [`${ROUNDS} kills (seed ${SEED})`]: kills(seededRandom(SEED), ROUNDS, victims),
+    }).filter(([name]) => name.includes(PART));
+    const store = (options.store ?? "postgres") as StoreKind;
+    if (!(await proveSound(proof, Object.fromEntries(stories), store))) process.exitCode = 1;
+  }
+} finally {
+  await scene.close();
+}
+process.exit();
