@@ -20,7 +20,7 @@ const { values } = parseArgs({
 });
 const SCROLL_STEPS = 100;
 const EVENTS = 200;
-const BATCH = 1_000;
+const BATCH = 250;
 
 const rows: [string, string, string][] = [];
 const report = (what: string, value: string, aim = "") => rows.push([what, value, aim]);

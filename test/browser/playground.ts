@@ -55,7 +55,8 @@ export async function openPlayground({ hoursAgo = 0 }: { hoursAgo?: number } = {
   const { url } = server;
   const admin = await server.makeFirstToken("admin");
   if (admin === undefined) throw new Error("A new store has no first token.");
-  const client = createClient({ url, token: admin.secret });
+  // A busy machine is no fault of the page.
+  const client = createClient({ url, token: admin.secret, timeoutMs: 120_000 });
   let tokens = 0;
   const pass = async (minutes: number) => {
     passedMs = Math.min(wholeMs, passedMs + minutes * 60_000);

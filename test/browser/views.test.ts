@@ -234,7 +234,7 @@ describe.skipIf(chromium === undefined)("the dashboard", () => {
     await explanation.getByRole("button", { name: "plan it" }).first().click();
     const dialog = page.getByRole("dialog", { name: /^Make it so that / });
     await dialog.locator("[data-plan]").waitFor();
-    expect(await dialog.locator("[data-plan]").innerText()).toContain("#13 llm-large");
+    expect(await dialog.locator("[data-plan]").innerText()).toContain("preempted");
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
     const starts = page.locator("[role=row][data-at='0'] > :nth-child(7)");
@@ -253,6 +253,18 @@ describe.skipIf(chromium === undefined)("the dashboard", () => {
     await form.getByLabel("compare with").fill("#9999");
     await form.getByRole("button", { name: "compare" }).click();
     await page.locator("[data-why='18'] [data-state=error]").waitFor();
+  });
+
+  test("a preemption has its receipt, in words and in its own numbers (view 6, D5)", async () => {
+    await open("/requests/7", "[data-receipt]");
+    await page.getByText(/chosen to make room for #9 llm-base of carol \(\w+\)/).waitFor();
+    await page.getByText(/stopped \(preempted\).*checkpoint saved, lost 15m × 2 gpu = 0\.50 gpu-h/).waitFor();
+    const receipt = page.locator("[data-receipt]").first();
+    await receipt.locator("summary").click();
+    await receipt
+      .getByText(/of alice, priority 0: .*may be stopped/)
+      .first()
+      .waitFor();
   });
 
   test("the timeline folds idle time, and marks checkpoints and warnings (view 3)", async () => {

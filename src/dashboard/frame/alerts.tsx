@@ -25,7 +25,7 @@ export function Alerts() {
     <section class="alerts" aria-label="Problems">
       <ul>
         {shown.map((problem) => (
-          <li key={idOf(problem)}>
+          <li key={idOf(problem)} class={areAllShown.value ? "is-asked-for" : ""}>
             <span class="mark" aria-hidden="true">
               !
             </span>
@@ -40,15 +40,15 @@ export function Alerts() {
           </li>
         ))}
       </ul>
-      {problems.length > shown.length && (
+      {!areAllShown.value && problems.length > 1 && (
         <button
           type="button"
-          class="plain"
+          class={problems.length > shown.length ? "plain" : "plain only-narrow"}
           onClick={() => {
             areAllShown.value = true;
           }}
         >
-          {problems.length - shown.length} more
+          {problems.length > shown.length ? `${problems.length - shown.length} more` : "all problems"}
         </button>
       )}
     </section>

@@ -7,10 +7,11 @@ import { berth, useCommand } from "../commands.ts";
 import { useFollowed } from "../follow.ts";
 import { useKeys } from "../keys.ts";
 import type { LiveEvent } from "../live.ts";
-import { CancelButton, CancelDialog, Explanation } from "../parts/explanation.tsx";
+import { CancelButton, CancelDialog, Explanation, titleOf } from "../parts/explanation.tsx";
 import { Data } from "../parts/states.tsx";
 import { Age, Moment } from "../parts/time.tsx";
 import { client, may, toBerthError } from "../session.ts";
+import { candidateTexts, type Step, stepText } from "./request-steps.ts";
 
 type Request = AnswerOf<"getRequest">;
 type Decision = AnswerOf<"listDecisions">["items"][number];
@@ -140,8 +141,25 @@ function useEvents(id: string): { events: readonly LiveEvent[]; error: BerthErro
   return { events, error };
 }
 
+/** Those that it was stopped for, by name, as far as the token may know them. */
+function useTitles(steps: readonly Step[]): ReadonlyMap<string, string> {
+  const [titles, setTitles] = useState<ReadonlyMap<string, string>>(new Map());
+  const ids = [...new Set(steps.flatMap(({ for_request: id }) => id ?? []))].filter((id) => !titles.has(id));
+  useEffect(() => {
+    for (const id of ids) {
+      client.requests.get(id).then(
+        (request) => setTitles((known) => new Map([...known, [id, titleOf(request)]])),
+        () => undefined, // It stays another request.
+      );
+    }
+  }, [ids.join()]);
+  return titles;
+}
+
 function Steps({ life: { request, decisions } }: { life: Life }) {
   const { events, error } = useEvents(request.id);
+  const steps = events as readonly Step[];
+  const story = { request, steps, titles: useTitles(steps) };
   const [shown, setShown] = useState(STEPS_SHOWN);
   const bySeq = new Map(decisions.map((decision) => [decision.seq, decision]));
   const hidden = Math.max(0, events.length - shown);
@@ -155,14 +173,14 @@ function Steps({ life: { request, decisions } }: { life: Life }) {
         </button>
       )}
       <ol class="steps">
-        {events.slice(hidden).map((event) => (
-          <li key={`${event.seq} ${event.event}`}>
-            <Moment at={event.at} />
+        {steps.slice(hidden).map((step, at) => (
+          <li key={`${step.seq} ${step.event}`}>
+            <Moment at={step.at} />
             <div>
-              <p>{stepText(event as Step, request)}</p>
-              <Record decision={bySeq.get(event.seq)} />
+              <p>{stepText(step, hidden + at, story)}</p>
+              <Receipt decision={bySeq.get(step.seq)} />
             </div>
-            <span class="soft">event {event.seq}</span>
+            <span class="soft">event {step.seq}</span>
           </li>
         ))}
       </ol>
@@ -175,63 +193,18 @@ function Steps({ life: { request, decisions } }: { life: Life }) {
   );
 }
 
-/** The record of a decision, as it was taken (V7). */
-function Record({ decision }: { decision: Decision | undefined }) {
+/** The record of a decision, as it was taken (V7, D5). */
+function Receipt({ decision }: { decision: Decision | undefined }) {
   if (decision === undefined) return null;
   return (
-    <details>
-      <summary>the decision in its own numbers</summary>
+    <details data-receipt={decision.seq}>
+      <summary>receipt</summary>
+      <ul>
+        {candidateTexts(decision).map((text) => (
+          <li key={text}>{text}</li>
+        ))}
+      </ul>
       <pre>{JSON.stringify(decision.decision, null, 2)}</pre>
     </details>
   );
-}
-
-type Step = LiveEvent &
-  Partial<{
-    attempt: number;
-    outcome: string;
-    reason: string;
-    phase: string;
-    cause: string;
-    exit_code: number;
-    signal: string;
-    why: string;
-    deadline: string;
-    reasons: readonly { code: string }[];
-  }>;
-
-function stepText(step: Step, { submitted_by: by }: Request): string {
-  switch (step.event) {
-    case "request.queued":
-      if (step.outcome !== undefined) return `stopped (${step.outcome}), and back in line`;
-      return step.attempt === 1 ? `submitted by ${by}` : "in the queue";
-    case "request.changed":
-      return "changed";
-    case "request.rejected":
-      return `rejected: ${(step.reasons ?? []).map(({ code }) => code).join(", ")}`;
-    case "request.allocated":
-      return `granted by pool ${step.pool}`;
-    case "request.held":
-      return `promised what comes free in pool ${step.pool}`;
-    case "request.hold_ended":
-      return `the promise has ended (${step.why})`;
-    case "request.preempting":
-      return `chosen to make room (${step.reason}); asked to ${step.phase === "checkpoint" ? "save first" : "stop"}`;
-    case "request.stopping":
-      return `asked to stop (${step.cause}, ${step.phase})`;
-    case "request.checkpointed":
-      return "has saved its state";
-    case "request.released":
-    case "request.failed":
-    case "request.preempted":
-    case "request.expired":
-      return [step.event.slice("request.".length), endText(step)].filter((part) => part !== "").join(", ");
-    default:
-      return step.event.slice("request.".length).replaceAll("_", " ");
-  }
-}
-
-function endText({ outcome, exit_code: exitCode, signal, cause }: Step): string {
-  const parts = [outcome, exitCode === undefined ? undefined : `exit code ${exitCode}`, signal, cause];
-  return parts.filter((part) => part !== undefined).join(", ");
 }
