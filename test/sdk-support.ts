@@ -13,8 +13,8 @@ export interface Asked {
   readonly atMs: number;
 }
 
-/** An answer, or none: nobody listens, or nobody ever answers. */
-export type Reply = Response | "refused" | "silence";
+/** An answer, or none: nobody listens, the connection breaks after the call was sent, or nobody ever answers. */
+export type Reply = Response | "refused" | "broken" | "silence";
 
 export function fakeServers(answer: (asked: Asked) => Reply): { fetch: Fetch; asked: Asked[] } {
   const asked: Asked[] = [];
@@ -28,6 +28,7 @@ export function fakeServers(answer: (asked: Asked) => Reply): { fetch: Fetch; as
     asked.push(one);
     signal.throwIfAborted();
     const reply = answer(one);
+    if (reply === "broken") throw new TypeError("fetch failed", { cause: { code: "ECONNRESET" } });
     if (reply === "refused") throw new TypeError("fetch failed", { cause: { code: "ECONNREFUSED" } });
     if (reply !== "silence") {
       signal.addEventListener("abort", () => interrupt.get(reply)?.(signal.reason));

@@ -1,6 +1,7 @@
 // The end of an attempt, with all that follows from it for its request, its pool and its nodes.
 
 import { rejectUnadmitted, removeWhatClosed } from "./administration/effects.ts";
+import { settleAfter } from "./entering.ts";
 import type { EndFacts } from "./events.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
 import type { Node, Request } from "./state.ts";
@@ -21,8 +22,10 @@ export function finishAttempt(
     removeWhatClosed(transaction, run.poolLine.policy);
   }
   if (progress.status === "queued") rejectUnadmitted(transaction, request.line);
-  if (progress.deletionPlanned === true && TERMINAL_STATUSES.has(progress.status))
+  if (progress.deletionPlanned === true && TERMINAL_STATUSES.has(progress.status)) {
+    settleAfter(transaction, request.spec.id);
     transaction.emit({ kind: "requestDeleted", requestId: request.spec.id });
+  }
 }
 
 /** A draining node on which nothing runs any more is drained. */

@@ -11,7 +11,7 @@ import { isFirmOn } from "./admission.ts";
 import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
 import type { Command, CommandOf, NoHolder, RequestChange } from "./commands.ts";
-import { enterReady, settleBlocked } from "./entering.ts";
+import { belongsOutside, enterReady, judgeEntered, settleAfter, settleBlocked } from "./entering.ts";
 import type { Event } from "./events.ts";
 import { dependenciesOf, hasTurn } from "./indexes/blocked.ts";
 import { dueRequests, rewake } from "./indexes/timers.ts";
@@ -174,7 +174,6 @@ function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submi
     atMs: nowMs,
   });
   const request = requestNamed(state, spec.id);
-  const { line } = request;
   if (isImpossible) {
     return transaction.emit({
       kind: "requestCancelled",
@@ -184,24 +183,16 @@ function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submi
     });
   }
   if (isBlocked) return rejectBlocked(transaction, request);
-  if (line.pools.size === 0 && state.unmanaged === "allow" && spec.isJob !== true) {
-    return transaction.emit({
-      kind: "requestAllocated",
-      requestId: spec.id,
-      pool: null,
-      opportunistic: false,
-      placement: [],
-      atMs: nowMs,
-    });
-  }
-  rejectUnadmitted(transaction, line);
+  judgeEntered(transaction, request);
 }
 
 /** What no pool admits is rejected before it waits for others (A3); what waits for the impossible is cancelled (J9). */
 function rejectBlocked(transaction: Transaction, request: Request): void {
   const { spec, line } = request;
   settleBlocked(transaction, request);
-  const isAdmitted = [...line.pools.values()].some(({ verdict }) => verdict === null);
+  const isAdmitted =
+    [...line.pools.values()].some(({ verdict }) => verdict === null) ||
+    belongsOutside(transaction.state, request);
   if (isAdmitted || request.progress.blocked !== true) return;
   transaction.emit({ kind: "requestEntered", requestId: spec.id, atMs: transaction.nowMs });
   rejectUnadmitted(transaction, line);
@@ -382,6 +373,7 @@ function deleteRequest(
       return; // It is stopping.
     }
   }
+  settleAfter(transaction, requestId);
   transaction.emit({ kind: "requestDeleted", requestId });
 }
 

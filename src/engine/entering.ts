@@ -15,13 +15,41 @@ export function enterReady(transaction: Transaction): void {
     if (state.dependents.size === 0 && state.arrays.size === 0) return;
     const ended = endedBy(events[i] as Event);
     if (ended === undefined) continue;
-    const dependents = [...(state.dependents.get(ended) ?? [])].sort(bySubmission);
-    for (const request of dependents) settleBlocked(transaction, request);
-    const spec = state.requests.get(ended)?.spec;
-    const key = spec === undefined ? null : arrayKeyOf(spec);
-    const array = key === null ? undefined : state.arrays.get(key);
-    if (array !== undefined) for (const request of nextOf(state, array)) settleBlocked(transaction, request);
+    settleAfter(transaction, ended);
   }
+}
+
+/**
+ * Those who wait for a request that has ended, and the next of its array. Called before its record goes, too: without the record
+ * it would count as ended well, and nobody would know its array.
+ */
+export function settleAfter(transaction: Transaction, ended: RequestId): void {
+  const { state } = transaction;
+  const dependents = [...(state.dependents.get(ended) ?? [])].sort(bySubmission);
+  for (const request of dependents) settleBlocked(transaction, request);
+  const spec = state.requests.get(ended)?.spec;
+  const key = spec === undefined ? null : arrayKeyOf(spec);
+  const array = key === null ? undefined : state.arrays.get(key);
+  if (array !== undefined) for (const request of nextOf(state, array)) settleBlocked(transaction, request);
+}
+
+/** Whether it runs outside all pools when its time has come (A4). */
+export function belongsOutside({ unmanaged }: EngineState, { spec, line }: Request): boolean {
+  return line.pools.size === 0 && unmanaged === "allow" && spec.isJob !== true;
+}
+
+/** It is in the queue now: granted outside all pools, or left to them, or rejected (A3, A4). */
+export function judgeEntered(transaction: Transaction, request: Request): void {
+  const { state, nowMs } = transaction;
+  if (!belongsOutside(state, request)) return rejectUnadmitted(transaction, request.line);
+  transaction.emit({
+    kind: "requestAllocated",
+    requestId: request.spec.id,
+    pool: null,
+    opportunistic: false,
+    placement: [],
+    atMs: nowMs,
+  });
 }
 
 /** Those of an array for which there is room now, in the order of their submission. */
@@ -52,7 +80,7 @@ function endedBy(event: Event): RequestId | undefined {
 /** Lets a blocked request into the queue, cancels it, or leaves it where it is. */
 export function settleBlocked(transaction: Transaction, request: Request): void {
   const { state, nowMs } = transaction;
-  const { spec, progress, line } = request;
+  const { spec, progress } = request;
   if (progress.blocked !== true || progress.status !== "queued") return;
   const dependencies = dependenciesOf(state, spec);
   if (dependencies.are === "never") {
@@ -61,5 +89,5 @@ export function settleBlocked(transaction: Transaction, request: Request): void 
   }
   if (dependencies.are === "open" || !hasTurn(state, spec)) return;
   transaction.emit({ kind: "requestEntered", requestId: spec.id, atMs: nowMs });
-  rejectUnadmitted(transaction, line);
+  judgeEntered(transaction, request);
 }

@@ -139,9 +139,13 @@ describe("an answer", () => {
 });
 
 test("a token is made once: who cannot know whether it was does not try again", async () => {
-  const lost = connect(() => "refused");
+  const lost = connect(() => "broken");
   await settled(lost.transport.send("createToken", { body: {} }));
   expect(lost.asked).toHaveLength(1);
+  const unreached = connect(({ origin }) => (origin === "http://b" ? json({}, 201) : "refused"), {
+    urls: ["http://a", "http://b"],
+  });
+  expect(await settled(unreached.transport.send("joinNode", { body: {} }))).toMatchObject({ status: 201 });
   const turnedAway = connect((_, turn) => (turn === 0 ? problem(429, "rate_limited") : json({}, 201)));
   await settled(turnedAway.transport.send("createToken", { body: {} }));
   expect(turnedAway.asked).toHaveLength(2);

@@ -232,10 +232,22 @@ function locate(route: RouteName, { params = {}, query = {} }: CallInput): { met
   return { method, path: search.size === 0 ? path : `${path}?${search}` };
 }
 
-/** A token made twice would leave one that nobody knows, so such a call is not repeated unless it was turned away. */
+/**
+ * A token made twice would leave one that nobody knows, so such a call is not repeated unless it was turned away, or never got
+ * as far as a server.
+ */
 function isPassing(error: BerthError, route: RouteName): boolean {
-  if (route === "createToken" || route === "joinNode") return error.status === 429;
+  if (route === "createToken" || route === "joinNode") return error.status === 429 || wasNeverSent(error);
   return passingStatuses.has(error.status) || leaderless.has(error.code);
+}
+
+const UNREACHABLE: ReadonlySet<unknown> = new Set([
+  ...["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"],
+]);
+
+function wasNeverSent({ cause }: BerthError): boolean {
+  const { code, cause: inner } = (cause ?? {}) as { code?: string; cause?: { code?: string } };
+  return UNREACHABLE.has(inner?.code ?? code);
 }
 
 function noAnswer(url: string, cause: unknown): BerthError {

@@ -1,7 +1,7 @@
 // Random worlds of discipline `fair_share` with their whole course, as the reference sees it. One pool, with or
 // without nodes; small numbers, so that shortages, ties and exact fits are common.
 
-import { type Dice, diceOf, expectationOf, seededRandom } from "./random-world.ts";
+import { type Dice, diceOf, expectationOf, seededRandom, someOrder } from "./random-world.ts";
 import type {
   Amounts,
   GroupSpec,
@@ -226,6 +226,7 @@ function someRequest(course: Course): SubmitSpec {
     component,
     resources,
     ...(dice.chance(80) && { operation: `${component}${dice.int(1, 2)}` }),
+    ...someOrder(course, component),
     ...((isOwn ? dice.chance(30) : dice.chance(1)) && { preemptible: false }),
     ...dice.some<Omit<SubmitSpec, "id" | "component">>({
       gang: [6, () => true],

@@ -265,12 +265,14 @@ function someRequest(course: Course): SubmitSpec {
   }
   if (Object.keys(resources).length === 0) resources[dice.pick(["gpu", "mcpu"])] = dice.int(1, 3);
   const isOwn = Object.entries(resources).every(([key, amount]) => amount <= (share[key] ?? 0));
+  const component = policy?.component ?? dice.pick(COMPONENTS);
   return {
     id: `r${course.submitted}`,
-    component: policy?.component ?? dice.pick(COMPONENTS),
+    component,
     resources: nodes[0] === undefined ? resources : someOfNode(course, nodes[0]),
     ...(nodes.length > 0 && { nodes: dice.int(1, dice.chance(95) ? nodes.length : 5) }),
     ...(bound && (isOwn || dice.chance(15)) && { preemptible: false }),
+    ...someOrder(course, component),
     ...dice.some<Omit<SubmitSpec, "id" | "component">>({
       preemption_class: [
         discipline === "class" ? 95 : 20,
@@ -292,6 +294,23 @@ function someRequest(course: Course): SubmitSpec {
       wait_timeout_seconds: [12, () => dice.pick([30, 66, 90, 300, 630])],
     }),
   };
+}
+
+/** After others, or as a member of an array (J9). */
+export function someOrder(
+  { dice, seen }: Pick<Course, "dice" | "seen">,
+  component: string,
+): Pick<SubmitSpec, "after" | "array" | "operation"> {
+  const others = Object.keys(seen.status);
+  if (dice.chance(8) && others.length > 0) {
+    const after = Array.from({ length: dice.int(1, 2) }, () => ({
+      id: dice.pick(others),
+      when: dice.pick(["ok", "any"] as const),
+    }));
+    return { after };
+  }
+  if (!dice.chance(8)) return {};
+  return { operation: `${component} sweep`, array: { index: dice.int(0, 9), at_once: dice.int(1, 3) } };
 }
 
 function someOfNode({ dice, takesPieces }: Course, { capacity }: NodeSpec): Amounts {

@@ -92,6 +92,8 @@ export interface SubmitSpec {
   retries?: { max?: number; delay?: number };
   requeue?: "never" | "on_preemption" | "on_failure";
   wait_timeout_seconds?: number;
+  after?: { id: string; when?: "ok" | "any" }[];
+  array?: { index: number; at_once?: number };
 }
 
 export interface Actions {

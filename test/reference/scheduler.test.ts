@@ -18,6 +18,7 @@ const files = [
   "nodes.json",
   "readings.json",
   "boundaries.yaml",
+  "jobs.yaml",
 ];
 
 /** The reference trusts what it is given: names, keys and weights are checked before anything is scheduled. */

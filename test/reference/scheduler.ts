@@ -16,6 +16,7 @@ import {
   updatePolicy,
   updatePool,
 } from "./administration.ts";
+import { enterBlocked, isImpossible, mustWait } from "./entering.ts";
 import {
   allocationGroups,
   fairMoments,
@@ -39,6 +40,7 @@ import {
   poolsOf,
 } from "./stopping.ts";
 import {
+  admittingPools,
   borrowed,
   demandOf,
   isStopping,
@@ -201,10 +203,23 @@ function submit(world: World, spec: SubmitSpec): void {
     resume: false,
     queuedAt: world.now,
     isDelayed: false,
+    after: (spec.after ?? []).map(({ id, when = "ok" }) => ({ id, when })),
+    atOnce: spec.array?.at_once,
+    isMember: spec.array !== undefined,
+    isBlocked: false,
   };
-  world.requests.push(request);
   newEvent(world, poolsOf(world, request));
-  admit(world, request);
+  const waitsFirst = mustWait(world, request);
+  world.requests.push(request);
+  if (isImpossible(world, request)) request.status = "cancelled";
+  else if (waitsFirst && isAdmitted(world, request)) request.isBlocked = true;
+  else admit(world, request);
+}
+
+/** By a pool, or because it runs outside all of them (A4). */
+function isAdmitted(world: World, request: Request): boolean {
+  const isManaged = world.policies.some(({ component }) => component === request.component);
+  return admittingPools(world, request).length > 0 || (!isManaged && world.unmanaged === "allow");
 }
 
 const MEMORY_UNITS: Record<string, bigint> = {
@@ -267,6 +282,7 @@ function deleteRequest(world: World, spec: string | { id: string; force?: boolea
       return;
     }
   }
+  enterBlocked(world); // Those who wait for it know how it ended before its record goes.
   world.requests.splice(world.requests.indexOf(request), 1);
 }
 
@@ -289,6 +305,7 @@ function advance(world: World, seconds: number): void {
 function settle(world: World): void {
   for (;;) {
     passTimers(world);
+    enterBlocked(world);
     enterQueues(world);
     if (fairPools(world).length === 0) schedule(world);
     for (const pool of fairPools(world)) scheduleFairShare(world, pool);

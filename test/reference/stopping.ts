@@ -69,7 +69,7 @@ export function defer(world: World, request: Request, seconds: number): void {
 export function momentsOf(world: World, request: Request): number[] {
   const run = request.run;
   if (run === undefined) {
-    if (request.status !== "queued") return [];
+    if (request.status !== "queued" || request.isBlocked) return [];
     const expiry = request.waitTimeout === undefined ? [] : [request.queuedAt + request.waitTimeout];
     return request.isDelayed ? [request.queuedAt] : expiry;
   }

@@ -84,6 +84,11 @@ export interface Request {
   /** Latest entry into the queue; in the future while `retries.delay` keeps it out (Q3). */
   queuedAt: number;
   isDelayed: boolean;
+  /** What must have ended before it enters the queue, and how many of its operation may be there at once (J9). */
+  after: { id: string; when: "ok" | "any" }[];
+  atOnce?: number | undefined;
+  isMember: boolean;
+  isBlocked: boolean;
   run?: Run;
   operation?: string | undefined;
   gang?: boolean;
@@ -337,7 +342,7 @@ export function admittingPools(world: World, request: Request): Pool[] {
 }
 
 export function isWaiting(request: Request): boolean {
-  return request.status === "queued" && !request.isDelayed;
+  return request.status === "queued" && !request.isDelayed && !request.isBlocked;
 }
 
 export function compare(a: string, b: string): number {
