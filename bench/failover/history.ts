@@ -9,7 +9,7 @@ export interface Submission {
   readonly sentMs: number;
 }
 
-/** What somebody knows to hold: from when it was told until it first offered to give it back. */
+/** What a client knows that it holds: from the answer that granted it until it first offered to give it back. */
 export interface Holding {
   readonly requestId: string;
   readonly pool: string;

@@ -92,7 +92,7 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
   }
 
   function bodyOf(component: string, { key }: Submission): object {
-    // Whoever is lost is not started again: nobody would hold it.
+    // A request that is lost is not started again: no client would hold it.
     return { component, resources: { slot: 1 }, requeue: "never", labels: { key } };
   }
 
@@ -111,7 +111,7 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
     return { answer, askedMs: submission.sentMs };
   }
 
-  /** Whoever sends no key gets an answer or does not; nobody may repeat the call for it. */
+  /** A call without a key is answered or not; no server may repeat it. */
   async function submitKeyless(home: number): Promise<void> {
     const submission = begin(false);
     const body = bodyOf("wide", submission);
@@ -167,7 +167,7 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
     if (random() < 0.3) await readAfter(answer, requestId);
   }
 
-  /** Whoever has seen an answer reads at least that, at every server (C8). */
+  /** A client that has seen an answer reads at least that, at every server (C8). */
   async function readAfter({ seq }: Answer, id: string): Promise<void> {
     const at = Math.floor(random() * replicas.length);
     const answer = await insist(at, "GET", `/v1/resource-requests/${id}`, { minSeq: seq, timeoutMs: 6_000 });

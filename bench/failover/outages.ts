@@ -161,7 +161,7 @@ async function untilAllWrite(scene: Scene): Promise<number> {
   return performance.now() - beganMs;
 }
 
-/** Statements of an administrator, whom no read-only mode binds. */
+/** Statements of an administrator, also in read-only mode. */
 async function administer({ url }: TestPostgres, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: url, options: "-c default_transaction_read_only=off" });
   await client.connect();

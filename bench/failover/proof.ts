@@ -120,7 +120,7 @@ async function runAll(rounds: readonly Round[], scene: Scene, onRound: ProofOpti
   return { measured, problems };
 }
 
-/** Nothing is waited for without end, and whoever waited in vain says for what. */
+/** Nothing is waited for without end; the error names what did not come. */
 async function orLate<T>(work: Promise<T>, ms: number, what: string): Promise<T> {
   const over = new AbortController();
   const late = delay(ms, undefined, { signal: over.signal }).then(() => {

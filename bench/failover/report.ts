@@ -47,7 +47,7 @@ export function reportTimes(
   return isInTime || !wasQuiet;
 }
 
-/** After every round, so that whoever watches knows how far it is. */
+/** After every round, to show how far the proof is. */
 export function sayRound({ kind, recoveredMs }: Measured, problems: readonly string[]): void {
   const seconds = (recoveredMs / 1_000).toFixed(2);
   console.log(`  ${new Date().toISOString().slice(11, 19)} ${kind}: ${seconds} s`);

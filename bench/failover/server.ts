@@ -28,6 +28,6 @@ const server = await openServer({
     process.exit(70);
   },
 });
-process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
+process.on("disconnect", () => process.exit(0)); // The proof is gone.
 process.on("SIGTERM", () => void server.close().then(() => process.exit(0)));
 process.send?.({ url: server.url, token: server.firstToken?.secret });

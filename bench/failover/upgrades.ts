@@ -138,7 +138,7 @@ async function replaceAll(
   return problems;
 }
 
-/** While an old server is there, or may come back, what only the new form can say is refused. */
+/** While an old server runs, or may come back, what only the new form can say is refused. */
 async function wrongWhileMixed(scene: Scene, upgrade: Upgrade): Promise<string[]> {
   const { leader } = await sound(scene);
   const problems = await early(upgrade);

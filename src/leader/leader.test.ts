@@ -400,7 +400,11 @@ describe("what is written", () => {
     const precondition = ({ state }: { state: EngineState }) =>
       state.requests.size === 0
         ? undefined
-        : ({ code: "precondition_failed", message: "Somebody was faster.", hint: "Look again." } as const);
+        : ({
+            code: "precondition_failed",
+            message: "Another change was faster.",
+            hint: "Look again.",
+          } as const);
 
     const answers = await Promise.all([
       rig.do(submit("a"), { precondition }),
@@ -851,7 +855,7 @@ describe("leases", () => {
     });
   });
 
-  test("a renewal is told what to do, and a stale one that it is over (L1)", async () => {
+  test("a renewal is answered with what to do, a stale one with its end (L1)", async () => {
     const rig = await createRig();
     await createPool(rig, { gpu: 1, components: ["team", "urgent"], settings });
     const policy = { pool: pool("main"), component: "urgent" as never, priority: 9 };

@@ -71,7 +71,7 @@ export function createMemory(state: EngineState = createState()): Memory {
   };
 }
 
-/** Folds an event of the journal into everything. What is due of its history was written by whoever committed it. */
+/** Folds an event of the journal into everything. The server that committed it has written what was due of its history. */
 export function replay(memory: Memory, event: Event, atMs: number): void {
   evolve(memory.state, event);
   note(memory, event, { seq: memory.state.seq, atMs });

@@ -101,7 +101,7 @@ export function createNodeClocks(now: () => number): NodeClocks {
     nextCheckMs() {
       const first = heard.values().next().value;
       const suspectMs = first === undefined ? Number.POSITIVE_INFINITY : first + SUSPECT_AFTER_MS;
-      // Who is suspected already waits for its loss alone.
+      // A node that is suspected already waits for its loss alone.
       const soonestMs = Math.min(
         suspectMs > now() ? suspectMs : Number.POSITIVE_INFINITY,
         clocks.nextCheckMs() ?? Number.POSITIVE_INFINITY,

@@ -58,7 +58,7 @@ export function createComparison(
       try {
         await compare(own);
       } catch (error) {
-        if (!isStoreError(error)) throw error; // Away, pruned or lost: whoever follows the journal deals with that.
+        if (!isStoreError(error)) throw error; // Away, pruned or lost: the follower deals with that.
       }
     },
   };

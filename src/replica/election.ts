@@ -71,7 +71,7 @@ export function createElection(
     if (observed !== undefined && !isLeftToOthers) await roles.tryToLead(observed);
   }
 
-  /** Who knows of a loss leads, to declare it; a little later, when the others have said what they know (C14). */
+  /** A server that knows of a loss takes the lead, to declare it; a little later, when the others have said what they know (C14). */
   function mustDeclare(): boolean {
     return history.loss !== undefined && clock.monotonicMs() - history.loss.noticedMs > 2 * times.beatEveryMs;
   }
@@ -82,8 +82,8 @@ export function createElection(
   }
 
   /**
-   * The hint is sought at all times, and held by the server that leads. Who gets it while the leader lives gives it
-   * back: that leader's connection broke for a moment.
+   * The hint is sought at all times, and held by the server that leads. A candidate that gets it while the leader
+   * lives gives it back: that leader's connection broke for a moment.
    */
   async function seekHint(): Promise<void> {
     while (hint !== undefined && !isStopped) {

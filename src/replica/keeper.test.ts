@@ -70,7 +70,7 @@ test("who waits to be sure goes on with the next renewal", async () => {
   expect([outcome, keeper.isSure, lost]).toEqual([true, true, []]);
 });
 
-test("who waits to be sure is told when the lease is lost", async () => {
+test("a caller that waits to be sure gets an answer when the lease is lost", async () => {
   const { keeper, clock, lost, answerWith } = keep();
   await clock.advance(100);
   answerWith("failed");

@@ -69,7 +69,7 @@ const createPool = (replica: Replica, name: string) =>
   );
 const pools = (replica: Replica) => replica.read(({ state }) => [...state.pools.keys()]);
 
-test("the first one leads, whoever comes later follows and reads what is committed", async () => {
+test("the first one leads; a later one follows and reads what is committed", async () => {
   const [store, clock] = [await openMemoryStore(), createFakeClock()];
   const [a, b] = [await serve(store, clock, "a"), await serve(store, clock, "b")];
   expect([a.replica.role(), b.replica.role()]).toEqual(["leader", "follower"]);

@@ -241,7 +241,7 @@ function leaderSurface(
     if (roles.role.kind !== "leading") return asFollower(following());
     return asLeader(roles.role.leader).catch(async (error: unknown) => {
       if (!(error instanceof LeaderError && error.code === "not_leader")) throw error;
-      // It may have waited for long already, and whoever asks must not wait twice.
+      // The caller may have waited for long already, and must not wait twice.
       await roles.steady(Math.max(STEADY_MS_MIN, untilMs - clock.monotonicMs()));
       return asFollower(following());
     });

@@ -13,7 +13,7 @@ export interface ReplicaSurroundings {
   readonly observer: Observer;
   readonly settings: Partial<LeaderSettings>;
   readonly times: ReplicaTimes;
-  /** Outlives every role: its readers see each event once, in order, whoever leads. */
+  /** Outlives every role: its readers see each event once, in order, under every leader. */
   readonly stream: EventStream;
   readonly onFatal: (error: unknown) => void;
 }

@@ -213,7 +213,7 @@ function versionRefusal(
   return {
     code: "precondition_failed",
     message: `${target} is not in the version that If-Match names.`,
-    hint: "Read it again, and repeat the change on what is there now.",
+    hint: "Read it again, and repeat the change on what it says now.",
   };
 }
 

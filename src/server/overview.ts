@@ -79,7 +79,7 @@ function serverProblems({ trouble }: LeaderStatus, identity: Identity): WireOver
   return [problemOf({ code: "server_trouble", message: trouble, command: "berth doctor" })];
 }
 
-/** They have ended, so no pool has them; whoever waits for them waits in vain. */
+/** They have ended, so no pool has them; a request that waits for them waits in vain. */
 function rejectedProblems(numbers: readonly number[]): WireOverviewProblem[] {
   const [latest] = numbers;
   if (latest === undefined) return [];

@@ -52,7 +52,7 @@ export function createReplicated(
   const forwarding = createForwarding(replica);
   const proofs = createProofs(replica, positions);
 
-  /** Only the leader has everything that was acknowledged; who follows may be behind. */
+  /** Only the leader has everything that was acknowledged; a follower may be behind. */
   async function compareWithKnown(text: unknown): Promise<void> {
     if (text === undefined || replica.role() !== "leader") return;
     const known = proofs.parse(text);

@@ -1,5 +1,5 @@
 // What the server knows of agents and adapters beside the journal: what each last said, who waits for instructions, and
-// signals on their way. All of it is memory: they say everything again in their next sync, to whoever leads then.
+// signals on their way. All of it is memory: they say everything again in their next sync, to the leader of that time.
 
 import type { RequestId } from "../../engine/index.ts";
 import type { CommittedBatch, Leader } from "../../leader/index.ts";

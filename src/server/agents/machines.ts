@@ -1,6 +1,6 @@
 // The machines of a cluster as the nodes of a pool (S1, K4): what must change so that the nodes are as the adapter says.
-// Pure. A drain that the cluster ordered is marked by a label, so that only it ends when the cluster says so; one that somebody
-// ordered here stays until somebody says otherwise.
+// Pure. A drain that the cluster ordered is marked by a label, so that only it ends when the cluster says so; one that an
+// operator ordered here stays until an operator ends it.
 
 import {
   type Command,

@@ -33,7 +33,7 @@ interface Sources {
   readonly grants: Grants;
 }
 
-/** A job that somebody should run now, as the engine knows it. */
+/** A job that an executor should run now, as the engine knows it. */
 interface PlacedJob {
   readonly id: RequestId;
   readonly token: number;

@@ -1,5 +1,5 @@
 // Readers of logs (J6). A log stays on its node, and agents listen on no port: a reader becomes an entry of the next sync
-// answer, and the agent then sends the log piece by piece. The reader is told to go on when its own client has taken the piece.
+// answer, and the agent then sends the log piece by piece. The reader goes on when its own client has taken the piece.
 //
 // Invariant: a reader gets every byte once and in order, whatever the agent sends again.
 

@@ -134,7 +134,7 @@ export const joinNode: Handler<"joinNode"> = async (call, services) => {
   if (call.identity.role !== "join" || call.identity.name !== joinTokenName(name)) {
     throw forbidden(`The token is not that of the enrolment of node "${name}".`, "Enrol this node first.");
   }
-  // Used up before anything else: whoever comes second finds it gone.
+  // Used up before anything else: the second caller finds it gone.
   const giveUp = tokens.claim(call.identity.tokenId);
   if (giveUp === undefined) throw problemError("unauthenticated", "The join token is in use.");
   try {
@@ -286,7 +286,7 @@ async function takeIn(
   }
 }
 
-/** A node that is heard of is ready again, with what it offers now. A drained one stays so until somebody says otherwise. */
+/** A node that is heard of is ready again, with what it offers now. A drained one stays so until an operator ends the drain. */
 async function settleNode(
   call: Call & { readonly body: WireNodeSync },
   services: Services,
@@ -368,7 +368,7 @@ async function answerTo(services: Services, reporter: Reporter): Promise<PartsAn
   return answer;
 }
 
-/** What to run is sent to whoever does not have it (E2). */
+/** What to run is sent only where it is not known yet (E2). */
 async function withRuns({ store }: Services, answer: PartsAnswer, sync: Sync): Promise<PartsAnswer> {
   const known = new Set(sync.jobs.map(({ token }) => token));
   const jobs: PartsAnswer["jobs"] = [];

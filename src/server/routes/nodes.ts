@@ -102,7 +102,7 @@ export const undrainNode: Handler<"undrainNode"> = async (call, services) => {
   });
 };
 
-/** Somebody has looked: nothing runs there any more, or never will again (E3). */
+/** An operator has looked: nothing runs there any more, or never will again (E3). */
 export const confirmNodeLost: Handler<"confirmNodeLost"> = async (call, services) => {
   const { name, pool } = await reachedNode(call, services);
   const heardAtMs = await services.leader.read((view) => view.nodeHeardAtMs(toNodeName(name)));

@@ -18,7 +18,7 @@ beforeEach(() => {
   timeMs = 0;
 });
 
-test("it is there from the start, and only its owner can read it", () => {
+test("it exists from the start, and only its owner can read it", () => {
   expect(keepReserve(path, BYTES).isHeld()).toBe(true);
   expect(statSync(path).size).toBe(BYTES);
   expect(statSync(path).mode & 0o777).toBe(0o600);
