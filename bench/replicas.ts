@@ -1,7 +1,7 @@
 // What two followers cost a leader, and what replicas bring to readers. One server alone on one PostgreSQL and three
 // servers on another take turns; the median of the rounds counts. All of it shares the processors of one machine, so each
 // figure stands beside the processor time that the servers used: with a machine each, that is what limits them.
-// An aim that is missed is shown, and is no error. Usage: npm run bench:replicas -- [ROUNDS]
+// An aim that is missed is shown, and is no error; a call that fails is one. Usage: npm run bench:replicas -- [ROUNDS]
 
 import { cpus, loadavg } from "node:os";
 import { startPostgres, type TestPostgres } from "../test/support/postgres.ts";
@@ -90,6 +90,7 @@ async function compareWrites(client: Program, alone: Server[], trio: Server[]): 
       `${what}: ${whole(figure.perSecond)} cycles/s, ${figure.cpuMs.toFixed(3)} ms of the leader's processor each, ` +
         `${figure.failures} failed`,
     );
+    noteFailures(figure.failures);
   }
   tellPart("cycles/s with two followers, part of one server alone", three.perSecond / one.perSecond);
   tellPart("the same by the leader's processor time", one.cpuMs / three.cpuMs);
@@ -137,7 +138,12 @@ async function compareReads(client: Program, trio: Server[]): Promise<void> {
       `reads at ${servers.length} of the servers: ${whole(median(perSecond))}/s, ${each.toFixed(3)} ms of a processor each: ` +
         `${whole((servers.length * 1_000) / each)}/s if every server had a processor of its own; ${failures} failed`,
     );
+    noteFailures(failures);
   }
+}
+
+function noteFailures(failures: number): void {
+  if (failures > 0) process.exitCode = 1;
 }
 
 function tellPart(what: string, part: number): void {

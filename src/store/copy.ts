@@ -9,7 +9,7 @@
 import type { Driver } from "./driver.ts";
 import { StoreError } from "./errors.ts";
 import { readFloor, readHead } from "./journal.ts";
-import { membersWithin } from "./members.ts";
+import { eventFormOf, membersWithin, raiseEventForm } from "./members.ts";
 import { COPYING, type MetaRow, MOVED_TO, metaChecksum, selectMeta, setMeta } from "./meta.ts";
 import { openPostgresDriver } from "./postgres/postgres.ts";
 import { columns, headChecksum, replaceableBy, type Table, type Value } from "./rows.ts";
@@ -218,6 +218,7 @@ async function leaveForwardingAddress(source: Driver, head: Head, movedTo: strin
 }
 
 async function finishTarget(source: Driver, target: Driver): Promise<void> {
+  await raiseEventForm(target, await eventFormOf(source), 0);
   const { clusterId, incarnation } = source.meta;
   const meta: Omit<StoreMeta, "kind"> = { schemaVersion: target.meta.schemaVersion, clusterId, incarnation };
   const rows = [

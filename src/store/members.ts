@@ -53,6 +53,11 @@ export async function raiseEventForm(driver: Driver, form: number, withinMs: num
       rows: [[String(form), withinMs, form]],
     },
   ]);
+  return eventFormOf(driver);
+}
+
+/** The newest form of events that may be in the journal. */
+export async function eventFormOf(driver: Driver): Promise<number> {
   const [row] = await driver.query<MetaRow>(`${selectMeta} where key = '${EVENT_FORM}'`);
   return Number(row?.value ?? 1);
 }

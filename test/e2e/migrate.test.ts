@@ -21,7 +21,7 @@ const children = new Set<ChildProcess>();
 beforeAll(async () => {
   database = await startPostgres();
   directory = await mkdtemp(join(tmpdir(), "berth-migrate-"));
-}, 60_000);
+}, 180_000);
 
 afterAll(async () => {
   for (const child of children) child.kill("SIGKILL");
@@ -71,6 +71,7 @@ test("a running store moves to PostgreSQL and back; its holder, tokens, history 
   await client.policies.attach("p", { component: "team" });
   const { secret } = await client.tokens.create({ name: "bob", role: "viewer" });
   const { grant, request, lost } = await hold(client);
+  const job = await submitJob(client);
   const events: number[] = [];
   let resets = 0;
   const reading = new AbortController();
@@ -125,10 +126,14 @@ test("a running store moves to PostgreSQL and back; its holder, tokens, history 
     });
     const seenBy = createClient({ url: before.url, token: secret as string });
     expect(await seenBy.whoami()).toMatchObject({ name: "bob" });
+    const { status: jobStatus, run, where } = await client.jobs.get(job);
+    expect([jobStatus, run?.command, where]).toMatchObject(["allocated", ["true"], [{ node: "n1" }]]);
+    expect(await client.nodes.get("n1")).toMatchObject({ pool: "machines", state: "ready" });
+    expect(await client.targets.list()).toMatchObject({ items: [{ name: "chat" }] });
     const { status } = await client.requests.submit({ component: "team", resources: { gpu: 1 } });
     expect(status).toBe("queued"); // The unit is held.
   }
-}, 180_000);
+}, 600_000);
 
 test("what cannot be moved, and where to, is said in words", async () => {
   const nowhere = await run("migrate", "--data-dir", join(directory, "nothing"), "--to", database.url, "-y");
@@ -142,7 +147,7 @@ test("what cannot be moved, and where to, is said in words", async () => {
   expect([taken.code, taken.said]).toEqual([125, expect.stringContaining("never overwritten")]);
   const token = readFileSync(join(directory, "first", "admin-token"), "utf8").trim();
   await createClient({ url, token }).whoami(); // The server was not stopped for that.
-}, 60_000);
+}, 180_000);
 
 async function hold(client: Client): Promise<{ grant: Grant; request: string; lost: BerthError[] }> {
   const submitted = await client.requests.submit({ component: "team", resources: { gpu: 1 } });
@@ -150,4 +155,15 @@ async function hold(client: Client): Promise<{ grant: Grant; request: string; lo
   const lost: BerthError[] = [];
   grant.signal.addEventListener("abort", () => lost.push(grant.signal.reason as BerthError));
   return { grant, request: submitted.id, lost };
+}
+
+/** On a machine whose agent has joined, with a target for notices about it. */
+async function submitJob(client: Client): Promise<string> {
+  await client.pools.create({ name: "machines", settings: { executor: "agents", node_lost_seconds: 3_600 } });
+  await client.policies.attach("machines", { component: "jobs" });
+  const { join_token: token } = await client.nodes.enrol("n1", { pool: "machines" });
+  await createClient({ url, token }).agent.join("n1", { capacity: { gpu: 1 } });
+  await client.targets.create({ name: "chat", kind: "webhook", url: "https://example.com/hook" });
+  const submitted = { component: "jobs", resources: { gpu: 1 }, run: { command: ["true"] } };
+  return (await client.jobs.submit(submitted)).id;
 }
