@@ -45,7 +45,7 @@ async function viewsOf({ client }: Playground): Promise<Record<string, { path: s
   const { rows } = await client.call("getQueue", { query: { pool: "local" } });
   const { items } = await client.requests.list({ limit: 100 });
   const open = rows.find(({ name }) => name === "sweep-5") ?? rows[0];
-  const stopped = items.find(({ preempted_count: count }) => count > 0) ?? items[0];
+  const stopped = items.find(({ preempted_count: count, status }) => count > 0 && status === "allocated");
   return {
     overview: { path: "/", ready: "[data-pool=training] .hours, [data-pool=training]" },
     queue: { path: `/queue?pool=local&open=${open?.number}`, ready: "[data-why]" },
@@ -59,7 +59,7 @@ async function viewsOf({ client }: Playground): Promise<Record<string, { path: s
 function publish(out: string): void {
   const images = `${root}docs/images`;
   mkdirSync(images, { recursive: true });
-  for (const name of ["overview-light", "queue-light", "timeline-dark", "policies-light"]) {
+  for (const name of ["overview-light", "queue-light", "timeline-dark", "policies-light", "request-light"]) {
     copyFileSync(`${out}/${name}-wide.png`, `${images}/dashboard-${name.split("-")[0]}.png`);
   }
 }

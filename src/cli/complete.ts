@@ -98,7 +98,7 @@ async function valuesOf(name: string, hint: string): Promise<Candidate[]> {
     return Object.entries(readContexts().contexts).map(([word, { url }]) => ({ word, text: url }));
   }
   const kind = name === "for" ? "component" : name === "parent" ? "group" : name;
-  return /^(pool|request|component|node|token|group)$/.test(kind) ? liveNames(kind, hint) : [];
+  return /^(pool|request|component|node|token|group|target)$/.test(kind) ? liveNames(kind, hint) : [];
 }
 
 async function liveNames(kind: string, _hint: string): Promise<Candidate[]> {
@@ -121,6 +121,11 @@ async function liveNames(kind: string, _hint: string): Promise<Candidate[]> {
       return (await client.tokens.list({ limit })).items.map(({ name, role }) => ({
         word: name,
         text: role,
+      }));
+    case "target":
+      return (await client.targets.list({ limit })).items.map(({ name, kind }) => ({
+        word: name,
+        text: kind,
       }));
     case "request": {
       const { items } = await client.requests.list({ limit, status: "queued,allocated,preempting" });

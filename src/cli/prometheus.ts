@@ -56,6 +56,13 @@ const RULES: readonly Rule[] = [
     command: "berth doctor",
   },
   {
+    alert: "BerthNoticesFail",
+    expr: 'max(berth_notice_targets{state="failing"}) > 0',
+    ...{ for: "1h", severity: "ticket" },
+    summary: "Notices have not reached a target for an hour; after 24 hours they are given up.",
+    command: "berth notify list",
+  },
+  {
     alert: "BerthStoreTrouble",
     expr: "max(berth_store_trouble) > 0",
     ...{ for: "1m", severity: "page" },
