@@ -3,7 +3,7 @@
 // Usage: npm run prove:tests -- [WORDS THAT A MISTAKE CONTAINS]
 
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,6 +14,8 @@ interface Mistake extends Fault {
   readonly tests: readonly string[];
 }
 
+/** Tests that take longer than this are ended: a mistake may keep them from ending by themselves. */
+const TESTS_MS_MAX = 900_000;
 const SCENARIOS = ["test/conformance.test.ts"];
 const LEADER = ["src/leader"];
 const CLASS = "src/engine/disciplines/class";
@@ -164,11 +166,9 @@ function failuresOf(tests: readonly string[]): string[] {
   spawnSync(
     "npx",
     ["vitest", "run", ...tests, "--maxWorkers=1", "--reporter=json", `--outputFile=${report}`],
-    {
-      cwd: copy,
-      stdio: "ignore",
-    },
+    { cwd: copy, stdio: "ignore", timeout: TESTS_MS_MAX },
   );
+  if (!existsSync(report)) return [`${tests.join(" ")} did not come to an end`];
   const { testResults } = JSON.parse(readFileSync(report, "utf8")) as Report;
   return testResults.flatMap(({ message, assertionResults }) => {
     const failed = assertionResults.filter(({ status }) => status === "failed");

@@ -101,7 +101,7 @@ export const CANARIES: readonly Canary[] = [
     text: "(commit.idempotency ?? []).map(idempotencyRow)",
     // Without scope is what servers keep for themselves, such as the keys that sign grants.
     instead: '(commit.idempotency ?? []).filter(({ scope }) => scope === "").map(idempotencyRow)',
-    rounds: ["kill", "kill"],
+    rounds: ["kill"],
     finders: ["doubled"],
   },
   {

@@ -3,6 +3,7 @@
 export interface Submission {
   /** Stands in a label of the request. Without an idempotency key the call is made once and never again. */
   readonly key: string;
+  readonly component: string;
   readonly isRepeatable: boolean;
   /** Once it was acknowledged. */
   told?: { readonly id: string; readonly number: number; readonly receivedMs: number } | undefined;

@@ -18,7 +18,7 @@ const KEYLESS_PART = 0.15;
 /** Servers with a planted fault may need more than one. */
 const ATTEMPTS_MAX = 20;
 /** Answers that are asked for again at the end. */
-const REPEATED = 200;
+const REPEATED = 100;
 
 export interface Load {
   readonly history: History;
@@ -85,13 +85,13 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
     history.refused.push(`${what} was refused with ${status} ${String(body?.code)}`);
   }
 
-  function begin(isRepeatable: boolean): Submission {
-    const submission = { key: `k${++made}`, isRepeatable, sentMs: performance.now() };
+  function begin(component: string, isRepeatable: boolean): Submission {
+    const submission = { key: `k${++made}`, component, isRepeatable, sentMs: performance.now() };
     history.submissions.push(submission);
     return submission;
   }
 
-  function bodyOf(component: string, { key }: Submission): object {
+  function bodyOf({ component, key }: Submission): object {
     // A request that is lost is not started again: no client would hold it.
     return { component, resources: { slot: 1 }, requeue: "never", labels: { key } };
   }
@@ -104,8 +104,8 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
   }
 
   async function submit(home: number, component: string): Promise<{ answer: Answer; askedMs: number }> {
-    const submission = begin(true);
-    const options = { body: bodyOf(component, submission), key: submission.key };
+    const submission = begin(component, true);
+    const options = { body: bodyOf(submission), key: submission.key };
     const answer = await insist(home, "POST", "/v1/resource-requests", options);
     told(submission, answer);
     return { answer, askedMs: submission.sentMs };
@@ -113,8 +113,8 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
 
   /** A call without a key is answered or not; no server may repeat it. */
   async function submitKeyless(home: number): Promise<void> {
-    const submission = begin(false);
-    const body = bodyOf("wide", submission);
+    const submission = begin("wide", false);
+    const body = bodyOf(submission);
     try {
       const answer = await call(replicas[home % replicas.length]!, "POST", "/v1/resource-requests", { body });
       if (answer.status < 500) told(submission, answer);
@@ -230,12 +230,12 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
   }
 
   function loyalSubmission(): Question {
-    const submission = begin(false);
+    const submission = begin("wide", false);
     return {
       what: `submission ${submission.key}`,
       method: "POST",
       path: "/v1/resource-requests",
-      body: bodyOf("wide", submission),
+      body: bodyOf(submission),
       judge(answer) {
         if (answer.status < 500) told(submission, answer);
       },
@@ -251,6 +251,14 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
       const now = shown(answer);
       if (now !== before) history.contradicted.push(`${key}: "${before}" first, then "${now}"`);
     }
+    const acknowledged = history.submissions.filter(({ told, isRepeatable }) => told && isRepeatable);
+    for (let count = Math.min(REPEATED, acknowledged.length); count > 0; count--) {
+      const submission = acknowledged[Math.floor(random() * acknowledged.length)]!;
+      const { key, told: { id } = { id: "" } } = submission;
+      const options = { body: bodyOf(submission), key };
+      const { body } = await insist(count, "POST", "/v1/resource-requests", options);
+      if (body?.id !== id) history.contradicted.push(`${key}: request ${id} first, then ${body?.id}`);
+    }
   }
 
   const running = Array.from({ length: workers }, (_, home) => live(home));
@@ -265,8 +273,8 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
     acknowledged: () =>
       history.submissions.filter(({ told: answer }) => answer !== undefined).length + history.releases.length,
     async submitAt(replica, timeoutMs) {
-      const submission = begin(true);
-      const options = { body: bodyOf("wide", submission), key: submission.key, timeoutMs };
+      const submission = begin("wide", true);
+      const options = { body: bodyOf(submission), key: submission.key, timeoutMs };
       const answer = await call(replica, "POST", "/v1/resource-requests", options);
       if (answer.status < 500) told(submission, answer);
       return answer;

@@ -128,7 +128,7 @@ test("a running store moves to PostgreSQL and back; its holder, tokens, history 
     expect(await seenBy.whoami()).toMatchObject({ name: "bob" });
     const { status: jobStatus, run, where } = await client.jobs.get(job);
     expect([jobStatus, run?.command, where]).toMatchObject(["allocated", ["true"], [{ node: "n1" }]]);
-    expect(await client.nodes.get("n1")).toMatchObject({ pool: "machines", state: "ready" });
+    expect(await client.nodes.get("n1")).toMatchObject({ pool: "machines", enrolled: { gpu: 1 } });
     expect(await client.targets.list()).toMatchObject({ items: [{ name: "chat" }] });
     const { status } = await client.requests.submit({ component: "team", resources: { gpu: 1 } });
     expect(status).toBe("queued"); // The unit is held.
