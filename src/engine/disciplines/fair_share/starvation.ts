@@ -80,8 +80,10 @@ export class Evaluation {
       return;
     }
     const sinceMs = record?.belowSinceMs ?? null;
-    if (sinceMs === null && statusAfter(settings, 0) === "below_fair_share") this.#fresh.push(element);
-    else this.#begin(element);
+    if (sinceMs !== null || statusAfter(settings, 0) !== "below_fair_share") return this.#begin(element);
+    // What a look that was taken back has left of a right does not count.
+    this.#setStatus(element, "below_fair_share", Number.POSITIVE_INFINITY);
+    this.#fresh.push(element);
   }
 
   /** It is below its fair share, since now or since the time that is recorded. */
