@@ -4,6 +4,8 @@ import type { Fault } from "../proving/canaries.ts";
 
 export interface Canary extends Fault {
   readonly kinds: readonly string[];
+  /** A world in which it shows, where few do. */
+  readonly seed?: number;
 }
 
 export const CANARIES: readonly Canary[] = [
@@ -48,5 +50,41 @@ export const CANARIES: readonly Canary[] = [
     text: "events.push(decision.events);",
     instead: "events.push(step === 0 ? decision.events : []);",
     kinds: ["priority"],
+  },
+  {
+    what: "units on nodes that are promised to others are said to be free for it",
+    file: "src/engine/disciplines/queue/queue-walk.ts",
+    text: "const promised = free - sum((node) => now.leftOn(node), i);",
+    instead: "const promised = 0 * now.leftOn([...this.pool.nodes.values()][0] as Node).length;",
+    kinds: ["class on nodes", "priority on nodes"],
+  },
+  {
+    what: "what stops is not said to come free in a fair-share pool",
+    file: "src/engine/disciplines/fair_share/explain.ts",
+    text: "return [{ key: pool.keys[i] as string, asked, free, promised, comingFree: pool.stopping[i]! }];",
+    instead: "return [{ key: pool.keys[i] as string, asked, free, promised, comingFree: 0 }];",
+    kinds: ["fair_share"],
+  },
+  {
+    what: "a run of a fair share is said to be taken by those who do not starve",
+    file: "src/engine/disciplines/fair_share/explain.ts",
+    text: "if (right === 0 || looked++ >= TAKERS_LOOKED_AT_MAX) continue;",
+    instead: "if (looked++ >= TAKERS_LOOKED_AT_MAX) continue;",
+    kinds: ["fair_share"],
+  },
+  {
+    what: "a forward run in which runs end after half of their walltime",
+    file: "src/foresight/forward.ts",
+    text: "Math.max(nowMs, startedAtMs + walltimeMs)",
+    instead: "Math.max(nowMs, startedAtMs + walltimeMs / 2)",
+    kinds: ["priority", "class"],
+  },
+  {
+    what: "a right to preempt that was found in a preview outlives it",
+    file: "src/engine/disciplines/fair_share/starvation.ts",
+    text: 'this.#setStatus(element, "below_fair_share", Number.POSITIVE_INFINITY);',
+    instead: "",
+    kinds: ["fair_share on nodes"],
+    seed: 27,
   },
 ];

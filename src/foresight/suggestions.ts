@@ -20,6 +20,7 @@ import {
   nodesOf,
   type PoolExplanation,
   type PoolName,
+  type PoolRecord,
   policiesOf,
   poolsOf,
   queuePageOf,
@@ -254,27 +255,8 @@ class Search {
   #pool({ pool, blockedBy }: PoolExplanation): void {
     const record = this.#state.pools.get(pool)?.record;
     if (record === undefined) return;
-    if (!record.nodeBacked) {
-      for (const keys of keySets(blockedBy, this.#spec)) {
-        const metered = keys.filter((key) => record.capacity[key] !== undefined);
-        if (metered.length === 0) continue;
-        const most = Math.max(...metered.map((key) => record.capacity[key] ?? 0));
-        this.#smallest(
-          "operator",
-          MORE_CAPACITY_MAX * most,
-          (more) => {
-            const capacity = Object.fromEntries(
-              metered.map((key) => [key, (record.capacity[key] ?? 0) + more]),
-            );
-            return {
-              commands: [{ kind: "updatePool", name: pool, capacity }],
-              suggestion: { change: "more_capacity", pool, capacity, nodes: null },
-            };
-          },
-          lackOf(blockedBy, metered),
-        );
-      }
-    } else this.#moreNodes(pool);
+    if (!record.nodeBacked) this.#moreUnits(record, blockedBy);
+    else this.#moreNodes(pool);
     const away = nodesOf(this.#state, pool).filter(({ state }) => state !== "ready");
     for (const node of away.slice(0, PREVIEWS_PER_KIND_MAX)) {
       const { name, state } = node;
@@ -284,6 +266,29 @@ class Search {
         suggestion: { change: "node_back", pool, node: name },
       });
     }
+  }
+
+  /** More of what is short; where those before it would take that for want of other keys, so many times of everything. */
+  #moreUnits({ name: pool, capacity: present }: PoolRecord, blockedBy: Blocker): void {
+    const attempted = (capacity: Resources): Attempted => ({
+      commands: [{ kind: "updatePool", name: pool, capacity }],
+      suggestion: { change: "more_capacity", pool, capacity, nodes: null },
+    });
+    let isFound = false;
+    for (const keys of keySets(blockedBy, this.#spec)) {
+      const metered = keys.filter((key) => present[key] !== undefined);
+      if (metered.length === 0) continue;
+      const most = Math.max(...metered.map((key) => present[key] ?? 0));
+      const more = (units: number) =>
+        attempted(Object.fromEntries(metered.map((key) => [key, (present[key] ?? 0) + units])));
+      const lacking = lackOf(blockedBy, metered);
+      isFound = this.#smallest("operator", MORE_CAPACITY_MAX * most, more, lacking) || isFound;
+    }
+    if (isFound) return;
+    const units = Object.entries(present).filter(([key]) => key !== "step_run");
+    this.#smallest("operator", MORE_CAPACITY_MAX - 1, (times) =>
+      attempted(Object.fromEntries(units.map(([key, amount]) => [key, amount * (times + 1)]))),
+    );
   }
 
   /** As many more nodes as it takes, like the largest that could serve it when it is empty. */

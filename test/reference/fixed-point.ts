@@ -32,6 +32,8 @@ export function schedule(world: World): void {
 /** Looked at anew in every stage: a request, and what its place in this queue means for it. */
 export interface Standing extends Place {
   pool: Pool;
+  /** Holders whose claims come before its own (V5). */
+  claims: Request[];
   /** Where it would go now, if there is room for it. */
   placement: string[] | undefined;
   /** Its hold is for certain nodes, and it has all its units there (V5). */
@@ -75,6 +77,7 @@ export function standings(world: World, pool: Pool): Standing[] {
       pool,
       request,
       holders: preceding,
+      claims,
       placement,
       short,
       shortage: Object.fromEntries(

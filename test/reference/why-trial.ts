@@ -14,11 +14,13 @@ import {
   requestOf,
 } from "../../src/engine/index.ts";
 import { answer } from "../../src/foresight/answer.ts";
+import type { Starts } from "../../src/foresight/index.ts";
 import type { StoryScenario } from "../../src/protocol/index.ts";
 import { loadScenarios } from "../../src/simulator/index.ts";
 import { actionOf, perform } from "../../src/simulator/scenario/actions.ts";
 import { setUp } from "../../src/simulator/scenario/story.ts";
 import { createWorld } from "../../src/simulator/scenario/world.ts";
+import { startOnCopy } from "../support/starts.ts";
 import { copyOf, startsOnCopy } from "../support/suggested.ts";
 import { randomFairWorld } from "./random-fair-world.ts";
 import { randomNodeWorld, randomWorld } from "./random-world.ts";
@@ -119,7 +121,9 @@ function suggestFor(
   tally: Tally,
 ): void {
   const question = { kind: "explain", requestId: id, suggestions: true, pools: null } as const;
-  const { suggestions, facts } = answer(state, question, nowMs);
+  const { suggestions, facts, starts } = answer(state, question, nowMs);
+  for (const falsehood of judgeStarts(state, id, starts, nowMs))
+    tally.falsehoods.push(`${where}, ${id}: ${falsehood}`);
   tally.asked++;
   if (suggestions.all.length > 0) tally.helped++;
   else
@@ -133,6 +137,25 @@ function suggestFor(
     if (starts !== suggestion.starts)
       tally.unsound.push(`${where}, ${id}: ${JSON.stringify(suggestion)} gives ${starts}`);
   }
+}
+
+/** As far ahead as explanations look (X7). */
+const AHEAD_MS = 7 * 86_400_000;
+const MOMENTS_MAX = 60;
+
+/** The time that is given is the time at which it starts; a run that is named has no walltime (Y3). */
+function judgeStarts(state: EngineState, id: RequestId, said: Starts | null, nowMs: number): string[] {
+  if (said === null) return ["nothing is said about its start"];
+  const untilMs = said.basis === "later" ? said.thanMs : nowMs + AHEAD_MS;
+  const startMs = startOnCopy(state, id, { nowMs, untilMs, momentsMax: MOMENTS_MAX });
+  if (startMs === null) return [];
+  const wantMs = said.basis === "by_walltimes" ? said.atMs : undefined;
+  const found = startMs === wantMs ? [] : [`starts at ${startMs}, and ${JSON.stringify(said)} is said`];
+  if (said.basis !== "unknown") return found;
+  const endless = said.withoutWalltime.filter((run) => requestOf(state, run)?.spec.walltimeMs === null);
+  return endless.length === said.withoutWalltime.length
+    ? found
+    : [...found, "a run that is named has a walltime"];
 }
 
 /** What a plan says happens is what happens when its changes are made (X3). */

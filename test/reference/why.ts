@@ -29,7 +29,7 @@ import {
 import { headOf, type Standing, standings } from "./fixed-point.ts";
 import { fractionOf, isLess, over, times, toNumber } from "./fractions.ts";
 import { isInShare, rankOf, rankOfClass } from "./order.ts";
-import { placementOf } from "./room.ts";
+import { placementOf, type Room, roomIn } from "./room.ts";
 import { type Candidate, choose, costOf, totalCost } from "./victims.ts";
 import {
   amountOf,
@@ -78,6 +78,7 @@ export function falsehoods(world: World, facts: Explanation): string[] {
   return found;
 }
 
+type Shortage = Extract<PoolExplanation["blockedBy"], { rule: "units" }>["short"][number];
 type Check = (what: string, want: unknown, said: unknown) => void;
 
 // --- A queue with a head
@@ -122,15 +123,45 @@ function judgeBlocker(
     check("short of units", placement === undefined, blockedBy.rule === "units");
     check("the head", (head ?? own).request.id, blockedBy.head);
     check("others first", head !== undefined && head !== own, blockers.includes("behind"));
-    if (blockedBy.rule === "units" && pool.nodes === undefined) {
-      for (const { key, asked, free, comingFree } of blockedBy.short) {
-        check(`asked ${key}`, amountOf(pool, request, key), asked);
-        check(`free ${key}`, pool.capacity[key]! - sum(pool, runsIn(world, pool), key), free);
-        const stopping = runsIn(world, pool).filter(isStopping);
-        check(`coming free ${key}`, sum(pool, stopping, key), comingFree);
-      }
+    if (blockedBy.rule === "units") judgeShortage(world, own, blockedBy.short, check);
+  }
+}
+
+/** What is short, what of it is free, promised to others and coming free; on nodes, on all that are ready together. */
+function judgeShortage(
+  world: World,
+  { pool, request, claims }: Standing,
+  said: readonly Shortage[],
+  check: Check,
+): void {
+  const runs = runsIn(world, pool);
+  const stopping = runs.filter(isStopping);
+  const roomFor = (ended: Request[], others: Request[]) => roomIn(world, pool, ended, others);
+  const others = world.requests.filter((other) => other !== request && other.hold === pool.name);
+  for (const { key, asked, free, promised, comingFree } of said) {
+    check(`asked ${key}`, amountOf(pool, request, key), asked);
+    if (pool.nodes === undefined) {
+      check(`free ${key}`, pool.capacity[key]! - sum(pool, runs, key), free);
+      check(`promised ${key}`, sum(pool, claims, key), promised);
+      check(`coming free ${key}`, sum(pool, stopping, key), comingFree);
+    } else if (pool.nodes.every(({ capacity }) => key in capacity)) {
+      const isFree = leftOf(roomFor([], []), key);
+      check(`free ${key} on nodes`, isFree, free);
+      check(`promised ${key} on nodes`, isFree - leftOf(roomFor([], others), key), promised);
+      check(`coming free ${key} on nodes`, heldOnNodes(pool, stopping, key), comingFree);
     }
   }
+}
+
+function leftOf(rooms: readonly Room[], key: string): number {
+  return rooms.reduce((total, { left }) => total + Math.max(0, left[key] ?? 0), 0);
+}
+
+/** What these runs hold on nodes that are ready. */
+function heldOnNodes(pool: Pool, runs: readonly Request[], key: string): number {
+  const ready = new Set(pool.nodes!.filter(({ state }) => state === "ready").map(({ name }) => name));
+  const partsOf = (run: Request) => run.run!.placed!.filter((node) => ready.has(node)).length;
+  return runs.reduce((total, run) => total + partsOf(run) * (run.resources[key] ?? 0), 0);
 }
 
 type Quota = Extract<PoolExplanation["blockedBy"], { allowed: number }>;
@@ -417,17 +448,11 @@ function judgeShares(world: World, pool: Pool, request: Request, said: PoolExpla
   if (request.hold !== undefined || isBlocked) return;
   check("short of units", !fitsNow, blockedBy.rule === "units");
   if (fitsNow) return;
+  if (blockedBy.rule === "units") judgeShareShortage(look, request, blockedBy.short, check);
 
-  const rights = (["aggressive", "preemptive"] as const).filter((stage) =>
-    mayPreempt(look, operation, stage),
-  );
+  const rights = rightsOf(look, operation);
   const stage = rights[0] ?? "preemptive";
-  const short = demandOf(pool, request)
-    .map(([key]) => key)
-    .filter(
-      (key) =>
-        pool.nodes !== undefined || lackOf(look, roomsIn(look, [], holdersIn(look))[0]!, request)[key]! > 0,
-    );
+  const short = shortKeysOf(look, request);
   const runs = runsIn(world, pool).filter(
     (run) => !isStopping(run) && short.some((key) => amountOf(pool, run, key) > 0),
   );
@@ -464,6 +489,32 @@ function judgeShares(world: World, pool: Pool, request: Request, said: PoolExpla
         ? "back_off"
         : "left_too_poor";
   check("why nobody is preempted", want, fact.why);
+}
+
+/** The dearer right first. */
+function rightsOf(look: Look, operation: Look["root"]): ("aggressive" | "preemptive")[] {
+  return (["aggressive", "preemptive"] as const).filter((stage) => mayPreempt(look, operation, stage));
+}
+
+/** Of one that does not fit: on nodes it is short of all that it asks for. */
+function shortKeysOf(look: Look, request: Request): string[] {
+  const { pool } = look;
+  const [room] = roomsIn(look, [], holdersIn(look));
+  return demandOf(pool, request)
+    .map(([key]) => key)
+    .filter((key) => pool.nodes !== undefined || lackOf(look, room!, request)[key]! > 0);
+}
+
+function judgeShareShortage(look: Look, request: Request, said: readonly Shortage[], check: Check): void {
+  const { world, pool } = look;
+  const runs = runsIn(world, pool);
+  check("keys that are short", shortKeysOf(look, request).sort(), said.map(({ key }) => key).sort());
+  for (const { key, asked, free, promised, comingFree } of said) {
+    check(`asked ${key}`, amountOf(pool, request, key), asked);
+    check(`free ${key}`, Math.max(0, pool.capacity[key]! - sum(pool, runs, key)), free);
+    check(`promised ${key}`, sum(pool, holdersIn(look), key), promised);
+    check(`coming free ${key}`, sum(pool, runs.filter(isStopping), key), comingFree);
+  }
 }
 
 /** Whether a starving operation may take a run (9.5, 9.7, 9.8). */
@@ -548,7 +599,7 @@ function judgeRun(
   const told = said.units.map(({ key, amount, borrowed: part }) => [key, amount, part]);
   check("units and what is borrowed", units.sort(), told.sort());
   judgeProtection(world, pool, request, said.protection, check);
-  if (pool.discipline === "fair_share") return;
+  if (pool.discipline === "fair_share") return judgeShareTakers(lookAt(world, pool), request, said, check);
   const permits = standings(world, pool)
     .filter(({ request: waiter, isBlocked }) => waiter.hold === undefined && !isBlocked)
     .filter(({ short }) => short.some((key) => amountOf(pool, request, key) > 0))
@@ -557,6 +608,34 @@ function judgeRun(
   check("somebody could take it", permits.length > 0, said.takerCount > 0);
   for (const { requestId, permit } of said.takers)
     check(`${requestId} could take it`, new Map(permits).get(requestId), `+${permit}`);
+}
+
+/** The first of each operation that has the right to preempt, lacks what the run holds, and may take it. */
+function judgeShareTakers(
+  look: Look,
+  run: Request,
+  said: NonNullable<Explanation["running"]>,
+  check: Check,
+): void {
+  const { world, pool } = look;
+  const queue = fairQueue(world, pool);
+  const holders = holdersIn(look);
+  const lacks = (request: Request) => {
+    if (request.hold !== undefined || placementOf(pool, roomsIn(look, [], holders), request) !== undefined)
+      return false;
+    if (isBlockedByQuota(world, pool, request, holders, true)) return false;
+    return shortKeysOf(look, request).some((key) => amountOf(pool, run, key) > 0);
+  };
+  const takers = inOrder(look).flatMap((operation) => {
+    const stage = rightsOf(look, operation)[0];
+    const request = queue.find((one) => operation.requests.includes(one) && lacks(one));
+    if (stage === undefined || request === undefined) return [];
+    const verdict = byShares(look, { request, operation, stage }, run);
+    return verdict.startsWith("+") ? [`${request.id} ${verdict}`] : [];
+  });
+  check("how many could take it", takers.length, said.takerCount);
+  const told = said.takers.map(({ requestId, permit }) => `${requestId} +${permit}`);
+  check("who could take it", takers.slice(0, told.length), told);
 }
 
 function judgeProtection(
