@@ -121,8 +121,9 @@ export function shortKeys(shortage: readonly number[]): number[] {
 
 /** Whether runs of this kind can be victims at all for a shortage on these keys (V2). */
 export function isEligible({ poolLine }: RunKind, short: readonly number[]): boolean {
-  const { shape } = poolLine.line;
-  return shape.preemptible && !poolLine.sensitive && short.some((i) => (poolLine.need[i] as number) > 0);
+  if (!poolLine.line.shape.preemptible || poolLine.sensitive) return false;
+  for (const i of short) if ((poolLine.need[i] as number) > 0) return true;
+  return false;
 }
 
 /** Preempted so often that priority, class, starvation and backfill leave it alone (V6). */

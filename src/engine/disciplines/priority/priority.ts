@@ -154,12 +154,13 @@ function judgeFor(
   const { head, nowMs } = search;
   const { any, reservable } = rights;
   const lines = new BorrowLines();
+  const mayReclaim = memoised((policy: Policy) => reclaimsFrom(policy, search, rights));
   return (kind) => {
     if (!isEligible(kind, short)) return "V2";
     const { policy } = kind.poolLine;
     const { priority } = policy.record;
     const difference = head.poolLine.policy.record.priority - priority;
-    const reclaims = reclaimsFrom(policy, search, rights);
+    const reclaims = mayReclaim(policy);
     const shielded = isShielded(kind, nowMs);
     if (shielded && !reclaims) return "V6";
     if (difference <= 0 && !reclaims && !kind.opportunistic) return "8.2";
@@ -223,10 +224,17 @@ function* candidatesOfKind(
 /** The runs of a component that may be taken, the latest first: what is not preemptible precedes the others in its share. */
 function* candidatesIn(
   { pool, nowMs }: VictimSearch,
-  { runs }: Policy,
+  { runs, runKinds }: Policy,
   judge: (kind: RunKind) => Permission | string,
 ): Generator<Candidate, void> {
+  let from = Number.POSITIVE_INFINITY;
+  for (const kind of runKinds) {
+    const verdict = judge(kind);
+    if (typeof verdict !== "string") from = Math.min(from, verdict.from);
+  }
+  if (from === Number.POSITIVE_INFINITY) return;
   for (const run of runs.backwards()) {
+    if (run.token < from) return;
     if (run.isStopping) continue;
     const permission = judge(run.kind);
     if (typeof permission === "string" || run.token < permission.from || !isMature(run, pool, nowMs))
