@@ -2,7 +2,7 @@
 // the queue; and how long one preemption decision takes among many running allocations.
 // `npm run bench:engine -- [--discipline priority|class|fair_share] [--depths 1000,100000,1000000]`
 // `npm run bench:engine -- --against COMMIT` compares this engine with that of a commit, in all three disciplines, or
-// in the one that `--discipline` names.
+// in the one that `--discipline` names. Ends with 1 if a limit is missed.
 
 import { parseArgs } from "node:util";
 import { cpuMs } from "./cluster-world.ts";
@@ -51,6 +51,7 @@ async function compareWith(commit: string): Promise<void> {
     const { ours, theirs: other, ratio, quartiles } = compare(theirs, options);
     const [low, high] = quartiles.map((each) => each.toFixed(2));
     const aim = limit === undefined ? "" : `   limit ${limit}`;
+    if (limit !== undefined && ratio < limit) process.exitCode = 1;
     console.log(
       `${name.padEnd(44)} ${pad(Math.round(ours), 8)} ${pad(Math.round(other), 8)}   × ${ratio.toFixed(2)} [${low}–${high}]${aim}`,
     );
@@ -68,8 +69,10 @@ async function compareWith(commit: string): Promise<void> {
   show("class, holds, reserves, nodes, preemption", { ...rich, discipline: "class", cycles: 1_000 });
   const few = { ...plain, runsPerPool: 100, waiting: 10_000, cycles: 500 };
   show("fair_share, 10000 waiting, 10000 running", { ...few, discipline: "fair_share" }, 8);
-  if (values.discipline === undefined)
+  if (values.discipline === undefined) {
     console.log(`class beside priority: ${(byClass / priority).toFixed(2)}   limit 0.8`);
+    if (byClass / priority < 0.8) process.exitCode = 1;
+  }
   if (isAsked("fair_share")) measureGangs();
 }
 
@@ -82,6 +85,7 @@ function measureGangs(): void {
     return cpuMs() - before;
   }).sort((a, b) => a - b);
   const at = (share: number) => (times[Math.floor(times.length * share)] as number).toFixed(2);
+  if (Number(at(0.99)) > 10) process.exitCode = 1;
   console.log(
     `one change among 10000 operations with gangs: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms   limit 10`,
   );
