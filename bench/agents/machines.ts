@@ -44,6 +44,8 @@ export interface Network {
 /** Reaps whatever is left to it, and ends with whoever proves. */
 const FIRST_PROCESS = `$SIG{CHLD} = "IGNORE"; 1 while sysread(STDIN, my $byte, 1);`;
 
+let cables = 0;
+
 export function openNetwork(wantsNamespaces: boolean): Network {
   const bridge = `bp${process.pid}`;
   const subnet = `198.18.${process.pid % 250}`;
@@ -72,7 +74,8 @@ async function createMachine(
   { name, index, directory, agent, args }: MachineOptions,
   { bridge, subnet }: { readonly bridge: string; readonly subnet: string },
 ): Promise<Machine> {
-  const cable = `${bridge}-${index}`;
+  /** Another one for every boot: the kernel removes that of a machine some time after the machine. */
+  let cable = "";
   let host: ChildProcess;
   let firstPid = 0;
   let current: ChildProcess | undefined;
@@ -89,8 +92,7 @@ async function createMachine(
       firstPid = childOf(host.pid as number) ?? 0;
       return firstPid !== 0 && commandOf(firstPid)[0] === "perl";
     });
-    // That of the machine before it goes a while after the machine.
-    await within(60_000, `the cable of ${name} to vanish`, () => !has("ip", "link", "show", cable));
+    cable = `${bridge}-${++cables}`;
     run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", String(firstPid));
     run("ip", "link", "set", cable, "master", bridge, "up");
     const inside = ["-t", String(firstPid), "-n", "ip"];
@@ -255,15 +257,6 @@ export function kill(pid: number): void {
 
 function run(file: string, ...args: readonly string[]): void {
   execFileSync(file, args, { stdio: ["ignore", "ignore", "pipe"] });
-}
-
-function has(file: string, ...args: readonly string[]): boolean {
-  try {
-    run(file, ...args);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Every wait has a limit, and says what was waited for. */

@@ -32,6 +32,7 @@ interface AgentFlags {
   readonly stateDir?: string;
   readonly policy?: string;
   readonly secrets: string;
+  readonly checkpoints?: string;
 }
 
 const HELP = `
@@ -55,6 +56,10 @@ export function define(command: Command, context: CliContext): void {
     .option("--capacity <amounts>", "offer this instead of what is found, such as gpu=2,mcpu=16000")
     .option("--topology <name>", "which machines are near, such as a rack or a switch")
     .option("--state-dir <directory>", "what the agent keeps; default: /var/lib/berth-agent for root")
+    .option(
+      "--checkpoints <directory>",
+      "where jobs save their state; one that all nodes share lets them resume anywhere",
+    )
     .option("--policy <file>", `who may run as whom, for root; default: ${POLICY_FILE}`)
     .option("--secrets <directory>", "a file per secret, or a folder per component", "/etc/berth/secrets")
     .addHelpText("after", HELP)
@@ -84,6 +89,7 @@ async function agent(flags: AgentFlags, context: CliContext): Promise<void> {
     devices: findDevices,
     policyFile: flags.policy,
     secrets: flags.secrets,
+    ...(flags.checkpoints !== undefined && { checkpoints: resolve(flags.checkpoints) }),
     tell: (text) => context.tell(`berth: ${text}\n`),
   });
   context.write(

@@ -69,6 +69,7 @@ export async function openAgentCluster({
       devices: () => [],
       policyFile,
       secrets: join(directory, "secrets"),
+      checkpoints: join(directory, "checkpoints"), // As on a file system that all nodes share.
       tell: () => undefined,
     });
     agents.set(node, agent);

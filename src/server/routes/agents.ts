@@ -198,6 +198,7 @@ async function answerSync(
   services: Services,
   reporter: Reporter,
 ): Promise<Reply> {
+  const { epoch } = services.leader.status();
   await takeIn(call, services, reporter);
   const aborted = new AbortController();
   call.outgoing.on("close", () => aborted.abort());
@@ -209,6 +210,14 @@ async function answerSync(
     const signal = AbortSignal.any([aborted.signal, stopListening.signal]);
     const news = services.agents.nextNews(keyOf(reporter), leftMs, signal);
     const answer = await answerTo(services, reporter);
+    if (answer.epoch !== epoch) {
+      stopListening.abort();
+      // What it said was taken in by another leadership, whose history this one may not have (C14): it says it again.
+      throw problemError("not_leader", "Another leadership has begun since this sync.", {
+        hint: "Sync again.",
+        headers: { "retry-after": "0" },
+      });
+    }
     if (answer.version !== call.body.seen || leftMs <= 0 || aborted.signal.aborted) {
       stopListening.abort();
       return ok(await withRuns(services, answer, call.body));
