@@ -19,9 +19,9 @@ export const CANARIES: readonly Canary[] = [
   {
     what: "a leader that answers without knowing that it still leads",
     file: "src/replica/keeper.ts",
-    text: "const isSure = () => isWithin(times.sureMs);",
-    instead: "const isSure = () => !isStopped;",
-    rounds: ["freeze", "freeze", "freeze"],
+    text: "!isStopped && clock.monotonicMs() - lastSentMs < ms;",
+    instead: "!isStopped && ms > 0;",
+    rounds: ["freeze", "freeze"],
     finders: ["stale answers"],
   },
   {

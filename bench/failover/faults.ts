@@ -31,8 +31,8 @@ const LOOK_MS = 5_000;
 const PROBE_EVERY_MS = 50;
 /** How long servers stay cut off from each other. */
 const PEER_CUT_MS = 4_000;
-/** What a frozen or cut server missed before it comes back. */
-const ABSENCE_MS_MAX = 2_000;
+/** A frozen or cut server misses at least this much, and at most twice as much, before it comes back. */
+const ABSENCE_MS_MIN = 1_000;
 /** With fewer writes than this during a cut between servers, clients were cut off, too. */
 const WRITES_MIN = 5;
 
@@ -51,7 +51,7 @@ export async function freeze(scene: Scene): Promise<Outcome> {
   leader.freeze();
   try {
     const recoveredMs = await untilNextLeader(scene, { epoch, except: leader, faultMs });
-    await delay(scene.random() * ABSENCE_MS_MAX);
+    await delay((1 + scene.random()) * ABSENCE_MS_MIN);
     return { recoveredMs, problems: [] };
   } finally {
     leader.thaw();
@@ -64,7 +64,7 @@ export async function cutDatabase(scene: Scene, how: Cut): Promise<Outcome> {
   cut(leader.toDatabase, how);
   try {
     const recoveredMs = await untilNextLeader(scene, { epoch, except: leader, faultMs });
-    await delay(scene.random() * ABSENCE_MS_MAX);
+    await delay((1 + scene.random()) * ABSENCE_MS_MIN);
     return { recoveredMs, problems: [] };
   } finally {
     mend(leader.toDatabase, how);

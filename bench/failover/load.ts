@@ -199,11 +199,17 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
     }
   }
 
-  /** Reads, renewals and submissions in turn; the first two of something that was released before they were sent. */
-  function loyalQuestions(): () => Question | undefined {
+  /**
+   * Reads, renewals and submissions in turn; the first two of something that was released before they were sent. On one
+   * connection answers come in order, so that a change which waits for the database holds up the reads behind it: other
+   * clients read nothing but a pool, which servers answer from memory.
+   */
+  function loyalQuestions(isReader: boolean): () => Question | undefined {
     let turn = 0;
     return () => {
       turn++;
+      if (isReader)
+        return { what: "reading a pool", method: "GET", path: "/v1/pools/tight", judge: () => undefined };
       if (turn % 4 === 3) return loyalSubmission();
       if (lastReleased === undefined) return undefined;
       const { id, grant } = lastReleased;
@@ -262,10 +268,12 @@ export function startLoad({ cluster, call, witness, random, workers }: LoadOptio
   }
 
   const running = Array.from({ length: workers }, (_, home) => live(home));
-  const loyal: LoyalClient[] = replicas.map((replica) =>
-    startLoyalClient(replica, {
-      ...{ token: cluster.token, witness, everyMs: LOYAL_EVERY_MS, next: loyalQuestions() },
-    }),
+  const loyal: LoyalClient[] = replicas.flatMap((replica) =>
+    [false, true].map((isReader) =>
+      startLoyalClient(replica, {
+        ...{ token: cluster.token, witness, everyMs: LOYAL_EVERY_MS, next: loyalQuestions(isReader) },
+      }),
+    ),
   );
 
   return {
