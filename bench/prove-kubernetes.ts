@@ -339,7 +339,8 @@ try {
     adapter: "kubernetes/adapter",
     alive: async () =>
       (await livePods(scene)).map(
-        ({ metadata }) => `${metadata.name} ${metadata.annotations?.["berth.dev/request"]}`,
+        ({ metadata, status }) =>
+          `${metadata.name} ${metadata.annotations?.["berth.dev/request"]} ${status.phase} ${metadata.deletionTimestamp ?? ""}`,
       ),
   };
   console.log(`Kubernetes ${scene.cluster.version}`);

@@ -51,7 +51,11 @@ export async function proveSound(
   try {
     for (const [what, story] of Object.entries(stories)) {
       const beganMs = performance.now();
-      await story(world);
+      await story(world).catch(async (error: Error) => {
+        console.log(`${what}: ${error.message}`);
+        await tellState(proof, world);
+        throw error;
+      });
       console.log(`${what}: ${((performance.now() - beganMs) / 1000).toFixed(0)} s`);
     }
     const counts = await judge(proof, world, END_MS_MAX);
@@ -64,6 +68,16 @@ export async function proveSound(
   } finally {
     await world.close();
   }
+}
+
+/** For whoever looks for the cause: what has not ended, and what the cluster shows. */
+async function tellState({ alive }: Proof, world: World): Promise<void> {
+  for (const { id } of world.expected) {
+    if (world.endedAtMs.has(id)) continue;
+    const { status, phase, where, attempts } = await world.job(id);
+    console.log(`  ${id} ${status} ${phase} ${JSON.stringify(where)} ${JSON.stringify(attempts)}`);
+  }
+  for (const line of await alive()) console.log(`  alive: ${line}`);
 }
 
 /** Whether all were found. */

@@ -38,6 +38,8 @@ const ACCOUNT = "system:serviceaccount:berth:berth-adapter";
 /** A node that is silent for so long is not ready, and its pods are taken away so long after that. */
 const NODE_SILENT_SECONDS = 12;
 const TOLERATION_SECONDS = 3;
+/** On a machine that has other things to do. */
+const START_MS_MAX = 300_000;
 
 /** What is missing on this machine, as sentences. */
 export function missingPrograms(): string[] {
@@ -127,7 +129,11 @@ export async function openKubernetesCluster(): Promise<KubernetesCluster> {
         `--default-unreachable-toleration-seconds=${TOLERATION_SECONDS}`,
         ...(isOld ? ["--insecure-port=0"] : []),
       ]);
-      await until("kube-apiserver is ready", async () => (await api.ask("GET", "/readyz")).status === 200);
+      await until(
+        "kube-apiserver is ready",
+        async () => (await api.ask("GET", "/readyz")).status === 200,
+        START_MS_MAX,
+      );
     },
     async compact() {
       const post = async (path: string, body: object) =>

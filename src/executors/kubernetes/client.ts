@@ -339,21 +339,32 @@ interface Following {
 
 function followLog(log: Any, { namespace, pod, since, onData, signal }: Following): Promise<void> {
   return new Promise((resolve, reject) => {
+    let request: AbortController | undefined;
     const sink = new Writable({
       write(data: Buffer, _, done) {
         onData(data);
         done();
       },
     });
-    sink.once("close", () => resolve());
-    signal.addEventListener("abort", () => sink.destroy(), { once: true });
+    const end = () => {
+      request?.abort();
+      sink.destroy();
+    };
+    signal.addEventListener("abort", end, { once: true });
+    sink.once("close", () => {
+      signal.removeEventListener("abort", end);
+      resolve();
+    });
     const options = { follow: true, timestamps: true, ...(since !== undefined && { sinceTime: since }) };
     log.log(namespace, pod, CONTAINER, sink, options).then(
-      (request: AbortController) => {
-        signal.addEventListener("abort", () => request.abort(), { once: true });
-        if (signal.aborted) request.abort();
+      (opened: AbortController) => {
+        request = opened;
+        if (signal.aborted) end();
       },
-      (error: unknown) => fail(`log of ${pod}`, error, reject),
+      (error: unknown) => {
+        signal.removeEventListener("abort", end);
+        fail(`log of ${pod}`, error, reject);
+      },
     );
   });
 }
