@@ -15,6 +15,7 @@ import {
   teamSharesOf,
   usageByShareOf,
 } from "../engine/index.ts";
+import type { Foresight } from "../foresight/index.ts";
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
 import type { Replica } from "../replica/index.ts";
 import { type Identity, reachesAll } from "./identity.ts";
@@ -38,6 +39,7 @@ interface Beside {
   /** Of a server that is one of several. */
   readonly replica: Pick<Replica, "behindMs" | "leaderChanges" | "historyLosses"> | undefined;
   readonly notices?: Pick<Notices, "counts">;
+  readonly foresight?: Pick<Foresight, "status">;
 }
 
 const SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -76,6 +78,7 @@ export function createMetrics(): Metrics {
       countUpTo(meters.leaderChanges, beside.replica?.leaderChanges() ?? 0);
       countUpTo(meters.historyLosses, beside.replica?.historyLosses() ?? 0);
       gaugeNotices(meters, beside.notices?.counts());
+      meters.foresightBytes.set(beside.foresight?.status().bytes ?? 0);
       meters.expiryPaused.reset();
       for (const { group } of leader.status().brakes) meters.expiryPaused.set({ pool: group }, 1);
       await leader.read((view) => gauge(view, meters));
@@ -197,6 +200,10 @@ function createMeters(registry: Registry) {
     commit: histogram("berth_journal_commit_seconds", "Time until a batch is durable.", [], SECONDS),
     calls: counter("berth_http_requests_total", "Calls of the API.", ["route", "status"]),
     streams: newGauge("berth_event_streams", "Open event streams."),
+    foresightBytes: newGauge(
+      "berth_foresight_bytes",
+      "Memory that the replica of the foresight thread takes",
+    ),
   };
 }
 

@@ -109,7 +109,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const destinations = createDestinations(options.noticeNetworks ?? (isLoopback(host) ? LOOPBACK : []));
   const send = createSend(destinations);
   const notices = createNotices({ leader, replica, store, tokens, grants, send, log });
-  const stopMetrics = metrics.follow(leader, { streams, replica, notices });
+  const foresight = startForesight({ leader, store, log });
+  const stopMetrics = metrics.follow(leader, { streams, replica, notices, foresight });
   const stopLog = logChanges(leader, log);
   const stopHistory = replica?.onHistory(() => {
     grants.use(replica.grantKeys);
@@ -119,7 +120,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
   const rejections = watchRejections(leader);
-  const foresight = startForesight({ leader, store, log });
   const replicated = replica && createReplicated(replica, { positions: streams.positions, log });
   const services: Services = {
     agents,
