@@ -2,29 +2,19 @@
 // Arguments: the address of the directory or of the database, and the address under which other servers reach this one.
 
 import { fileURLToPath } from "node:url";
-import { openServer } from "../../src/server/index.ts";
+import { serveUnderProof } from "../proving/serving.ts";
 
 const [place = "", advertise = ""] = process.argv.slice(2);
 const isShared = !place.startsWith("file:");
 /** As machines under proof call it, if they have a network of their own. */
 const BRIDGES = Array.from({ length: 250 }, (_, index) => `198.18.${index}.1`);
-const UNLIMITED = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
 const say = (fields: object, message: string) => console.error(new Date().toISOString(), message, fields);
 
-const server = await openServer({
+await serveUnderProof({
   data: isShared ? { databaseUrl: place } : { directory: fileURLToPath(place) },
-  listen: "127.0.0.1:0",
   allowedHosts: BRIDGES,
   ...(isShared && { advertise }),
-  rates: { perToken: UNLIMITED, perStranger: UNLIMITED, allStrangers: UNLIMITED },
   // Often, so that many faults fall into a snapshot or into forgetting.
   leaderSettings: { snapshotEveryEvents: 200, endedInMemoryMs: 5_000 },
   log: { info: say, warn: say, error: say },
-  onFatal(error) {
-    console.error(error);
-    process.exit(70);
-  },
 });
-process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
-process.on("SIGTERM", () => void server.close().then(() => process.exit(0)));
-process.send?.({ url: server.url, token: server.firstToken?.secret });

@@ -1,43 +1,23 @@
 // The clocks of nodes (E3): suspicion, loss, the brake, and what is spared.
 
 import { expect, test } from "vitest";
-import {
-  type Command,
-  type ComponentName,
-  createState,
-  decide,
-  type NodeName,
-  PLAIN_REQUEST,
-  type PoolName,
-  type PoolSettings,
-  type RequestId,
-  type RequestSpec,
-} from "../engine/index.ts";
+import { openJobPool } from "../../test/support/job-pool.ts";
+import type { Command, NodeName, PoolSettings, RequestId } from "../engine/index.ts";
 import { createNodeClocks } from "./nodes.ts";
 
-const pool = "cluster" as PoolName;
 const node = (name: string) => name as NodeName;
 
 function world(names: readonly string[], settings: Partial<PoolSettings> = {}) {
   let nowMs = 0;
-  const state = createState();
-  const send = (command: Command) => {
-    const decision = decide(state, command, nowMs);
-    if (decision.outcome === "refused") throw new Error(decision.refusal.message);
-  };
-  send({ kind: "createPool", name: pool, settings: { executor: "agents", ...settings } });
-  send({ kind: "attachPolicy", policy: { pool, component: "lab" as ComponentName } });
+  const { state, pool, send, submit } = openJobPool({ executor: "agents", ...settings }, () => nowMs);
   for (const name of names) send({ kind: "putNode", node: { name: node(name), pool, capacity: { gpu: 1 } } });
   const clocks = createNodeClocks(() => nowMs);
   clocks.keep(state);
   return {
-    clocks,
+    ...{ clocks, pool },
     state,
     send,
-    submit: (id: string, spec: Partial<RequestSpec> = {}) => {
-      const plain = { ...PLAIN_REQUEST, id: id as RequestId, component: "lab" as ComponentName };
-      send({ kind: "submitRequest", spec: { ...plain, resources: { gpu: 1 }, isJob: true, ...spec } });
-    },
+    submit,
     /** Time passes, the named ones are heard of, and what silence means is done. */
     pass(seconds: number, heard: readonly string[] = []): Command[] {
       nowMs += seconds * 1000;
@@ -70,7 +50,7 @@ test("nodes of a pool without agents have no clock", () => {
 
 test("many nodes that fall silent together are not given up at once (L3)", () => {
   const names = ["a", "b", "c", "d", "e", "f"];
-  const { pass, clocks } = world(names);
+  const { pass, clocks, pool } = world(names);
   pass(20);
   expect(pass(280).filter(({ kind }) => kind === "loseNode")).toEqual([]);
   expect(clocks.brakes()).toMatchObject([{ group: pool, silent: 6, clients: 6 }]);

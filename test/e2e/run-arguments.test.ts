@@ -4,7 +4,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { buildBerth, openWorld, startBerth, type World } from "./run-support.ts";
+import { buildBerth, environmentOf, openWorld, startBerth, type World } from "./run-support.ts";
 import { temporaryDirectory } from "./runner-support.ts";
 
 const RUNS = 10;
@@ -83,13 +83,7 @@ describe("bytes that are not UTF-8", () => {
       const marker = join(temporaryDirectory(), "ran");
       const words = [process.execPath, berth, "run", "--gpu", "1", "--", "touch", marker];
       const child = spawn("sh", ["-c", script, "sh", ...words], {
-        env: {
-          PATH: process.env.PATH,
-          HOME: temporaryDirectory(),
-          BERTH_URL: world.url,
-          BERTH_API_TOKEN: world.token,
-          BERTH_COMPONENT: "research",
-        },
+        env: environmentOf(world),
         stdio: ["ignore", "ignore", "pipe"],
       });
       let said = "";
@@ -114,13 +108,7 @@ describe("bytes that are not UTF-8, in a job for another machine (J2)", () => {
     test(`${name} are refused, and nothing is submitted`, () => {
       const words = [process.execPath, berth, "submit", "--gpu", "1"];
       const { status, stderr } = spawnSync("sh", ["-c", script, "sh", ...words], {
-        env: {
-          PATH: process.env.PATH,
-          HOME: temporaryDirectory(),
-          BERTH_URL: world.url,
-          BERTH_API_TOKEN: world.token,
-          BERTH_COMPONENT: "research",
-        },
+        env: environmentOf(world),
         encoding: "utf8",
       });
       expect(stderr).toContain("not valid UTF-8");

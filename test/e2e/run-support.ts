@@ -102,6 +102,17 @@ afterAll(() => {
   for (const child of started) child.kill("SIGKILL");
 });
 
+/** All that `berth` finds in its environment. */
+export function environmentOf({ url, token }: Pick<World, "url" | "token">): Record<string, string> {
+  return {
+    PATH: process.env.PATH ?? "",
+    HOME: temporaryDirectory(),
+    BERTH_URL: url,
+    BERTH_API_TOKEN: token,
+    BERTH_COMPONENT: "research",
+  };
+}
+
 /** Without a terminal, as a pipeline would. */
 export function startBerth(
   berth: string,
@@ -113,14 +124,7 @@ export function startBerth(
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],
     ...options,
-    env: {
-      PATH: process.env.PATH,
-      HOME: temporaryDirectory(),
-      BERTH_URL: world.url,
-      BERTH_API_TOKEN: world.token,
-      BERTH_COMPONENT: "research",
-      ...env,
-    },
+    env: { ...environmentOf(world), ...env },
   });
   started.add(child);
   child.once("exit", () => started.delete(child));

@@ -4,7 +4,15 @@ import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { buildBerth, eventually, named, openWorld, type World, written } from "./run-support.ts";
+import {
+  buildBerth,
+  environmentOf,
+  eventually,
+  named,
+  openWorld,
+  type World,
+  written,
+} from "./run-support.ts";
 import { readOrEmpty, temporaryDirectory } from "./runner-support.ts";
 
 let berth = "";
@@ -19,15 +27,7 @@ function terminal(words: string, env: Record<string, string> = {}) {
   const command = `stty cols 200; exec '${process.execPath}' '${berth}' run ${words}`;
   const child = spawn("script", ["--quiet", "--return", "--flush", "--command", command, "/dev/null"], {
     stdio: ["pipe", "pipe", "ignore"],
-    env: {
-      PATH: process.env.PATH,
-      SHELL: "/bin/sh",
-      HOME: temporaryDirectory(),
-      BERTH_URL: world.url,
-      BERTH_API_TOKEN: world.token,
-      BERTH_COMPONENT: "research",
-      ...env,
-    },
+    env: { ...environmentOf(world), SHELL: "/bin/sh", ...env },
   });
   let output = "";
   child.stdout.on("data", (chunk: Buffer) => {

@@ -5,66 +5,16 @@ import { chmodSync, copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { JobOptions, JobRefusal } from "../../src/runner/index.ts";
+import { HOSTILE_PIECES } from "../support/hostile-words.ts";
 import { buildWrapper, environment, levels, start, temporaryDirectory } from "./runner-support.ts";
 
 const VECTORS = 500;
 const ENVIRONMENTS = 100;
 
 const pieces = [
-  ...["", " ", "  ", "\t", "\n", "\r\n", "\u0001", "\u001b[31m", "\u007f", "\u000b"],
-  ...[
-    "'",
-    '"',
-    "`",
-    "\\",
-    "\\\\",
-    "\\n",
-    "$HOME",
-    "$(touch x)",
-    "`id`",
-    `\${IFS}`,
-    "!!",
-    "#",
-    "~",
-    "*",
-    "?",
-    "[a-z]",
-  ],
-  ...[
-    "-",
-    "--",
-    "-e",
-    "--help",
-    "--version",
-    "--pdeathsig",
-    "--fork",
-    "-c",
-    "=",
-    "A=B",
-    "%s",
-    "%n",
-    "{}",
-    ";",
-    "&",
-    "|",
-  ],
-  ...[
-    "<",
-    ">",
-    "&&",
-    "||",
-    "é",
-    "e\u0301",
-    "日本語",
-    "🧪",
-    "👩‍🔬",
-    "\u202e",
-    "\ufeff",
-    "\ufffd",
-    "\u2028",
-    "\u0085",
-    "ß",
-  ],
+  ...HOSTILE_PIECES,
+  ..."--pdeathsig --fork %s %n".split(" "),
+  ...["\u0001", "\u001b[31m", "\u007f", "\u000b", "\u0085"],
 ];
 
 test("500 hostile argument vectors arrive as they were", async () => {

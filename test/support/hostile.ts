@@ -3,6 +3,7 @@
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { HOSTILE_PIECES } from "./hostile-words.ts";
 
 /** Where jobs can be run; the tests and the proof each have their own. */
 export interface Place {
@@ -174,72 +175,9 @@ function atNuls(bytes: Buffer): Buffer[] {
 // --- What is tried
 
 const PIECES = [
-  ...["", " ", "  ", "\t", "\n", "\r\n", "'", '"', "`", "\\", "\\\\", "\\n", "\\0", "\\u0000", "\\x00"],
-  ...[
-    "$HOME",
-    "$(touch x)",
-    "`id`",
-    "$" + "{IFS}",
-    "$((1/0))",
-    "!!",
-    "#",
-    "~",
-    "*",
-    "?",
-    "[a-z]",
-    "%s%n",
-    "%00",
-  ],
-  ...[
-    "-",
-    "--",
-    "-e",
-    "--help",
-    "--version",
-    "-c",
-    "=",
-    "A=B",
-    "{}",
-    ";",
-    "&",
-    "|",
-    "<",
-    ">",
-    "&&",
-    "||",
-    "\u00a0",
-  ],
-  ...[
-    "é",
-    "e\u0301",
-    "日本語",
-    "🧪",
-    "👩‍🔬",
-    "\u202e",
-    "\ufeff",
-    "\ufffd",
-    "\u2028",
-    "\u2029",
-    "ß",
-    "\ufffe",
-    "\uffff",
-  ],
-  ...[
-    "../..",
-    "/",
-    "//",
-    ".",
-    "..",
-    "constructor",
-    "__proto__",
-    "null",
-    "0",
-    "-1",
-    "{}[]",
-    '{"a":1}',
-    "<!--",
-    "DROP TABLE",
-  ],
+  ...HOSTILE_PIECES,
+  ..."\\0 \\u0000 \\x00 $((1/0)) %s%n %00 ../.. / // . .. constructor __proto__ null 0 -1 {}[]".split(" "),
+  ...["\u00a0", "\u2029", "\ufffe", "\uffff", '{"a":1}', "<!--", "DROP TABLE"],
 ];
 /** No process can be given these, or nobody should have to see them. */
 const ODD = ["\0", "\ud800", "\udfff", "\ud800x", "\u0001", "\u001b[31m", "\u007f", "\u0085", "\u000b", "\b"];

@@ -2,44 +2,25 @@
 // before, and carries the changes out on a real engine.
 
 import { expect, test } from "vitest";
-import {
-  type Command,
-  type ComponentName,
-  createState,
-  decide,
-  type NodeName,
-  PLAIN_REQUEST,
-  type PoolName,
-  type RequestId,
-  requestOf,
-} from "../../engine/index.ts";
+import { openJobPool } from "../../../test/support/job-pool.ts";
+import { type NodeName, type PoolName, type RequestId, requestOf } from "../../engine/index.ts";
 import type { WireReportedNode } from "../../protocol/index.ts";
 import { nodeChanges } from "./machines.ts";
 
-const pool = "cluster" as PoolName;
 const machine = (name: string, more: Partial<WireReportedNode> = {}): WireReportedNode => ({
   ...{ name, capacity: { gpu: 2 }, state: "ready" },
   ...more,
 });
 
 function world() {
-  const state = createState();
-  const send = (command: Command) => {
-    const decision = decide(state, command, 0);
-    if (decision.outcome === "refused") throw new Error(decision.refusal.message);
-  };
-  send({ kind: "createPool", name: pool, settings: { executor: "slurm" } });
-  send({ kind: "attachPolicy", policy: { pool, component: "lab" as ComponentName } });
+  const { state, pool, send, submit } = openJobPool({ executor: "slurm" });
   return {
     send,
+    submit,
     report(...machines: WireReportedNode[]): string[] {
       const commands = nodeChanges(state, pool, machines);
       for (const command of commands) send(command);
       return commands.map(({ kind }) => kind);
-    },
-    submit(id: string) {
-      const spec = { ...PLAIN_REQUEST, id: id as RequestId, component: "lab" as ComponentName };
-      send({ kind: "submitRequest", spec: { ...spec, resources: { gpu: 1 }, isJob: true } });
     },
     end(id: string) {
       const requestId = id as RequestId;
