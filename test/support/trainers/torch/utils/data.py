@@ -1,0 +1,2 @@
+def DataLoader(values, batch_size):
+    return [values]
