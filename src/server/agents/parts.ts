@@ -231,7 +231,8 @@ export function answerFor(
 /** What must not be started yet, because of what still runs by a lost grant, or may (C14). */
 function isHeldBack(view: View, job: PlacedJob, reporter: Reporter, sources: Sources): boolean {
   const key = keyOf(reporter);
-  if (partOf(job, key, sources) !== undefined) return false;
+  // What had begun before the loss has ended since, if it is not reported: its node still has the end, and must be asked.
+  if (job.phase !== "assigned" || partOf(job, key, sources) !== undefined) return false;
   const { adopted } = sources.agents;
   if (adopted.isWaiting(view.state) || adopted.runsElsewhere(job.id, key)) return true;
   if (reporter.kind === "pool" || adopted.of(key).length === 0) return false;
