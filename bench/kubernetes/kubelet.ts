@@ -244,10 +244,10 @@ async function follow(api: Api, take: (type: string, pod: Any) => void, signal: 
   }
 }
 
-function end({ child, ...running }: Running, signal: NodeJS.Signals): void {
+/** To the first process of its namespace: with it the whole namespace ends, and nothing is left that holds its output. */
+function end(running: Running, signal: NodeJS.Signals): void {
   try {
-    const target = signal === "SIGKILL" ? (child.pid as number) : initOf({ child, ...running });
-    process.kill(target, signal);
+    process.kill(initOf(running), signal);
   } catch {
     // It is gone already.
   }
