@@ -109,9 +109,9 @@ async function play(
   kind: string,
   { explanations, plans }: { explanations: number; plans: number },
   onSeen: (seen: Seen) => void,
-  { seed = SEED, until = "enough" } = {},
+  until = "enough",
 ): Promise<void> {
-  const child = fork(program, [kind, String(explanations), String(plans), String(seed), until], {
+  const child = fork(program, [kind, String(explanations), String(plans), String(SEED), until], {
     execArgv: [],
   });
   child.on("message", (seen) => onSeen(seen as Seen));
@@ -146,9 +146,7 @@ async function isFoundOut(canary: Canary): Promise<boolean> {
   await withProgram(canary, async (program) => {
     const size = { explanations: CANARY_EXPLANATIONS, plans: CANARY_PLANS };
     for (const kind of canary.kinds)
-      await play(program, kind, size, (seen) => (found = Math.max(found, seen.findings.length)), {
-        ...{ seed: canary.seed ?? SEED, until: "first" },
-      });
+      await play(program, kind, size, (seen) => (found = Math.max(found, seen.findings.length)), "first");
   });
   return tell(canary.what, found);
 }

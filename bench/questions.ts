@@ -18,6 +18,7 @@ const P99_GROWTH_MAX = 0.1;
 const EXPLANATION_MS_MAX = 300;
 const WRITES_PER_ROUND = 200;
 const ROUNDS = 5;
+const PLAN = { changes: [{ method: "PATCH", path: "/v1/pools/gpus", body: { capacity: { gpu: 12 } } }] };
 const SERVER = "--server";
 
 if (process.argv[2] === SERVER) await serve(Number(process.argv[3]));
@@ -141,8 +142,6 @@ async function measureInFlight(
   console.log(`memory of the foresight thread: ${(bytes / (1 << 20)).toFixed(0)} MB`);
   if (growth >= P99_GROWTH_MAX || cost > EXPLANATION_MS_MAX || !(bytes > 0)) process.exitCode = 1;
 }
-
-const PLAN = { changes: [{ method: "PATCH", path: "/v1/pools/gpus", body: { capacity: { gpu: 12 } } }] };
 
 async function p99OfWrites(call: Call): Promise<number> {
   const times: number[] = [];

@@ -4,8 +4,6 @@ import type { Fault } from "../proving/canaries.ts";
 
 export interface Canary extends Fault {
   readonly kinds: readonly string[];
-  /** A world in which it shows, where few do. */
-  readonly seed?: number;
 }
 
 export const CANARIES: readonly Canary[] = [
@@ -78,13 +76,5 @@ export const CANARIES: readonly Canary[] = [
     text: "Math.max(nowMs, startedAtMs + walltimeMs)",
     instead: "Math.max(nowMs, startedAtMs + walltimeMs / 2)",
     kinds: ["priority", "class"],
-  },
-  {
-    what: "a right to preempt that was found in a preview outlives it",
-    file: "src/engine/disciplines/fair_share/starvation.ts",
-    text: 'this.#setStatus(element, "below_fair_share", Number.POSITIVE_INFINITY);',
-    instead: "",
-    kinds: ["fair_share on nodes"],
-    seed: 27,
   },
 ];
