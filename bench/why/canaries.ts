@@ -64,6 +64,13 @@ export const CANARIES: readonly Canary[] = [
     kinds: ["fair_share"],
   },
   {
+    what: "a run that precedes the victim in the order is said to have been spared by its priority",
+    file: "src/engine/disciplines/priority/explain.ts",
+    text: 'theirs < victims ? null : { why: "higher_priority"',
+    instead: 'theirs > victims ? null : { why: "higher_priority"',
+    kinds: ["priority"],
+  },
+  {
     what: "a run of a fair share is said to be taken by those who do not starve",
     file: "src/engine/disciplines/fair_share/explain.ts",
     text: "if (right === 0 || looked++ >= TAKERS_LOOKED_AT_MAX) continue;",

@@ -1,11 +1,12 @@
 // How a run stands (Y5): what of it is borrowed, who could take it, what protects it; and what becomes of a victim (Y6).
 
 import { decide, fork } from "./decide.ts";
+import type { Victim } from "./disciplines/discipline.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { PoolName, RequestId } from "./records.ts";
-import { type EngineState, type Run, requireRequest } from "./state.ts";
+import { type EngineState, type Run, type RunKind, requireRequest } from "./state.ts";
 import { borrowedOf } from "./views.ts";
-import type { AfterStop, RunFacts, VictimFacts } from "./why.ts";
+import type { AfterStop, RunFacts, Spared, Sparing, VictimFacts } from "./why.ts";
 
 const TAKERS_NAMED_MAX = 10;
 
@@ -30,7 +31,7 @@ export function explainRun(state: EngineState, run: Run, nowMs: number): RunFact
   };
 }
 
-export function explainVictim(run: Run): VictimFacts {
+export function explainVictim(state: EngineState, run: Run): VictimFacts {
   const { poolLine } = run;
   const { pool } = poolLine;
   const forRequest = stopOf(run)?.forRequest ?? null;
@@ -42,7 +43,46 @@ export function explainVictim(run: Run): VictimFacts {
     }
   }
   all.sort(disciplineOf(pool).byVictimOrder);
-  return { place: all.indexOf(run) + 1, count: all.length };
+  return { place: all.indexOf(run) + 1, count: all.length, spared: sparedBeside(state, run) };
+}
+
+const SPARED_NAMED_MAX = 3;
+/** Of how many kinds of runs the latest is looked at. */
+const KINDS_LOOKED_AT_MAX = 200;
+
+/** Who went on when a victim was chosen, though it has all that the victim gives up for the request. */
+function sparedBeside(state: EngineState, run: Run): Spared[] {
+  const { pool, need } = run.poolLine;
+  const stop = stopOf(run);
+  if (stop == null || stop.forRequest === null) return [];
+  const asked = state.requests.get(stop.forRequest)?.line.pools.get(pool.record.name)?.need ?? need;
+  const keys = pool.keys.flatMap((_, i) => ((need[i] as number) > 0 && (asked[i] as number) > 0 ? [i] : []));
+  const victim: Victim = { run, reason: stop.reason, toldAtMs: stop.toldAtMs };
+  const found: { readonly run: Run; readonly sparing: Sparing }[] = [];
+  let looked = 0;
+  for (const kind of pool.runKinds) {
+    if (looked++ === KINDS_LOOKED_AT_MAX) break;
+    if (keys.every((i) => (kind.poolLine.need[i] as number) > 0)) found.push(...sparedOf(kind, victim));
+  }
+  found.sort((a, b) => b.run.token - a.run.token);
+  const kinds = new Map<string, Spared>();
+  for (const { run: spared, sparing } of found) {
+    const { id, component } = spared.request.spec;
+    const key = `${component} ${sparing.why} ${sparing.why === "barred" ? sparing.bar : ""}`;
+    if (!kinds.has(key)) kinds.set(key, { requestId: id, ...sparing });
+  }
+  return [...kinds.values()].slice(0, SPARED_NAMED_MAX);
+}
+
+/** The latest of a kind that ran already, or that started before the victim: the others were spared by the same rule, or none. */
+function* sparedOf({ poolLine: { pool }, runs }: RunKind, victim: Victim) {
+  const { sparedBy } = disciplineOf(pool);
+  const hadBegun = ({ startedAtMs }: Run) => startedAtMs < victim.toldAtMs;
+  for (const isBefore of [hadBegun, (run: Run) => hadBegun(run) && run.token < victim.run.token]) {
+    const run = runs.backwards(isBefore).next().value;
+    const sparing = run === undefined ? null : sparedBy(run, victim);
+    if (run !== undefined && sparing !== null) yield { run, sparing };
+  }
 }
 
 function stopOf({ request }: Run) {

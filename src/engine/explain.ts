@@ -134,7 +134,7 @@ export function explain(state: EngineState, id: RequestId, nowMs: number): Expla
     notAdmitted: standings.flatMap(({ verdict }) => verdict ?? []),
     code: codeOf(state, request, pools),
     running: run === null || run.isStopping ? null : explainRun(state, run, nowMs),
-    victim: run?.isStopping ? explainVictim(run) : null,
+    victim: run?.isStopping ? explainVictim(state, run) : null,
   };
 }
 

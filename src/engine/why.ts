@@ -142,11 +142,36 @@ export interface RunFacts {
   readonly protection: readonly Protection[];
 }
 
+/** The rule that spared a run when another one was chosen as a victim, with what each of them has there. */
+export type Sparing =
+  /** Nobody may take it, whoever asks (V2, 10.2). */
+  | { readonly why: "barred"; readonly bar: SparingBar }
+  /** It comes later in the order of victims (8.3, 10.5). */
+  | {
+      readonly why: "higher_priority" | "higher_class";
+      readonly rule: "8.3" | "10.5";
+      readonly theirs: number;
+      readonly victims: number;
+    }
+  | {
+      readonly why: "started_earlier";
+      readonly rule: "8.3" | "9.8";
+      readonly theirsAtMs: number;
+      readonly victimsAtMs: number;
+    };
+
+export type SparingBar = "not_preemptible" | "sensitive" | "too_young" | "top_class";
+
+/** A run that goes on, and has what its victim gives up. */
+export type Spared = { readonly requestId: RequestId } & Sparing;
+
 /** How a victim stands among the others (Y6). */
 export interface VictimFacts {
   /** Its place among those that stop for the same request, in the order of victims, and how many there are. */
   readonly place: number;
   readonly count: number;
+  /** Runs that went on when it was chosen, one per component and rule; the latest of them. */
+  readonly spared: readonly Spared[];
 }
 
 /** What becomes of a victim. */

@@ -218,12 +218,39 @@ export const runFacts = z.object({
 });
 export type WireRunFacts = z.infer<typeof runFacts>;
 
+/** A run that went on when a victim was chosen, and the rule that spared it, with what each of the two has there. */
+export const spared = z.discriminatedUnion("why", [
+  z.object({
+    why: z.literal("barred"),
+    rule: z.string(),
+    request: party,
+    bar: z.enum(["not_preemptible", "sensitive", "too_young", "top_class"]),
+  }),
+  z.object({
+    why: z.enum(["higher_priority", "higher_class"]),
+    rule: z.string(),
+    request: party,
+    theirs: z.number(),
+    victims: z.number(),
+  }),
+  z.object({
+    why: z.literal("started_earlier"),
+    rule: z.string(),
+    request: party,
+    theirs_at: timestamp,
+    victims_at: timestamp,
+  }),
+]);
+export type WireSpared = z.infer<typeof spared>;
+
 /** What becomes of a run that stops for another request (Y6). */
 export const victimFacts = z.object({
   for: party.nullable(),
   /** Among those that stop for the same request, in the order of victims. */
   place: z.int(),
   count: z.int(),
+  /** Runs that have what it gives up, and went on: one per component and rule, the latest of them. */
+  spared: z.array(spared),
   /** What its end makes of it; `delayed`: queued after a pause. Null where that was not tried. */
   ends_as: z.string().nullable(),
   comes_back: z.array(z.object({ pool: z.string(), place: z.int() })),

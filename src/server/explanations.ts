@@ -202,6 +202,7 @@ function presentExplanation(
     victim: victim && {
       for: stop?.forRequest == null ? null : presenter.party(stop.forRequest),
       ...victim,
+      spared: victim.spared.map((one) => presenter.spared(one)),
       ends_as: next?.endsAs ?? null,
       comes_back: (next?.comesBack ?? []).filter(({ pool }) => sight.seesPool(pool)),
     },

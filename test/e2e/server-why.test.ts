@@ -1,6 +1,6 @@
 // Explanations as a user reads them (14): the cases in which they were once wrong or silent, with the sentence that is shown.
 
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { openTestServer, type TestServer } from "./server-support.ts";
 
 let server: TestServer;
@@ -148,6 +148,53 @@ test("a run: what of it is borrowed, who could take it and what protects it; a v
   expect(victim.sentence).toBe(`#${guest.number} is being stopped for #${owner.number} of owner (reclaim).`);
   expect(victim.line("next")).toBe("back in line, at place 1 of pool runs");
   expect((await why(owner.id)).sentence).toContain("is next in pool runs: its units are promised");
+});
+
+/** Runs that a later decision finds (Y6). */
+const begun = ({ started_at }: { started_at: string }) =>
+  vi.waitFor(() => expect(Date.now()).toBeGreaterThan(Date.parse(started_at)));
+
+test.each([
+  ["priority", "has priority 5, this one 0 (8.3)"],
+  ["class", "is of class 5, this one of class 2 (10.5)"],
+] as const)("%s: a victim is told who was spared, and by which rule (Y6)", async (discipline, later) => {
+  const [firm, high, low, top] = ["firm", "high", "low", "top"].map((name) => `${name}-${discipline}`);
+  await pool(discipline, { capacity: { gpu: 3 }, discipline });
+  await policy(discipline, firm!, { reserved: { gpu: 1 } });
+  await policy(discipline, high!, { priority: 5 });
+  await policy(discipline, low!);
+  await policy(discipline, top!, { priority: 9 });
+  const safe = await submit(firm!, 1, { preemptible: false });
+  const better = await submit(high!, 1, { preemption_class: 5 });
+  const victim = await submit(low!, 1, { preemption_class: 2 });
+  await begun(victim);
+  const taker = await submit(top!, 1, { preemption_class: 8, walltime_seconds: 36_000 });
+  const { sentence, line } = await why(victim.id);
+  expect(sentence).toBe(`#${victim.number} is being stopped for #${taker.number} of ${top} (${discipline}).`);
+  expect(line("spared")).toBe(
+    `#${better.number} of ${high} ${later}; #${safe.number} of ${firm} is not preemptible (V2)`,
+  );
+});
+
+test("fair_share: a victim is told that older runs were spared (Y6, 9.8)", async () => {
+  await pool("newest", {
+    capacity: { gpu: 4 },
+    discipline: "fair_share",
+    settings: { fair_share_starvation_timeout: 0 },
+  });
+  await policy("newest", "many");
+  await policy("newest", "few", { reserved: { gpu: 1 } });
+  const runs = [];
+  for (let i = 0; i < 4; i++) runs.push(await submit("many", 1, { operation: "sweep" }));
+  const [, , older, newest] = runs;
+  await begun(newest);
+  const taker = await submit("few", 1);
+  await vi.waitFor(async () =>
+    expect((await why(newest.id)).sentence).toBe(
+      `#${newest.number} is being stopped for #${taker.number} of few (fair_share).`,
+    ),
+  );
+  expect((await why(newest.id)).line("spared")).toBe(`#${older.number} started earlier (9.8)`);
 });
 
 test("without suggestions nothing is tried, and facts and words are there all the same", async () => {

@@ -31,6 +31,7 @@ function timesOf(world: World, request: Request) {
 export function tellToStop(world: World, pool: Pool, request: Request, reason: string): void {
   const run = request.run!;
   run.victim = true;
+  run.toldAt = world.now;
   request.status = "preempting";
   request.reason = reason;
   world.preempted.push(request.id);

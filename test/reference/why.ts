@@ -675,9 +675,59 @@ function judgeVictim(
   check("it is stopping", true, isStopping(request));
   if (request.run?.victim !== true) return;
   const pool = world.pools.find(({ name }) => name === request.run?.pool);
-  if (pool === undefined || request.preemptedFor === undefined || pool.discipline === "fair_share") return;
+  if (pool === undefined || request.preemptedFor === undefined) return;
+  judgeSpared(world, pool, request, said.spared, check);
+  if (pool.discipline === "fair_share") return;
   const together = runsIn(world, pool).filter(
     (run) => run.run?.victim === true && run.preemptedFor === request.preemptedFor,
   );
   check("victims of the same request", together.length, said.count);
+}
+
+type Spared = NonNullable<Explanation["victim"]>["spared"][number];
+
+/** Each that is named went on by that rule; where a rule spared anybody, somebody is named. */
+function judgeSpared(world: World, pool: Pool, victim: Request, said: readonly Spared[], check: Check): void {
+  const waiter = world.requests.find(({ id }) => id === victim.preemptedFor);
+  const isWaiting = waiter !== undefined && policyOf(world, pool, waiter.component) !== undefined;
+  const keys = Object.keys(pool.capacity).filter(
+    (key) => amountOf(pool, victim, key) > 0 && (!isWaiting || amountOf(pool, waiter, key) > 0),
+  );
+  const others = runsIn(world, pool).filter(
+    (run) =>
+      !isStopping(run) &&
+      run.run!.startedAt < victim.run!.toldAt! &&
+      keys.every((key) => amountOf(pool, run, key) > 0),
+  );
+  const sparing = new Map(others.map((run) => [run.id, sparingOf(world, pool, victim, run)]));
+  for (const one of said) check(`why ${one.requestId} was spared`, sparing.get(one.requestId), saidOf(one));
+  const isSome = [...sparing.values()].some((one) => one !== null);
+  // In a fair-share pool a checkpoint since then can hide the one that is looked at.
+  if (pool.discipline !== "fair_share" || !isSome) check("anybody was spared", isSome, said.length > 0);
+}
+
+function saidOf(spared: Spared): string {
+  if (spared.why === "barred") return spared.bar;
+  if (spared.why === "started_earlier")
+    return `${spared.rule} ${spared.theirsAtMs / 1000} before ${spared.victimsAtMs / 1000}`;
+  return `${spared.rule} ${spared.theirs} above ${spared.victims}`;
+}
+
+function sparingOf(world: World, pool: Pool, victim: Request, run: Request): string | null {
+  const isClass = pool.discipline === "class";
+  const { startedAt, position, checkpointPosition = 0 } = run.run!;
+  const own = victim.run!;
+  if (!run.preemptible) return "not_preemptible";
+  if (isSensitive(world, pool, run)) return "sensitive";
+  if (isClass && classOf(world, pool, run) === 10) return "top_class";
+  if (own.toldAt! - startedAt < settingsOf(pool).min_runtime_seconds) return "too_young";
+  const started = `${startedAt} before ${own.startedAt}`;
+  if (pool.discipline === "fair_share") {
+    const isOlder = Math.max(position, checkpointPosition) < own.position;
+    return victim.reason === "fair_share" && isOlder ? `9.8 ${started}` : null;
+  }
+  const [rule, rankOf] = isClass ? (["10.5", classOf] as const) : (["8.3", priorityOf] as const);
+  const [theirs, victims] = [rankOf(world, pool, run), rankOf(world, pool, victim)];
+  if (theirs !== victims) return theirs > victims ? `${rule} ${theirs} above ${victims}` : null;
+  return !isClass && position < own.position ? `8.3 ${started}` : null;
 }

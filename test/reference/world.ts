@@ -42,6 +42,8 @@ export interface Run {
   /** Position of that checkpoint in the history. */
   checkpointPosition?: number;
   victim: boolean;
+  /** When it became one. */
+  toldAt?: number;
   cancelled: boolean;
   overtime: boolean;
   /** While it is asked to checkpoint: when that time is up. */

@@ -11,7 +11,7 @@ import type { PoolExplanation } from "../explain.ts";
 import type { PolicyRecord, PreemptionReason, RequestSpec } from "../records.ts";
 import type { EngineState, Node, Pool, PoolLine, Request, Run } from "../state.ts";
 import type { Transaction } from "../transaction.ts";
-import type { OrderFact, Permit, Protection } from "../why.ts";
+import type { OrderFact, Permit, Protection, Sparing } from "../why.ts";
 
 export interface Discipline {
   /** What a pool would do next, and until when that stands. */
@@ -30,6 +30,11 @@ export interface Discipline {
   protectionOf(state: EngineState, run: Run, nowMs: number): Protection[];
   /** The order in which victims are taken (8.3, 9.8, 10.5), as far as it can be told when they stop. */
   byVictimOrder(a: Run, b: Run): number;
+  /**
+   * Why a run was spared when the victim was chosen for a request (Y6), as far as the state still shows it; null: it does
+   * not, or the run precedes the victim in the order.
+   */
+  sparedBy(run: Run, victim: Victim): Sparing | null;
   /** What is wrong with the promises and with what the discipline keeps; for checks. */
   violations(state: EngineState, pool: Pool, nowMs: number): string[];
   /** What work of a certain shape counts as under a policy. */
@@ -43,6 +48,13 @@ export interface Discipline {
   readonly hasShares: boolean;
   /** How often a request may be preempted within 24 hours where its pool does not say (V6). */
   readonly preemptionsMax: number;
+}
+
+/** Who was told to stop for a request, why and when. */
+export interface Victim {
+  readonly run: Run;
+  readonly reason: PreemptionReason | null;
+  readonly toldAtMs: number;
 }
 
 export interface Taker {

@@ -5,7 +5,7 @@ import type { Blocker, Holder, PoolExplanation } from "../explain.ts";
 import type { RequestId } from "../records.ts";
 import { compareIds, type Resources, toResources } from "../resources.ts";
 import type { Group, Policy, Pool, PoolLine, Request, Run } from "../state.ts";
-import type { Bar, CandidateKind, Permit, Protection, Verdict } from "../why.ts";
+import type { Bar, CandidateKind, Permit, Protection, Sparing, SparingBar, Verdict } from "../why.ts";
 import type { WhyCode } from "../why-codes.ts";
 import type { QuotaBlock } from "./quotas.ts";
 import { hasDisplaced, isMature, isShielded } from "./victims.ts";
@@ -71,12 +71,21 @@ export function barred(bar: Bar, untilMs: number | null = null): Verdict {
 }
 
 /** What keeps everybody off a run, whatever the discipline (V2). */
-export function youth(run: Run, nowMs: number): (Verdict & { readonly bar: Bar }) | null {
+export function youth(
+  run: Run,
+  nowMs: number,
+): (Verdict & { readonly bar: Exclude<SparingBar, "top_class"> }) | null {
   const { pool, line, sensitive } = run.poolLine;
   if (!line.shape.preemptible) return { permit: null, bar: "not_preemptible", untilMs: null };
   if (sensitive) return { permit: null, bar: "sensitive", untilMs: null };
   if (isMature(run, pool, nowMs)) return null;
   return { permit: null, bar: "too_young", untilMs: run.startedAtMs + pool.record.settings.minRuntimeMs };
+}
+
+/** Of two that are alike otherwise, the latest is taken first. */
+export function startedEarlier(run: Run, victim: Run, rule: "8.3" | "9.8"): Sparing | null {
+  if (run.token > victim.token) return null;
+  return { why: "started_earlier", rule, theirsAtMs: run.startedAtMs, victimsAtMs: victim.startedAtMs };
 }
 
 /** What is permitted otherwise is not if it, or something it displaced, has displaced the waiter (V6). */

@@ -11,6 +11,7 @@ import {
   type RequestId,
   type RunFacts,
   requestOf,
+  type Spared,
 } from "../../engine/index.ts";
 import type { Starts } from "../../foresight/index.ts";
 import type { View } from "../../leader/index.ts";
@@ -25,6 +26,7 @@ import {
   type WirePreemptionFact,
   type WireProtection,
   type WireRunFacts,
+  type WireSpared,
   type WireStartsFact,
 } from "../../protocol/index.ts";
 import { toTimestamp } from "../../translation/index.ts";
@@ -185,6 +187,20 @@ export class Presenter {
       taker_count: facts.takerCount,
       protection: facts.protection.map(presentProtection),
     };
+  }
+
+  spared({ requestId, ...sparing }: Spared): WireSpared {
+    const request = this.party(requestId);
+    switch (sparing.why) {
+      case "barred":
+        return { why: sparing.why, rule: BAR_RULES[sparing.bar], request, bar: sparing.bar };
+      case "started_earlier": {
+        const [theirs_at, victims_at] = [toTimestamp(sparing.theirsAtMs), toTimestamp(sparing.victimsAtMs)];
+        return { why: sparing.why, rule: sparing.rule, request, theirs_at, victims_at };
+      }
+      default:
+        return { ...sparing, request };
+    }
   }
 
   starts(starts: Starts): WireStartsFact {

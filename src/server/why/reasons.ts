@@ -7,9 +7,10 @@ import type {
   WirePoolExplanation,
   WireRequest,
   WireShareElement,
+  WireSpared,
 } from "../../protocol/index.ts";
 import { amountsText, counted, durationText, listed } from "../../words/index.ts";
-import { PERMITTED, titleOf } from "./titles.ts";
+import { PERMITTED, titleOf, titleOfParty } from "./titles.ts";
 import type { World } from "./world.ts";
 
 const KINDS_NAMED_MAX = 3;
@@ -219,4 +220,29 @@ function reserveText(
   if (keys.length === 0) return `${component} takes nothing back from itself`;
   if (keys.every(([, amount]) => amount === 0)) return `${component} has nothing reserved and unused`;
   return `${component} has only ${listed(keys.map(([key, amount]) => `${amount} ${key}`))} reserved and unused`;
+}
+
+const SPARED: Readonly<Record<Extract<WireSpared, { why: "barred" }>["bar"], string>> = {
+  not_preemptible: "is not preemptible",
+  sensitive: "is sensitive",
+  too_young: "had not run long enough",
+  top_class: "is of class 10",
+};
+
+/** Who went on when the request was chosen as a victim, and why (Y6). */
+export function sparedText(spared: WireSpared, { component }: WireRequest): string {
+  return `${titleOfParty(spared.request, component)} ${sparingText(spared)} (${spared.rule})`;
+}
+
+function sparingText(spared: WireSpared): string {
+  switch (spared.why) {
+    case "barred":
+      return SPARED[spared.bar];
+    case "higher_priority":
+      return `has priority ${spared.theirs}, this one ${spared.victims}`;
+    case "higher_class":
+      return `is of class ${spared.theirs}, this one of class ${spared.victims}`;
+    case "started_earlier":
+      return "started earlier";
+  }
 }

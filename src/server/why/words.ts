@@ -4,7 +4,14 @@
 import type { WirePoolExplanation, WireRequest, WireWhyText } from "../../protocol/index.ts";
 import { amountsText, counted, durationText, endText, listed } from "../../words/index.ts";
 import { changesText } from "./changes.ts";
-import { candidatesText, differenceText, nodesText, preemptionText, shareText } from "./reasons.ts";
+import {
+  candidatesText,
+  differenceText,
+  nodesText,
+  preemptionText,
+  shareText,
+  sparedText,
+} from "./reasons.ts";
 import { PERMITTED, PROTECTED, titleOf, titleOfParty } from "./titles.ts";
 import type { Facts, World } from "./world.ts";
 
@@ -314,7 +321,7 @@ function tellRunning(
   };
 }
 
-/** For whom, when it ends, what comes next (Y6). */
+/** For whom, when it ends, who was spared, what comes next (Y6). */
 function tellVictim(
   { stop, victim }: Facts,
   request: WireRequest,
@@ -338,6 +345,7 @@ function tellVictim(
             ? ""
             : `${victim.place} of ${victim.count} in the order of victims`,
         ],
+        ["spared", (victim?.spared ?? []).map((one) => sparedText(one, request)).join("; ")],
         ["next", victim == null ? "" : nextText(victim)],
       ),
       ...attempts,

@@ -9,7 +9,15 @@ import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts
 import { countFrom, type Judged, judgeKinds, mayEverStop, rightsOf, ruleOf } from "./candidates.ts";
 import { chooseBySum } from "./choice.ts";
 import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
-import { byVictimOrder, explainBounds, fieldOf, orderParts, protectionOf, verdictsFor } from "./explain.ts";
+import {
+  byVictimOrder,
+  explainBounds,
+  fieldOf,
+  orderParts,
+  protectionOf,
+  sparedBy,
+  verdictsFor,
+} from "./explain.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
 import { byClass, orderHoldsUntil, rankOf, scoreOf, standingIn } from "./score.ts";
 
@@ -30,6 +38,7 @@ export const classDiscipline: Discipline = queueDiscipline({
   verdictsFor,
   protectionOf,
   byVictimOrder,
+  sparedBy,
   explainBounds,
   standingOf,
   tellApart,

@@ -4,8 +4,8 @@
 import { barred, commonProtection, guardOr, permitted, youth } from "../../scheduling/reasons.ts";
 import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
 import type { Policy, PoolLine, Run } from "../../state.ts";
-import type { Permit, PreemptionFact, Protection, Verdict } from "../../why.ts";
-import type { Waiter } from "../discipline.ts";
+import type { Permit, PreemptionFact, Protection, Sparing, Verdict } from "../../why.ts";
+import type { Victim, Waiter } from "../discipline.ts";
 import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
 import { isInShareWithoutLower, isNearCompletion, permissionsFor } from "./candidates.ts";
 import { chooseBySum, type Field, totalMs } from "./choice.ts";
@@ -135,4 +135,14 @@ export function byVictimOrder(a: Run, b: Run): number {
   return (
     a.poolLine.preemptionClass - b.poolLine.preemptionClass || costOf(a) - costOf(b) || b.token - a.token
   );
+}
+
+/** What the others of its class would have cost then is not known any more (10.4). */
+export function sparedBy(run: Run, { run: victim, toldAtMs }: Victim): Sparing | null {
+  const young = youth(run, toldAtMs);
+  if (young !== null && young.bar !== "too_young") return { why: "barred", bar: young.bar };
+  const [theirs, victims] = [run.poolLine.preemptionClass, victim.poolLine.preemptionClass];
+  if (theirs === 10) return { why: "barred", bar: "top_class" };
+  if (young !== null) return { why: "barred", bar: young.bar };
+  return theirs <= victims ? null : { why: "higher_class", rule: "10.5", theirs, victims };
 }

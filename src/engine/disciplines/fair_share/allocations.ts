@@ -68,7 +68,7 @@ function byProtection(a: Run, b: Run): number {
 }
 
 /** The start of its current work or its last completed checkpoint, whichever is later, by the journal. */
-function freshnessOf({ token, request }: Run): number {
+export function freshnessOf({ token, request }: Run): number {
   return Math.max(token, request.progress.lastCheckpointSeq);
 }
 

@@ -13,7 +13,9 @@ import {
   codeOf,
   commonProtection,
   holdersFor,
+  startedEarlier,
   stoppingFor,
+  youth,
 } from "../../scheduling/reasons.ts";
 import { type EngineState, freeOf, type Pool, type PoolLine, type Request, type Run } from "../../state.ts";
 import type {
@@ -22,10 +24,11 @@ import type {
   OrderFact,
   PreemptionFact,
   Protection,
+  Sparing,
   Verdict,
 } from "../../why.ts";
-import type { Taker } from "../discipline.ts";
-import { allocationsIn } from "./allocations.ts";
+import type { Taker, Victim } from "../discipline.ts";
+import { allocationsIn, freshnessOf } from "./allocations.ts";
 import { holdsOf, lineIn } from "./holds.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
@@ -226,6 +229,19 @@ export function protectionByShares(state: EngineState, run: Run, nowMs: number):
   const own: Protection[] =
     group === undefined || group === "preemptible" ? [] : [{ by: "fair_share", group }];
   return [...commonProtection(run, nowMs), ...own];
+}
+
+/**
+ * What is beyond a fair share goes first, the newest of it before all (9.8). Of an aggressive stage nobody knows any more
+ * which of the two its victims were.
+ */
+export function sparedByShares(run: Run, { run: victim, reason, toldAtMs }: Victim): Sparing | null {
+  const young = youth(run, toldAtMs);
+  if (young !== null) return { why: "barred", bar: young.bar };
+  // A checkpoint since then may have made either of them newer.
+  return reason === "fair_share" && freshnessOf(run) < victim.token
+    ? startedEarlier(run, victim, "9.8")
+    : null;
 }
 
 /** What it lacks when all has come free that is stopping for nobody. */

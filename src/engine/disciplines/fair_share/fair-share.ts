@@ -4,7 +4,13 @@ import { hasLostNode } from "../../placement/occupancy.ts";
 import type { Pool, Request } from "../../state.ts";
 import { type Discipline, type LostHold, nothingMore, type PoolLook, plainStanding } from "../discipline.ts";
 import { shareViolations } from "./checks.ts";
-import { compareByShares, explainByShares, protectionByShares, takersByShares } from "./explain.ts";
+import {
+  compareByShares,
+  explainByShares,
+  protectionByShares,
+  sparedByShares,
+  takersByShares,
+} from "./explain.ts";
 import { lookAtShares } from "./stages.ts";
 import { sharedQueueOf } from "./view.ts";
 
@@ -30,6 +36,7 @@ export const fairShareDiscipline: Discipline = {
   takers: takersByShares,
   protectionOf: protectionByShares,
   byVictimOrder: (a, b) => b.token - a.token,
+  sparedBy: sparedByShares,
   violations: shareViolations,
   standingOf: plainStanding,
   tellApart: nothingMore,

@@ -1,11 +1,18 @@
 // How discipline `priority` explains itself (14): the parts of its order, and who may be taken for whom by which rule.
 
 import { countsForReserve } from "../../scheduling/quotas.ts";
-import { barred, commonProtection, guardOr, permitted, youth } from "../../scheduling/reasons.ts";
+import {
+  barred,
+  commonProtection,
+  guardOr,
+  permitted,
+  startedEarlier,
+  youth,
+} from "../../scheduling/reasons.ts";
 import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
 import type { Run } from "../../state.ts";
-import type { Protection, Verdict } from "../../why.ts";
-import type { Waiter } from "../discipline.ts";
+import type { Protection, Sparing, Verdict } from "../../why.ts";
+import type { Victim, Waiter } from "../discipline.ts";
 import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
 import { reclaimsFrom, rightsFor } from "./rights.ts";
 
@@ -55,4 +62,13 @@ export function protectionOf(run: Run, nowMs: number): Protection[] {
   const isAny = pool.record.settings.priorityPreempts === "any";
   const own: Protection[] = borrows || isAny ? [] : [{ by: "own_reserve" }];
   return [...commonProtection(run, nowMs), ...own];
+}
+
+/** Lower priority goes first, then the latest (8.3). */
+export function sparedBy(run: Run, { run: victim, toldAtMs }: Victim): Sparing | null {
+  const young = youth(run, toldAtMs);
+  if (young !== null) return { why: "barred", bar: young.bar };
+  const [theirs, victims] = [run.poolLine.policy.record.priority, victim.poolLine.policy.record.priority];
+  if (theirs === victims) return startedEarlier(run, victim, "8.3");
+  return theirs < victims ? null : { why: "higher_priority", rule: "8.3", theirs, victims };
 }

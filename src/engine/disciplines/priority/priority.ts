@@ -22,7 +22,7 @@ import {
 import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
 import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import { orderParts, protectionOf, verdictsFor } from "./explain.ts";
+import { orderParts, protectionOf, sparedBy, verdictsFor } from "./explain.ts";
 import { type Rights, reclaimsFrom, rightsFor } from "./rights.ts";
 
 export const priorityDiscipline: Discipline = queueDiscipline({
@@ -36,6 +36,7 @@ export const priorityDiscipline: Discipline = queueDiscipline({
   verdictsFor,
   protectionOf,
   byVictimOrder: byOrder,
+  sparedBy,
   standingOf: plainStanding,
   tellApart: nothingMore,
 });

@@ -11,7 +11,8 @@ import { lookAtQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
 import { allLines, firstOfLines, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
-export interface QueueRules extends Pick<Discipline, "standingOf" | "tellApart" | "byVictimOrder"> {
+export interface QueueRules
+  extends Pick<Discipline, "standingOf" | "tellApart" | "byVictimOrder" | "sparedBy"> {
   /** What decides the order before time and submission do: lower numbers first, from left to right (G1, 10.6). */
   rankOf(poolLine: PoolLine, borrows: boolean): readonly number[];
   /** Those with the same standing and rank follow each other by submission for ever; left out where time moves nothing. */
@@ -83,6 +84,7 @@ export function queueDiscipline(rules: QueueRules): Discipline {
     takers: (state, run, nowMs) => takersInQueue(rules, state, run, nowMs),
     protectionOf: (_, run, nowMs) => rules.protectionOf(run, nowMs),
     byVictimOrder: rules.byVictimOrder,
+    sparedBy: rules.sparedBy,
     violations: (state, pool, nowMs) => violations(rules, state, pool, nowMs),
     standingOf: rules.standingOf,
     tellApart: rules.tellApart,
