@@ -14,7 +14,7 @@ import {
 } from "./notices/here.ts";
 import { watchNotices } from "./notices/watch.ts";
 import { type ConnectionOptions, given, oneOf, withConnection, withOutput } from "./options.ts";
-import { type OutputOptions, printOne, printRows } from "./output/print.ts";
+import { type OutputOptions, printDone, printOne, printRows } from "./output/print.ts";
 import { printable } from "./output/text.ts";
 import { shownPath } from "./paths.ts";
 import { connect, gather } from "./session.ts";
@@ -155,9 +155,10 @@ function defineLooks(command: Command, context: CliContext): void {
     await printOne(await connect(options).client.targets.get(name), TARGET, options, context);
   });
   const test = command.command("test").description("send a test").argument("<target>", "its name");
-  withConnection(test).addHelpText("after", "\nExamples:\n  berth notify test slack\n");
-  test.action(async (name: string, options: ConnectionOptions) => {
-    const { delivered, problem } = await connect(options).client.targets.test(name);
+  withOutput(withConnection(test)).addHelpText("after", "\nExamples:\n  berth notify test slack\n");
+  test.action(async (name: string, options: ConnectionOptions & OutputOptions) => {
+    const { client } = connect(options);
+    const { delivered, problem } = await client.targets.test(name);
     if (!delivered) {
       throw new CliError(
         "not_delivered",
@@ -165,7 +166,8 @@ function defineLooks(command: Command, context: CliContext): void {
         "Check the address and the receiver.",
       );
     }
-    context.tell(`${printable(`The test has arrived at ${name}.`)}\n`);
+    const tested = await client.targets.get(name);
+    await printDone(`The test has arrived at ${name}.`, tested, TARGET, options, context);
   });
   const remove = command.command("remove").alias("delete").description("send nothing there any more");
   withConnection(remove.argument("<target>", "its name")).addHelpText(

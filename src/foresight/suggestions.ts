@@ -493,6 +493,9 @@ function outcomeOf(events: readonly Event[], { id }: RequestSpec, pool: string):
       case "holdTaken":
         if (event.requestId === id && event.pool === pool) starts ??= "after";
         break;
+      case "holdEnded": // Another one has taken the promise over before all was decided.
+        if (event.requestId === id && starts === "after") starts = undefined;
+        break;
       case "preemptionDecided":
         for (const { requestId, stop } of event.victims) {
           effects.preempted.push(requestId);

@@ -56,7 +56,7 @@ describe.each(levels)("a job at level %s", (containment) => {
     await familyOf(seconds);
     expect(await job.terminate(40_000)).toEqual({ kind: "gone" });
     expect(processesNaming(seconds)).toEqual([]);
-    expect(await job.exited).toEqual({ code: null, signal: "SIGTERM" });
+    expect(await job.exited).toEqual({ code: null, signal: "SIGTERM", isOutOfMemory: false });
     await finish(job);
   });
 
@@ -67,7 +67,7 @@ describe.each(levels)("a job at level %s", (containment) => {
     await familyOf(seconds);
     expect(await job.terminate(200)).toEqual({ kind: "gone" });
     expect(processesNaming(seconds)).toEqual([]);
-    expect(await job.exited).toEqual({ code: null, signal: "SIGKILL" });
+    expect(await job.exited).toEqual({ code: null, signal: "SIGKILL", isOutOfMemory: false });
     await finish(job);
   });
 
@@ -79,7 +79,7 @@ describe.each(levels)("a job at level %s", (containment) => {
     const { job, output } = await start({ command, containment });
     await until("the child is ready", () => output().includes("ready"));
     const end = job.terminate(40_000);
-    expect(await job.exited).toEqual({ code: null, signal: "SIGTERM" });
+    expect(await job.exited).toEqual({ code: null, signal: "SIGTERM", isOutOfMemory: false });
     writeFileSync(join(directory, "go"), "");
     expect(await end).toEqual({ kind: "gone" });
     expect(readOrEmpty(join(directory, "state"))).toBe("saved\n");
@@ -90,7 +90,7 @@ describe.each(levels)("a job at level %s", (containment) => {
     const seconds = uniqueSeconds();
     const command = ["sh", "-c", '(setsid sleep "$1" &) ; exit 7', "sh", seconds];
     const { job } = await start({ command, containment });
-    expect(await job.exited).toEqual({ code: 7, signal: null });
+    expect(await job.exited).toEqual({ code: 7, signal: null, isOutOfMemory: false });
     await job.gone;
     expect(processesNaming(seconds)).toEqual([]);
     await finish(job);
@@ -171,7 +171,7 @@ ctypes.CDLL(None).pthread_exit(None)`;
     await until("the command has it", () => output().includes("usr1"));
     expect(sleepersOf(seconds)).toHaveLength(7);
     job.forward("SIGTERM");
-    expect(await job.exited).toEqual({ code: 5, signal: null });
+    expect(await job.exited).toEqual({ code: 5, signal: null, isOutOfMemory: false });
     expect(output()).toBe("usr1\nterm\n");
     await finish(job);
     expect(processesNaming(seconds)).toEqual([]);
@@ -251,7 +251,7 @@ ctypes.CDLL(None).pthread_exit(None)`;
     const reports: unknown[] = [];
     job.onCheckpointReport((report) => void reports.push(report));
     await job.requestCheckpoint({ deadlineAtMs: Date.now() + 60_000, reason: "test" });
-    expect(await job.exited).toEqual({ code: 0, signal: null });
+    expect(await job.exited).toEqual({ code: 0, signal: null, isOutOfMemory: false });
     expect(reports).toEqual([{ kind: "progress" }, { kind: "defer", seconds: 45 }, { kind: "done" }]);
     await finish(job);
   });

@@ -109,10 +109,10 @@ test("E7: of several nodes each has a job, and they meet at the first", () => {
   const manifests = manifestsOf({ ...PART, nodes: ["a", "b"] }, SETTINGS);
   expect(manifests.map((one) => variable(one, "BERTH_NODE_RANK"))).toEqual(["0", "1"]);
   expect(manifests.map((one) => variable(one, "MASTER_ADDR"))).toEqual([
-    "berth-42-2-0.berth",
-    "berth-42-2-0.berth",
+    "berth-42-2-0.berth-jobs",
+    "berth-42-2-0.berth-jobs",
   ]);
-  expect(specOf(manifests[1])).toMatchObject({ hostname: "berth-42-2-1", subdomain: "berth" });
+  expect(specOf(manifests[1])).toMatchObject({ hostname: "berth-42-2-1", subdomain: "berth-jobs" });
 });
 
 test("as another user it does not run", () => {

@@ -35,7 +35,7 @@ const CHECKPOINT_DIR = "/berth/checkpoint";
 const REPORT_FILE = "/dev/termination-log";
 const PREEMPT_FILE = "/tmp/berth-preempt";
 /** Of the service by which the pods of one job find each other. */
-const SUBDOMAIN = "berth";
+const SUBDOMAIN = "berth-jobs";
 
 /** `berth-<number>-<attempt>`; of several nodes each has its own. */
 export function jobNames({

@@ -36,8 +36,12 @@ export function changeText(suggestion: WireSuggestion, request: WireRequest): st
   return `${whatText(suggestion, request)}${consequenceText(suggestion, request)}`;
 }
 
-function consequenceText({ by, starts, effects }: WireSuggestion, { component }: WireRequest): string {
-  const { granted, preempted, rejected } = effects;
+function consequenceText(suggestion: WireSuggestion, { component }: WireRequest): string {
+  const { by, starts, effects } = suggestion;
+  const { preempted, rejected } = effects;
+  // A run that ends because it is stopped goes back in line: that it starts again is no news for the reader.
+  const own = suggestion.change === "run_ends" ? suggestion.request.id : undefined;
+  const granted = effects.granted.filter(({ id }) => id === null || id !== own);
   const titles = (all: readonly WireParty[]) =>
     listed([
       ...all.slice(0, NAMED_MAX).map((one) => titleOfParty(one, component)),
