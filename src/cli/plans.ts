@@ -26,9 +26,9 @@ export async function printPlan(
   if (format === "json" || format === "jsonl")
     return context.write(`${toJson(plan, format === "json" ? 2 : undefined)}\n`);
   if (format === "yaml") return context.write(await toYaml(plan));
-  const lines = planLines(plan);
-  const text =
-    lines.length === 0 ? "  No request is touched.\n" : lines.map((line) => `  ${line}\n`).join("");
+  const touched = planLines(plan);
+  const lines = [...(touched.length === 0 ? ["No request is touched."] : touched), ...plan.warnings];
+  const text = lines.map((line) => `  ${printable(line)}\n`).join("");
   context.write(plainIfNeeded(`${printable(what)} (nothing is changed yet)\n${text}`, context));
 }
 

@@ -104,5 +104,6 @@ export {
   waitingByComponentOf,
   waitingCountOf,
 } from "./views.ts";
+export { gangWarnings, poolAlerts, unreservedIn, type Warning } from "./warnings.ts";
 export type * from "./why.ts";
 export { oldestWaitOf, type WhyCode, type WhyCodes, whyCodesOf } from "./why-codes.ts";

@@ -8,9 +8,13 @@ import {
   type EngineState,
   type Event,
   fork,
+  gangWarnings,
   type PoolName,
+  poolAlerts,
   poolsConcerned,
   type RequestId,
+  unreservedIn,
+  type Warning,
 } from "../engine/index.ts";
 import { createBudget } from "./budget.ts";
 import { type ForwardRun, runForward } from "./forward.ts";
@@ -31,7 +35,9 @@ export function planOf(
     const made = decideAll(state, steps, nowMs);
     if ("refusal" in made) return made;
     const touched = touchedPools(state, made.events);
-    return { ...made, after: accountsIn(state, touched), touched, forward: forward(made.events.flat()) };
+    const events = made.events.flat();
+    const warnings = [...warningsIn(state, touched, nowMs), ...warningsAbout(state, events)];
+    return { ...made, after: accountsIn(state, touched), touched, warnings, forward: forward(events) };
   });
   if ("refusal" in changed) return { outcome: "refused", atSeq, ...changed };
   const { chosen, events, touched, after } = changed;
@@ -41,9 +47,11 @@ export function planOf(
     before: before.get(pool) ?? null,
     after: after.get(pool) ?? null,
   }));
+  const known = new Set(warningsIn(state, touched, nowMs).map(textOf));
+  const warnings = changed.warnings.filter((warning) => !known.has(textOf(warning)));
   const without = forward([]);
   const later = without && changed.forward && differenceOf(without, changed.forward);
-  return { outcome: "planned", atSeq, chosen, events, accounts, later };
+  return { outcome: "planned", atSeq, chosen, events, accounts, warnings, later };
 }
 
 type Made =
@@ -86,6 +94,23 @@ function accountsIn(state: EngineState, pools: readonly PoolName[]) {
   return new Map(
     pools.flatMap((pool) => (state.pools.has(pool) ? [[pool, accountsOf(state, pool)] as const] : [])),
   );
+}
+
+function warningsIn(state: EngineState, pools: readonly PoolName[], nowMs: number): Warning[] {
+  return pools
+    .filter((pool) => state.pools.has(pool))
+    .flatMap((pool) => [...poolAlerts(state, pool, nowMs), ...unreservedIn(state, pool)]);
+}
+
+/** About what is submitted. */
+function warningsAbout(state: EngineState, events: readonly Event[]): Warning[] {
+  return events.flatMap((event) =>
+    event.kind === "requestSubmitted" ? gangWarnings(state, event.spec) : [],
+  );
+}
+
+function textOf(warning: Warning): string {
+  return JSON.stringify(warning);
 }
 
 function runAhead(

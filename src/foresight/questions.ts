@@ -13,6 +13,7 @@ import type {
   Refusal,
   RequestId,
   Resources,
+  Warning,
 } from "../engine/index.ts";
 import type { FoundInQueue, QueueSearch } from "./queue-search.ts";
 
@@ -72,6 +73,8 @@ export type Plan =
       readonly events: readonly (readonly Event[])[];
       /** Of the pools that the change touches. */
       readonly accounts: readonly PoolAccounts[];
+      /** What cannot be kept, or looks like a slip, after the change and not before it. */
+      readonly warnings: readonly Warning[];
       readonly later: Later | null;
     }
   | { readonly outcome: "refused"; readonly atSeq: number; readonly step: number; readonly refusal: Refusal };

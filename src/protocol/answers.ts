@@ -725,6 +725,7 @@ const planned = {
   at_seq: z.int(),
   /** Policies and groups of the pools that the change touches. */
   accounts: z.array(account),
+  /** What cannot be kept, or looks like a slip, after the change and not before it. */
   warnings: z.array(z.string()),
 };
 

@@ -147,7 +147,9 @@ export interface Alteration {
   readonly detail?: Readonly<Record<string, unknown>>;
   /** The thing before and after the change. Absent: there is nothing to show. */
   readonly show: (view: View) => Shown | undefined;
-  /** What was accepted but looks like a slip, as things are after the change. */
+  /** What looks like a slip in what was asked for, whatever there is. */
+  readonly slips?: readonly string[];
+  /** What was accepted but cannot be kept, or looks like a slip, as things are after the change; a plan finds it by itself. */
   readonly warnings?: (view: View) => readonly string[];
 }
 
@@ -158,10 +160,9 @@ export async function alter(call: Call, services: Services, change: Alteration):
     const denied = await services.leader.read((view) => memberDenial(view, call, change));
     if (denied !== undefined) throw refused(denied);
     if (call.ifMatch !== undefined) await services.leader.read((view) => checkVersion(view, call, change));
-    const warnings = await services.leader.read((view) => change.warnings?.(view) ?? []);
-    return ok(await planOf(call, services, change.command, warnings));
+    return ok(await planOf(call, services, change.command, change.slips));
   }
-  const { command, target, detail = {}, show } = change;
+  const { command, target, detail = {}, show, slips = [] } = change;
   const answer = await perform(call, services, {
     command,
     target,
@@ -169,7 +170,9 @@ export async function alter(call: Call, services: Services, change: Alteration):
     guard: (view) => memberDenial(view, call, change) ?? versionRefusal(view, call, change),
     present: (view) => {
       const after = show(view);
-      return after === undefined ? null : { ...after, warnings: change.warnings?.(view) ?? [] };
+      return after === undefined
+        ? null
+        : { ...after, warnings: [...slips, ...(change.warnings?.(view) ?? [])] };
     },
   });
   const after = answer.body as (Shown & { warnings: readonly string[] }) | null;

@@ -71,7 +71,8 @@ export type QueryOf<R extends RouteName> = Parsed<R, "query">;
 /** One change of a plan: the commands that would make it, the first possible one counts. */
 export interface PlannedStep {
   readonly commands: Command[];
-  readonly warnings: string[];
+  /** What looks like a slip in what is asked for. */
+  readonly slips: string[];
 }
 
 export interface Call {

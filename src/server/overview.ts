@@ -1,18 +1,15 @@
 // The overview (B5): every pool that the caller reaches by kind of use, and what a person should look at.
 
 import {
-  capacityOf,
   countsOf,
   keyUseOf,
   nodesOf,
   oldestWaitOf,
   type PoolName,
+  poolAlerts,
   poolsOf,
   queuePageOf,
   requestOf,
-  reservedOf,
-  scaledGroupsOf,
-  shieldedRunsOf,
 } from "../engine/index.ts";
 import { lastDayOf } from "../history/index.ts";
 import type { LeaderStatus, View } from "../leader/index.ts";
@@ -20,6 +17,7 @@ import type { WireOverview, WireOverviewProblem, WirePoolOverview } from "../pro
 import { toTimestamp } from "../translation/index.ts";
 import { type Identity, reachesAll, reachesPool } from "./identity.ts";
 import { sightOf } from "./sight.ts";
+import { warningText } from "./warnings.ts";
 
 /** A head that waits so long is a problem (H7). */
 const HEAD_BLOCKED_MS = 30 * 60_000;
@@ -114,30 +112,19 @@ function* poolProblems(
     const message = `${brake.silent} of ${brake.clients} clients of pool ${name} fell silent at once: nothing expires there for now.`;
     yield problemOf({ code: "expiry_paused", message, pool: name, command: "berth doctor" });
   }
-  const scaled = scaledGroupsOf(state, name);
-  if (scaled.length > 0) {
-    const message = `Pool ${name} guarantees more than it has; guarantees are scaled down below ${scaled.join(", ")}.`;
-    yield problemOf({ code: "guarantees_scaled", message, pool: name, command: `berth share ${name}` });
-  }
-  const shielded = shieldedRunsOf(state, name, nowMs);
-  if (shielded > 0) {
-    const message = `${shielded} running in pool ${name} ${shielded === 1 ? "was" : "were"} preempted too often lately and cannot be preempted now.`;
-    yield problemOf({ code: "runs_shielded", message, pool: name, command: `berth ps --pool ${name}` });
-  }
-  yield* reserveProblems(view, name);
+  for (const alert of poolAlerts(state, name, nowMs))
+    yield problemOf({
+      ...{ code: alert.code, message: warningText(alert), pool: name },
+      command: `${ALERT_COMMANDS[alert.code]} ${name}`,
+    });
   yield* headProblem(view, name, identity);
 }
 
-/** What is reserved is more than there is, so that not everybody can have it (P7). */
-function* reserveProblems({ state }: View, name: PoolName): Iterable<WireOverviewProblem> {
-  const capacity = capacityOf(state, name);
-  for (const [key, reserved] of Object.entries(reservedOf(state, name))) {
-    if (reserved <= (capacity[key] ?? 0)) continue;
-    const message = `Pool ${name} has ${capacity[key] ?? 0} ${key}, but its policies reserve ${reserved}.`;
-    const command = `berth policy list ${name}`;
-    yield problemOf({ code: "reserve_not_reachable", message, pool: name, command });
-  }
-}
+const ALERT_COMMANDS = {
+  guarantees_scaled: "berth share",
+  runs_shielded: "berth ps --pool",
+  reserve_not_reachable: "berth policy list",
+};
 
 function* headProblem(view: View, name: PoolName, identity: Identity): Iterable<WireOverviewProblem> {
   const [id] = queuePageOf(view.state, name, view.nowMs, { start: 0, limit: 1 });

@@ -8,6 +8,7 @@ import {
   type RequestId,
   type RequestSpec,
   requestOf,
+  type Warning,
 } from "../engine/index.ts";
 import type { Plan, PlanStep } from "../foresight/index.ts";
 import type { View } from "../leader/index.ts";
@@ -15,6 +16,7 @@ import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import { type Call, refused, type Services } from "./call.ts";
 import { ownedOf, type Sight, sightOf } from "./sight.ts";
+import { warningText } from "./warnings.ts";
 
 /** Whether the call only asks what it would do. */
 export function isPlan({ query, planned }: Call): boolean {
@@ -26,17 +28,17 @@ export async function planOf(
   call: Call,
   services: Services,
   command: Command,
-  warnings: readonly string[] = [],
+  slips: readonly string[] = [],
 ): Promise<WirePlan> {
   const completed = services.leader.completed(command);
   if (call.planned !== undefined) {
     call.planned.commands.push(completed);
-    call.planned.warnings.push(...warnings);
+    call.planned.slips.push(...slips);
     return NOTHING_YET;
   }
   const plan = await ask(call, services, { steps: [{ commands: [completed] }] });
   if (plan.outcome === "refused") throw refused(plan.refusal);
-  const { now, later: _, applied: __, ...rest } = await presentPlan(call, services, plan, warnings);
+  const { now, later: _, applied: __, ...rest } = await presentPlan(call, services, plan, slips);
   return { dry_run: true, ...now, ...rest };
 }
 
@@ -59,8 +61,8 @@ type Planned = Extract<Plan, { outcome: "planned" }>;
 export async function presentPlan(
   { identity }: Call,
   { leader }: Services,
-  { atSeq, events, accounts, later }: Planned,
-  warnings: readonly string[],
+  { atSeq, events, accounts, warnings, later }: Planned,
+  slips: readonly string[],
 ): Promise<WirePlanAnswer> {
   const happening = events.flat();
   const submitted = new Map(
@@ -80,10 +82,24 @@ export async function presentPlan(
       accounts: accounts
         .filter(({ pool }) => sight.seesPool(pool))
         .flatMap((pool) => presentAccounts(pool, sight)),
-      warnings: [...new Set(warnings)],
+      warnings: [
+        ...new Set([...slips, ...warnings.filter((warning) => isSeen(warning, sight)).map(warningText)]),
+      ],
       later: later && presentLater(later, affected),
     };
   });
+}
+
+/** Nothing is said of pools and components that the caller may not know (X8). */
+function isSeen(warning: Warning, sight: Sight): boolean {
+  switch (warning.code) {
+    case "gang_without_effect":
+      return warning.pools.every(({ name }) => sight.seesPool(name));
+    case "sensitive_unreserved":
+      return sight.namesComponent(warning.pool, warning.component);
+    default:
+      return sight.seesPool(warning.pool);
+  }
 }
 
 function presentAccounts(

@@ -36,6 +36,15 @@ test("another command is planned with its own words, and nothing is changed", as
   expect((await berth("plan", "submit", "--gpu", "1", "-o", "json")).stdout).toContain('"at_seq"');
 });
 
+test("what cannot be kept after a change is shown with it", async () => {
+  await world.client.policies.update("lab", "research", { reserved: { gpu: 4 } });
+  const shrunk = ["pool", "update", "lab", "--capacity", "gpu=3", "--force"];
+  const warning = "  Pool lab has 3 gpu, but its policies reserve 4.\n";
+  expect((await berth("plan", ...shrunk)).stdout).toContain(warning);
+  expect((await berth(...shrunk, "--dry-run")).stdout).toContain(warning);
+  await world.client.policies.update("lab", "research", { reserved: {} });
+});
+
 test("what a command refuses by itself, it refuses in a plan", async () => {
   expect(await berth("plan", "pool", "update", "nowhere", "--capacity", "gpu=6")).toMatchObject({
     exitCode: 3,

@@ -51,6 +51,45 @@ describe("a plan of several changes", () => {
     expect(body.now.granted).toMatchObject([{ component: "vision", pool: "new" }]);
   });
 
+  test("warns of what cannot be kept after it, and was kept before (P7, 10.8)", async () => {
+    await server.admin("PATCH", "/v1/pools/gpus/policies/vision", { reserved: { gpu: 2 } });
+    await submit("speech", 2);
+    const { body: waiting } = await submit("vision", 2, { preemptible: false });
+    const shrunk = { method: "PATCH", path: "/v1/pools/gpus?force=true", body: { capacity: { gpu: 1 } } };
+    const { body } = await plan([shrunk]);
+    expect(body.now.rejected).toMatchObject([{ id: waiting.id }]);
+    expect(body.warnings).toEqual(["Pool gpus has 1 gpu, but its policies reserve 2."]);
+    const own = { reserved: { gpu: 1 } };
+    const policy = { method: "PATCH", path: "/v1/pools/gpus/policies/vision", body: own };
+    expect((await plan([policy, shrunk])).body.warnings).toEqual([]);
+    expect((await server.admin("PATCH", shrunk.path, shrunk.body)).status).toBe(200);
+    const { problems } = (await server.admin("GET", "/v1/overview")).body;
+    expect(problems).toMatchObject([
+      { code: "rejected" },
+      { code: "reserve_not_reachable", message: body.warnings[0], command: "berth policy list gpus" },
+    ]);
+    expect((await plan([{ ...policy, body: { priority: 2 } }])).body.warnings).toEqual([]);
+    const { body: tried } = await server.admin("PATCH", "/v1/pools/gpus?dry_run=true", {
+      capacity: { gpu: 1, cpu: 4 },
+    });
+    expect(tried.warnings).toEqual([expect.stringContaining('"mcpu" was probably meant')]);
+  });
+
+  test("warns of policies and requests that it makes itself (9.2, 10.8)", async () => {
+    const changes = [
+      { method: "PUT", path: "/v1/pools/wards", body: { capacity: { gpu: 2 }, discipline: "class" } },
+      { method: "PUT", path: "/v1/pools/wards/policies/clinic", body: { kind: "sensitive" } },
+    ];
+    const gang = { component: "clinic", resources: { gpu: 1 }, gang: true, operation: "study" };
+    const { body } = await plan([...changes, { method: "POST", path: "/v1/resource-requests", body: gang }]);
+    expect(body.warnings).toEqual([
+      expect.stringMatching(/^The sensitive policy of "clinic" reserves no gpu, and no other policy does/),
+      expect.stringMatching(/^gang has no effect in pool "wards" \(class\)/),
+    ]);
+    const batch = { ...changes[1], body: { kind: "batch" } };
+    expect((await plan([...changes, batch])).body.warnings).toEqual([]);
+  });
+
   test("names the change that is refused", async () => {
     const { status, body } = await plan([lifted, { method: "DELETE", path: "/v1/pools/nowhere" }]);
     expect(status).toBe(404);

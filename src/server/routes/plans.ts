@@ -32,8 +32,8 @@ export function plansOver(handlers: Omit<Handlers, "makePlan">): Handler<"makePl
       ...horizonMs,
     });
     if (plan.outcome === "refused") throw inChange(plan.step, new ProblemError(refusalProblem(plan.refusal)));
-    const warnings = steps.flatMap((step) => step.warnings);
-    const shown = await presentPlan(call, services, plan, warnings);
+    const slips = steps.flatMap((step) => step.slips);
+    const shown = await presentPlan(call, services, plan, slips);
     if (call.query.apply !== "true") return ok(shown);
     await apply(call, services, steps, plan);
     return ok({ ...shown, applied: true });
@@ -89,7 +89,7 @@ async function stepOf(
   if (found === undefined || !isPlannable(found.route)) throw notPlannable(method, path);
   const { name, route, params } = found;
   checkPermission(call.identity, route.permission); // Planning a change needs the right to make it (X8).
-  const planned: PlannedStep = { commands: [], warnings: [] };
+  const planned: PlannedStep = { commands: [], slips: [] };
   const meant: Call = {
     ...call,
     ...{ route: name, planned, idempotencyKey: undefined, ifMatch: undefined },

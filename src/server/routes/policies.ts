@@ -1,7 +1,6 @@
 // Policies and groups of a pool.
 
-import { amountOf, capacityOf, forcesSensitive, groupsOf, policiesOf } from "../../engine/index.ts";
-import type { View } from "../../leader/index.ts";
+import { groupsOf, policiesOf, unreservedIn } from "../../engine/index.ts";
 import type { WireGroup, WirePolicy } from "../../protocol/index.ts";
 import {
   presentGroup,
@@ -26,6 +25,7 @@ import { type Call, type Handler, ok, type Services } from "../call.ts";
 import { reachesComponent } from "../identity.ts";
 import { forbidden, hidden, notFound } from "../problems.ts";
 import { sightOf } from "../sight.ts";
+import { warningText } from "../warnings.ts";
 
 // --- Policies
 
@@ -90,24 +90,11 @@ function putPolicyAs(
     status,
     detail: { policy, force },
     show: (view) => showPolicy(view, policy.pool, policy.component),
-    warnings: (view) => warningsAbout(view, policy),
+    warnings: ({ state }) =>
+      unreservedIn(state, toPoolName(policy.pool))
+        .filter(({ component }) => component === policy.component)
+        .map(warningText),
   });
-}
-
-/** A sensitive policy is bounded by its reserve alone, and only where some policy reserves something (10.8). */
-function warningsAbout(view: View, { pool, component }: WirePolicy): string[] {
-  if (!hasPool(view, pool)) return []; // A plan may be about to create it.
-  const { state } = view;
-  const name = toPoolName(pool);
-  const policies = policiesOf(state, name);
-  const policy = policies.find((each) => each.component === component);
-  if (policy === undefined || !forcesSensitive(state, policy)) return [];
-  const keys = Object.keys(capacityOf(state, name)).filter((key) => amountOf(policy.reserved, key) === 0);
-  return keys.map((key) =>
-    policies.some(({ reserved }) => amountOf(reserved, key) > 0)
-      ? `The sensitive policy of "${component}" reserves no ${key}, which others do: what asks for it will be rejected.`
-      : `The sensitive policy of "${component}" reserves no ${key}, and no other policy does: its work may take all of it.`,
-  );
 }
 
 export const putPolicy: Handler<"putPolicy"> = async (call, services) => {

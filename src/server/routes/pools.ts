@@ -59,7 +59,7 @@ function create(call: Call, services: Services, pool: WirePool, status: number) 
     status,
     detail: { pool },
     show: (view) => showPool(view, pool.name),
-    warnings: () => warningsAbout(pool.capacity),
+    slips: slipsIn(pool.capacity),
   });
 }
 
@@ -70,7 +70,7 @@ function checkReach({ identity }: Call, pool: string): void {
 }
 
 /** R5: accepted, but probably another key was meant. */
-function warningsAbout(capacity: Readonly<Record<string, number>> | undefined): string[] {
+function slipsIn(capacity: Readonly<Record<string, number>> | undefined): string[] {
   return Object.entries(capacity ?? {}).flatMap(([key, amount]) => {
     const meant = likelyMeantKey(key);
     return meant === undefined || amount === 0
@@ -118,7 +118,7 @@ function change(call: Call, services: Services, pool: WirePoolUpdate, force: boo
     pools: [pool.name],
     detail: { pool, force },
     show: (view) => showPool(view, pool.name),
-    warnings: () => warningsAbout(pool.capacity),
+    slips: slipsIn(pool.capacity),
   });
 }
 

@@ -4,9 +4,8 @@ import type { z } from "zod";
 import {
   type Command,
   DEFAULT_POOL_SETTINGS,
-  hasShares,
+  gangWarnings,
   type RequestId,
-  type RequestSpec,
   requestOf,
   TERMINAL_STATUSES,
 } from "../../engine/index.ts";
@@ -61,6 +60,7 @@ import {
   schemaProblem,
 } from "../problems.ts";
 import { mayEnd, type Owned, ownedOf, ownedOfRecord, sightOf } from "../sight.ts";
+import { warningText } from "../warnings.ts";
 
 // --- Submitting
 
@@ -121,26 +121,12 @@ export function submission(
     target: spec.id,
     detail: { component: spec.component },
     present: (view) => {
-      const warnings = warningsAbout(view, identity, spec);
+      const reaches = (pool: string) => reachesPool(identity, pool);
+      const warnings = gangWarnings(view.state, spec, reaches).map(warningText);
       const shown = presentLive(view, spec.id, { identity, grants });
       return shown === undefined || warnings.length === 0 ? shown : { ...shown, warnings };
     },
   };
-}
-
-/** Fair shares alone know operations that have all they ask for or nothing (9.2). */
-function warningsAbout({ state }: View, identity: Identity, spec: RequestSpec): string[] {
-  if (!spec.gang) return [];
-  const pools = [...(state.components.get(spec.component)?.policies.keys() ?? [])]
-    .filter((pool) => (spec.pools?.includes(pool) ?? true) && reachesPool(identity, pool))
-    .map((pool) => state.pools.get(pool)?.record)
-    .filter((pool) => pool !== undefined);
-  if (pools.length === 0 || pools.some(({ name }) => hasShares(state, name))) return [];
-  const named = pools.map(({ name, discipline }) => `"${name}" (${discipline})`).join(", ");
-  return [
-    `gang has no effect in pool ${named}: requests of one operation start one by one there. ` +
-      "Ask for nodes to get several nodes at once.",
-  ];
 }
 
 function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
