@@ -146,16 +146,16 @@ export interface RunFacts {
 export type Sparing =
   /** Nobody may take it, whoever asks (V2, 10.2). */
   | { readonly why: "barred"; readonly bar: SparingBar }
-  /** It comes later in the order of victims (8.3, 10.5). */
+  /** It comes later in the order of victims (8.3, 10.5); costs are in hundredths of a minute. */
   | {
-      readonly why: "higher_priority" | "higher_class";
+      readonly why: "higher_priority" | "higher_class" | "higher_cost";
       readonly rule: "8.3" | "10.5";
       readonly theirs: number;
       readonly victims: number;
     }
   | {
       readonly why: "started_earlier";
-      readonly rule: "8.3" | "9.8";
+      readonly rule: "8.3" | "9.8" | "10.5";
       readonly theirsAtMs: number;
       readonly victimsAtMs: number;
     };

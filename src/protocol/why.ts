@@ -227,7 +227,8 @@ export const spared = z.discriminatedUnion("why", [
     bar: z.enum(["not_preemptible", "sensitive", "too_young", "top_class"]),
   }),
   z.object({
-    why: z.enum(["higher_priority", "higher_class"]),
+    /** Costs are in minutes. */
+    why: z.enum(["higher_priority", "higher_class", "higher_cost"]),
     rule: z.string(),
     request: party,
     theirs: z.number(),

@@ -702,8 +702,8 @@ function judgeSpared(world: World, pool: Pool, victim: Request, said: readonly S
   const sparing = new Map(others.map((run) => [run.id, sparingOf(world, pool, victim, run)]));
   for (const one of said) check(`why ${one.requestId} was spared`, sparing.get(one.requestId), saidOf(one));
   const isSome = [...sparing.values()].some((one) => one !== null);
-  // In a fair-share pool a checkpoint since then can hide the one that is looked at.
-  if (pool.discipline !== "fair_share" || !isSome) check("anybody was spared", isSome, said.length > 0);
+  // Elsewhere costs, or a checkpoint since then, can hide the one that is looked at.
+  if (pool.discipline === "priority" || !isSome) check("anybody was spared", isSome, said.length > 0);
 }
 
 function saidOf(spared: Spared): string {
@@ -729,5 +729,15 @@ function sparingOf(world: World, pool: Pool, victim: Request, run: Request): str
   const [rule, rankOf] = isClass ? (["10.5", classOf] as const) : (["8.3", priorityOf] as const);
   const [theirs, victims] = [rankOf(world, pool, run), rankOf(world, pool, victim)];
   if (theirs !== victims) return theirs > victims ? `${rule} ${theirs} above ${victims}` : null;
-  return !isClass && position < own.position ? `8.3 ${started}` : null;
+  if (isClass) {
+    const then = { ...world, now: own.toldAt! };
+    const isHidden = (one: Request) =>
+      one.checkpoint === "none" && (one.run!.checkpointAt ?? 0) > own.toldAt!;
+    if (isHidden(run) || isHidden(victim)) return null;
+    const [cost, least] = [costOf(then, pool, run), costOf(then, pool, victim)];
+    const shown = (minutes: typeof cost) => Math.round(toNumber(minutes) * 100);
+    if (isLess(least, cost)) return `10.5 ${shown(cost)} above ${shown(least)}`;
+    if (isLess(cost, least)) return null;
+  }
+  return position < own.position ? `${rule} ${started}` : null;
 }

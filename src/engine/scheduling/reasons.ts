@@ -83,7 +83,7 @@ export function youth(
 }
 
 /** Of two that are alike otherwise, the latest is taken first. */
-export function startedEarlier(run: Run, victim: Run, rule: "8.3" | "9.8"): Sparing | null {
+export function startedEarlier(run: Run, victim: Run, rule: "8.3" | "9.8" | "10.5"): Sparing | null {
   if (run.token > victim.token) return null;
   return { why: "started_earlier", rule, theirsAtMs: run.startedAtMs, victimsAtMs: victim.startedAtMs };
 }

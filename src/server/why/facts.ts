@@ -198,6 +198,10 @@ export class Presenter {
         const [theirs_at, victims_at] = [toTimestamp(sparing.theirsAtMs), toTimestamp(sparing.victimsAtMs)];
         return { why: sparing.why, rule: sparing.rule, request, theirs_at, victims_at };
       }
+      case "higher_cost": {
+        const { why, rule, theirs, victims } = sparing;
+        return { why, rule, request, theirs: theirs / 100, victims: victims / 100 };
+      }
       default:
         return { ...sparing, request };
     }

@@ -242,6 +242,10 @@ function sparingText(spared: WireSpared): string {
       return `has priority ${spared.theirs}, this one ${spared.victims}`;
     case "higher_class":
       return `is of class ${spared.theirs}, this one of class ${spared.victims}`;
+    case "higher_cost": {
+      const [theirs, victims] = [minutesText(spared.theirs), minutesText(spared.victims)];
+      return theirs === victims ? "costs more" : `costs ${theirs}, this one ${victims}`;
+    }
     case "started_earlier":
       return "started earlier";
   }

@@ -1,7 +1,14 @@
 // How discipline `class` explains itself (14): the parts of its order, who may be taken for whom by which rule, and what
 // the cheapest choice would cost.
 
-import { barred, commonProtection, guardOr, permitted, youth } from "../../scheduling/reasons.ts";
+import {
+  barred,
+  commonProtection,
+  guardOr,
+  permitted,
+  startedEarlier,
+  youth,
+} from "../../scheduling/reasons.ts";
 import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
 import type { Policy, PoolLine, Run } from "../../state.ts";
 import type { Permit, PreemptionFact, Protection, Sparing, Verdict } from "../../why.ts";
@@ -137,12 +144,24 @@ export function byVictimOrder(a: Run, b: Run): number {
   );
 }
 
-/** What the others of its class would have cost then is not known any more (10.4). */
+/** Lower class goes first, then who costs less, then the latest (10.5). */
 export function sparedBy(run: Run, { run: victim, toldAtMs }: Victim): Sparing | null {
   const young = youth(run, toldAtMs);
   if (young !== null && young.bar !== "too_young") return { why: "barred", bar: young.bar };
   const [theirs, victims] = [run.poolLine.preemptionClass, victim.poolLine.preemptionClass];
   if (theirs === 10) return { why: "barred", bar: "top_class" };
   if (young !== null) return { why: "barred", bar: young.bar };
-  return theirs <= victims ? null : { why: "higher_class", rule: "10.5", theirs, victims };
+  if (theirs !== victims)
+    return theirs < victims ? null : { why: "higher_class", rule: "10.5", theirs, victims };
+  const [cost, own] = [costThen(run, toldAtMs), costThen(victim, toldAtMs)];
+  if (cost === null || own === null || cost < own) return null;
+  if (cost === own) return startedEarlier(run, victim, "10.5");
+  return { why: "higher_cost", rule: "10.5", theirs: shownCost(cost), victims: shownCost(own) };
+}
+
+/** What a run cost at a moment; null: what it has saved since then hides it (10.4). */
+function costThen(run: Run, atMs: number): number | null {
+  const { spec, progress } = run.request;
+  const isKnown = spec.checkpoint !== "none" || (progress.lastCheckpointAtMs ?? 0) <= atMs;
+  return isKnown ? costMsOf(run, atMs) : null;
 }
