@@ -259,6 +259,8 @@ async function sendCall({
 }
 
 function judge(name: string, route: Route, status: number, text: string): string | undefined {
+  // The nodes of this proof run nothing, and so their logs stay silent.
+  if (status === 503 && text.includes('"node_silent"')) return undefined;
   if (status >= 500) return `${name} was answered with ${status}`;
   try {
     if (status >= 400) problem.parse(JSON.parse(text));

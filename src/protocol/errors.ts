@@ -74,6 +74,11 @@ export const ERRORS = {
 
   // Why a request can never be granted; stored with the request.
   no_policy: info(422, EXIT.rejected, "The component has no policy in any pool."),
+  node_silent: info(
+    503,
+    EXIT.berthFailed,
+    "A node does not answer, so that what only it has cannot be read now.",
+  ),
   no_executor: info(422, EXIT.rejected, "No pool that the component may use starts jobs."),
   over_capacity: info(422, EXIT.rejected, "The request is larger than the pool, or than any of its nodes."),
   over_limit: info(

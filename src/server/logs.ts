@@ -124,7 +124,7 @@ async function keptTail(
   const kept = await store.getAttachment(located.id, logPartOf(attempt, rank));
   if (kept === undefined) {
     throw problemError(
-      "unavailable",
+      "node_silent",
       "The node of this attempt does not answer, and nothing of its output is kept yet.",
       {
         hint: "The end of the output is kept when an attempt has ended. Try again when the node is back.",

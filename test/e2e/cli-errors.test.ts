@@ -82,6 +82,7 @@ const met: Partial<Record<ErrorCode, () => readonly string[]>> = {
 /** Met by those who hold grants: the tests that have them. */
 const metByHolders: Partial<Record<ErrorCode, string>> = {
   no_executor: "cli-jobs.test.ts",
+  node_silent: "cli-jobs.test.ts",
   plan_outdated: "server-plans.test.ts",
   foresight_unavailable: "../../src/foresight/foresight.test.ts",
   walltime_over: "run.test.ts",

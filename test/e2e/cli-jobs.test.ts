@@ -150,6 +150,14 @@ test("logs are written as they are, standard error to its own (J6)", async () =>
   }
 });
 
+test("a node that says nothing about a log is named as the cause (J6)", async () => {
+  const [number = ""] = await submitted("--gpu", "1", "--", "x");
+  await agent.takeUp();
+  const { status, body } = await server.admin("GET", `/v1/jobs/${number.replace("#", "")}/logs`);
+  expect({ status, code: body.code }).toEqual({ status: 503, code: "node_silent" });
+  await endAll();
+});
+
 test("a node is enrolled, joins, is shown with its devices, and is given up when it is lost", async () => {
   const said = await user.berth([
     "node",
