@@ -80,8 +80,9 @@ function shortageOnNodes(pool: Pool, { need, count, wanted }: Ask): Shortage | n
   }));
   const holding = kinds.filter(({ has }) => covers(has, need)).reduce((sum, { number }) => sum + number, 0);
   if (holding >= count) return null;
-  if (holding > 0) return { key: "nodes", asked: count, allowed: holding };
   const asked = need.flatMap((amount, i) => (amount > 0 ? [i] : []));
+  // Also where no unit of a node is asked for: then nodes alone are missing.
+  if (holding > 0 || asked.length === 0) return { key: "nodes", asked: count, allowed: holding };
   const mostOf = (i: number, among: readonly { has: readonly number[] }[]) => ({
     key: pool.keys[i] as string,
     asked: need[i] as number,

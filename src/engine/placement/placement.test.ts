@@ -195,3 +195,15 @@ test("a list of nodes finds what looking at every node would, whatever came and 
     { numRuns: 60 },
   );
 });
+
+test("a request that asks for no unit of a node is refused for the nodes alone", () => {
+  const cluster = createCluster({ a: { capacity: { gpu: 2 } } });
+  cluster.submit("x", { resources: { memory_mb: 1 }, nodes: 2 });
+  expect(cluster.state.requests.get("x" as never)?.progress.rejection).toEqual([
+    { pool: "pool", code: "over_capacity", key: "nodes", asked: 2, allowed: 1 },
+  ]);
+  cluster.submit("y", { resources: { memory_mb: 1 }, constraints: { zone: "none" } });
+  expect(cluster.state.requests.get("y" as never)?.progress.rejection).toEqual([
+    { pool: "pool", code: "over_capacity", key: "nodes", asked: 1, allowed: 0 },
+  ]);
+});
