@@ -140,7 +140,7 @@ test("notify: a target is added, tested, listed and removed (H2)", async () => {
     "Created target ci. The secret is not shown again.\nNext:  berth notify test ci\n",
   );
   expect(await berth("notify", "test", "ci")).toMatchObject({
-    ...{ exitCode: 0, stderr: "The test has arrived at ci.\n" },
+    ...{ exitCode: 0, stdout: "The test has arrived at ci.\n" },
   });
   expect(texts.join()).toContain("This is a test of the target ci.");
   const listed = await berth("notify", "list", "--columns", "name,kind,on,state,problem");
@@ -185,7 +185,7 @@ test("run --notify: a target of the server hears of this request alone, a comman
   expect(detached.stderr).toContain("Notices on this machine need a command that stays.");
   await berth("notify", "remove", "note");
   await berth("notify", "remove", "slack");
-});
+}, 240_000);
 
 test("doctor names the targets that notices do not reach", async () => {
   await world.client.targets.create({ name: "away", kind: "webhook", url: "http://127.0.0.1:1/" });

@@ -120,9 +120,10 @@ def granted(client: "Client", body: Mapping[str, Any], **options: Any) -> Iterat
         _end(client, grant, error)
         raise
     else:
+        stop = grant.stop_error  # As the block knew it: a renewal after its end would only be refused.
         ended = _end(client, grant, None)
         if grant.outcome_of_return == "stopped":
-            raise grant.stop_error or error_of_ending(ended) or Stopped("preempted", "The work was asked to stop.")
+            raise stop or error_of_ending(ended) or Stopped("preempted", "The work was asked to stop.")
     finally:
         _current.reset(token)
         grant.close()
