@@ -6,18 +6,15 @@
 // Usage: npm run prove:kubernetes -- [ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]. --part: only stories or
 // canaries with this text in their name. Exit code 2: something is missing on this machine.
 
-import { parseArgs } from "node:util";
 import { startTcpProxy, type TcpProxy } from "../test/support/proxy.ts";
-import type { StoreKind } from "./agents/servers.ts";
 import {
   CANARY_END_MS_MAX,
   type Canary,
   COMMON_STORIES,
+  insistOnPrograms,
   killAdapter,
-  kills,
   type Proof,
-  proveCanaries,
-  proveSound,
+  prove,
   replaceLeader,
   type Story,
 } from "./clusters/proof.ts";
@@ -31,24 +28,11 @@ import {
 } from "./kubernetes/cluster.ts";
 import { type Kubelets, startKubelets } from "./kubernetes/kubelet.ts";
 import type { Fault } from "./proving/canaries.ts";
-import { seededRandom } from "./proving/random.ts";
 
-const { values: options, positionals: numbers } = parseArgs({
-  options: { canaries: { type: "boolean" }, part: { type: "string" }, store: { type: "string" } },
-  allowPositionals: true,
-});
-const ROUNDS = Number(numbers[0] ?? 24);
-const SEED = Number(numbers[1] ?? Date.now() % 1_000_000);
-const PART = options.part ?? "";
 const NODES = ["n1", "n2", "n3"] as const;
 const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
 
-const missing = missingPrograms();
-if (missing.length > 0) {
-  for (const line of missing) console.error(line);
-  console.error("Skipped is not passed.");
-  process.exit(2);
-}
+insistOnPrograms(missingPrograms());
 
 /** The cluster, with the adapter's way to its API server, which can be cut. */
 interface Scene {
@@ -344,27 +328,15 @@ try {
       ),
   };
   console.log(`Kubernetes ${scene.cluster.version}`);
-  if (options.canaries === true) {
-    const chosen = canariesOf(scene).filter(({ what }) => what.includes(PART));
-    if (!(await proveCanaries(proof, chosen, () => cleanUp(scene)))) process.exitCode = 1;
-  } else {
-    const { killApiServer, startApiServer } = scene.cluster;
-    const victims = [
-      async (_: World, pause: () => Promise<void>) => {
-        await killApiServer();
-        await pause();
-        await startApiServer();
-      },
-      killAdapter,
-      replaceLeader,
-    ];
-    const stories = Object.entries({
-      ...storiesOf(scene),
-      [`${ROUNDS} kills (seed ${SEED})`]: kills(seededRandom(SEED), ROUNDS, victims),
-    }).filter(([name]) => name.includes(PART));
-    const store = (options.store ?? "postgres") as StoreKind;
-    if (!(await proveSound(proof, Object.fromEntries(stories), store))) process.exitCode = 1;
-  }
+  const killServer = async (_: World, pause: () => Promise<void>) => {
+    await scene.cluster.killApiServer();
+    await pause();
+    await scene.cluster.startApiServer();
+  };
+  await prove(proof, {
+    ...{ stories: storiesOf(scene), victims: [killServer, killAdapter, replaceLeader] },
+    ...{ canaries: canariesOf(scene), cleanUp: () => cleanUp(scene) },
+  });
 } finally {
   await scene.close();
 }

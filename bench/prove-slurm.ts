@@ -6,39 +6,22 @@
 
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
-import type { StoreKind } from "./agents/servers.ts";
 import {
   CANARY_END_MS_MAX,
   type Canary,
   COMMON_STORIES,
+  insistOnPrograms,
   killAdapter,
-  kills,
   type Proof,
-  proveCanaries,
-  proveSound,
+  prove,
   replaceLeader,
   type Story,
 } from "./clusters/proof.ts";
 import { GPUS_PER_NODE, until, type World } from "./clusters/world.ts";
 import type { Fault } from "./proving/canaries.ts";
-import { seededRandom } from "./proving/random.ts";
 import { missingPrograms, openSlurmCluster } from "./slurm/cluster.ts";
 
-const { values: options, positionals: numbers } = parseArgs({
-  options: { canaries: { type: "boolean" }, part: { type: "string" }, store: { type: "string" } },
-  allowPositionals: true,
-});
-const ROUNDS = Number(numbers[0] ?? 24);
-const SEED = Number(numbers[1] ?? Date.now() % 1_000_000);
-const PART = options.part ?? "";
-
-const missing = missingPrograms();
-if (missing.length > 0) {
-  for (const line of missing) console.error(line);
-  console.error("Skipped is not passed.");
-  process.exit(2);
-}
+insistOnPrograms(missingPrograms());
 const cluster = await openSlurmCluster({ gpusPerNode: GPUS_PER_NODE });
 const { run } = cluster;
 
@@ -189,24 +172,13 @@ const proof: Proof = {
   },
 };
 try {
-  if (options.canaries === true) {
-    const chosen = CANARIES.filter(({ what }) => what.includes(PART));
-    if (!(await proveCanaries(proof, chosen, cleanUp))) process.exitCode = 1;
-  } else {
-    const killController = async (_: World, pause: () => Promise<void>) => {
-      await cluster.killController();
-      await pause();
-      await cluster.startController();
-    };
-    const stories = Object.entries({
-      ...STORIES,
-      [`${ROUNDS} kills (seed ${SEED})`]: kills(seededRandom(SEED), ROUNDS, [
-        ...[killController, killAdapter, replaceLeader],
-      ]),
-    }).filter(([name]) => name.includes(PART));
-    const store = (options.store ?? "postgres") as StoreKind;
-    if (!(await proveSound(proof, Object.fromEntries(stories), store))) process.exitCode = 1;
-  }
+  const killController = async (_: World, pause: () => Promise<void>) => {
+    await cluster.killController();
+    await pause();
+    await cluster.startController();
+  };
+  const victims = [killController, killAdapter, replaceLeader];
+  await prove(proof, { stories: STORIES, victims, canaries: CANARIES, cleanUp });
 } finally {
   await cluster.close();
 }

@@ -5,8 +5,10 @@ import { spawn } from "node:child_process";
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import type { StoreKind } from "../agents/servers.ts";
 import { type Fault, tell } from "../proving/canaries.ts";
+import { seededRandom } from "../proving/random.ts";
 import { bundle } from "../proving/start.ts";
 import {
   aboveCapacity,
@@ -41,7 +43,47 @@ const END_MS_MAX = 300_000;
 /** A canary's story is short. */
 export const CANARY_END_MS_MAX = 40_000;
 
-export async function proveSound(
+// Read first, so that a mistake in it shows before a cluster is started.
+const { values, positionals } = parseArgs({
+  options: { canaries: { type: "boolean" }, part: { type: "string" }, store: { type: "string" } },
+  allowPositionals: true,
+});
+
+/** What is played: stories, then rounds in which something is killed; or the canaries. */
+export interface Programme {
+  readonly stories: Readonly<Record<string, Story>>;
+  readonly victims: Parameters<typeof kills>[2];
+  readonly canaries: readonly Canary[];
+  cleanUp(): Promise<void>;
+}
+
+/** Ends the program where programs are missing. */
+export function insistOnPrograms(missing: readonly string[]): void {
+  if (missing.length === 0) return;
+  for (const line of missing) console.error(line);
+  console.error("Skipped is not passed.");
+  process.exit(2);
+}
+
+/** As the command line says: `[ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]`. */
+export async function prove(proof: Proof, { stories, victims, canaries, cleanUp }: Programme): Promise<void> {
+  const rounds = Number(positionals[0] ?? 24);
+  const seed = Number(positionals[1] ?? Date.now() % 1_000_000);
+  const isChosen = (what: string) => what.includes(values.part ?? "");
+  const all = { ...stories, [`${rounds} kills (seed ${seed})`]: kills(seededRandom(seed), rounds, victims) };
+  const chosen = Object.fromEntries(Object.entries(all).filter(([name]) => isChosen(name)));
+  const isFine =
+    values.canaries === true
+      ? await proveCanaries(
+          proof,
+          canaries.filter(({ what }) => isChosen(what)),
+          cleanUp,
+        )
+      : await proveSound(proof, chosen, (values.store ?? "postgres") as StoreKind);
+  if (!isFine) process.exitCode = 1;
+}
+
+async function proveSound(
   proof: Proof,
   stories: Readonly<Record<string, Story>>,
   store: StoreKind,
@@ -81,7 +123,7 @@ async function tellState({ alive }: Proof, world: World): Promise<void> {
 }
 
 /** Whether all were found. */
-export async function proveCanaries(
+async function proveCanaries(
   proof: Proof,
   canaries: readonly Canary[],
   cleanUp: () => Promise<void>,
@@ -223,7 +265,7 @@ function commandLine(world: World): (component: string, ...words: string[]) => P
 }
 
 /** Something is killed at a random moment of starts, ends and cancellations, one thing after the other. */
-export function kills(
+function kills(
   random: () => number,
   rounds: number,
   victims: readonly ((world: World, pause: () => Promise<void>) => Promise<void>)[],
