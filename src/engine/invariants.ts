@@ -6,7 +6,7 @@ import { type Blocker, explain } from "./explain.ts";
 import { dependenciesOf, hasTurn } from "./indexes/blocked.ts";
 import { rewake } from "./indexes/timers.ts";
 import { ANY_NODE } from "./placement/node-index.ts";
-import { compareFit } from "./placement/node-list.ts";
+import { compareFit, leftNow, leftSoon, type NodeList } from "./placement/node-list.ts";
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
@@ -83,19 +83,11 @@ function poolViolations(state: EngineState, pool: Pool, nowMs: number): string[]
 /** Every node has the sums of its runs, no device is in two allocations, and the lists hold who is ready (12). */
 function nodeViolations(pool: Pool): string[] {
   const found: string[] = [];
-  const listed = new Set<Node>();
-  for (const list of pool.places.select(pool, ANY_NODE).groups.values()) {
-    let before: Node | undefined;
-    for (const node of list) {
-      const isInOrder =
-        before === undefined || compareFit(before, before.left, node, node.left, pool.places.order(pool)) < 0;
-      if (!isInOrder) found.push(`node ${node.record.name} is not in its place in the list`);
-      listed.add(node);
-      before = node;
-    }
-  }
+  const { groups, stopping: stoppingGroups } = pool.places.select(pool, ANY_NODE);
+  const listed = listedNodes(pool, groups, leftNow, found);
+  const listedSoon = listedNodes(pool, stoppingGroups, leftSoon, found);
   for (const node of pool.nodes.values()) {
-    const { record, runs, devices, capacity, free, usage, promised, left } = node;
+    const { record, runs, devices, capacity, free, usage, stopping, promised, left } = node;
     const given = [...runs].flatMap(
       ({ request }) =>
         request.progress.allocation?.placement.find((place) => place.node === record.name)?.devices ?? [],
@@ -112,6 +104,14 @@ function nodeViolations(pool: Pool): string[] {
         left.every((amount, i) => amount === (free[i] as number) - (promised[i] as number)),
       ],
       [
+        "leaves soon what it leaves now and what is stopping",
+        node.leftSoon.every((amount, i) => amount === (left[i] as number) + (stopping[i] as number)),
+      ],
+      [
+        "is listed by what it leaves soon while something is stopping",
+        listedSoon.has(node) === (record.state === "ready" && stopping.some((amount) => amount > 0)),
+      ],
+      [
         "has no runs when it is down or drained",
         runs.size === 0 || !["down", "drained"].includes(record.state),
       ],
@@ -120,6 +120,28 @@ function nodeViolations(pool: Pool): string[] {
       if (!holds) found.push(`node ${record.name} (${record.state}): ${rule}`);
   }
   return found;
+}
+
+/** The nodes in some lists, each in its place. */
+function listedNodes(
+  pool: Pool,
+  lists: ReadonlyMap<string, NodeList>,
+  amountsOf: (node: Node) => readonly number[],
+  found: string[],
+): Set<Node> {
+  const listed = new Set<Node>();
+  const order = pool.places.order(pool);
+  for (const list of lists.values()) {
+    let before: Node | undefined;
+    for (const node of list) {
+      const isInOrder =
+        before === undefined || compareFit(before, amountsOf(before), node, amountsOf(node), order) < 0;
+      if (!isInOrder) found.push(`node ${node.record.name} is not in its place in the list`);
+      listed.add(node);
+      before = node;
+    }
+  }
+  return listed;
 }
 
 /** Every index and cached sum equals what the records give (invariant 1 and 3 of the state). */

@@ -49,6 +49,7 @@ function addNode(state: EngineState, record: NodeRecord): void {
     free: [...capacity],
     promised: pool.keys.map(() => 0),
     left: [...capacity],
+    leftSoon: [...capacity],
     runs: new Set(),
     holders: new Set(),
     devices: new Set(),
@@ -98,13 +99,20 @@ function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
   const capacity = nodeVector(record.capacity, pool.keys);
   const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
   const left = free.map((amount, i) => amount - (node.promised[i] as number));
-  const before = { record: node.record, capacity: node.capacity, free: node.free, left: node.left };
+  const leftSoon = left.map((amount, i) => amount + (node.stopping[i] as number));
+  const before = {
+    record: node.record,
+    capacity: node.capacity,
+    free: node.free,
+    left: node.left,
+    leftSoon: node.leftSoon,
+  };
   const become = (next: typeof before) => () => {
     leave(state, node);
     Object.assign(node, next);
     enter(state, node);
   };
-  state.undo.run(become({ record, capacity, free, left }), become(before));
+  state.undo.run(become({ record, capacity, free, left, leftSoon }), become(before));
   // Who is away from home follows from labels (N3).
   if (sameLabels || pool.places.homes.length === 0) refreshPool(state, pool);
   else rebuildPool(state, pool);

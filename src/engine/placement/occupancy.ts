@@ -4,7 +4,7 @@ import type { HoldRecord, Placement } from "../records.ts";
 import { compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
-import { hasLabels, touch } from "./node-index.ts";
+import { hasLabels } from "./node-index.ts";
 import { covers } from "./node-list.ts";
 import type { Ask } from "./room.ts";
 
@@ -44,6 +44,7 @@ function addUnits(state: EngineState, { poolLine, isStopping }: Run, node: Node,
       addInto(node.usage, need, direction);
       addInto(node.free, need, -direction);
       addInto(node.left, need, -direction);
+      addInto(node.leftSoon, need, -direction);
     });
     judgePromises(node);
   };
@@ -69,6 +70,7 @@ export function emptyNodes(state: EngineState, pool: Pool): void {
     undo.set(node, "capacity", capacity);
     undo.set(node, "free", [...capacity]);
     undo.set(node, "left", [...capacity]);
+    undo.set(node, "leftSoon", [...capacity]);
     undo.set(
       node,
       "promised",
@@ -103,6 +105,7 @@ export function setAside(state: EngineState, request: Request, pool: Pool, sign:
       pool.places.shift(node, () => {
         addInto(node.promised, need, direction);
         addInto(node.left, need, -direction);
+        addInto(node.leftSoon, need, -direction);
       });
       if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
       else pool.places.withPromises.delete(node);
@@ -168,10 +171,12 @@ export function stopOnNodes(state: EngineState, run: Run): void {
 function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | -1): void {
   const { withStopping } = node.pool.places;
   const add = (direction: number) => () => {
-    touch(node);
-    addInto(node.stopping, amounts, direction);
-    if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
-    else withStopping.delete(node);
+    node.pool.places.shift(node, () => {
+      addInto(node.stopping, amounts, direction);
+      addInto(node.leftSoon, amounts, direction);
+      if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
+      else withStopping.delete(node);
+    });
     judgePromises(node);
   };
   state.undo.run(add(sign), add(-sign));

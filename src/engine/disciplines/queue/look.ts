@@ -14,9 +14,12 @@ export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: P
   const order = orderOf(state, rules, pool);
   const walk = new QueueWalk(rules, pool, nowMs, order);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
+    if (waiter.hold !== null) {
+      if (walk.fits(waiter) && walk.quotaBlock(waiter) === null) return inTurn(waiter);
+      continue;
+    }
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
-    if (waiter.hold !== null) continue;
     return lookAtHead(rules, transaction, order, walk, waiter);
   }
   return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});

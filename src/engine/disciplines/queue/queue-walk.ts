@@ -56,12 +56,13 @@ export class QueueWalk {
   readonly passed = new Set<Request>();
   /** The components of holders that were passed: what was promised leaves less headroom to their others. */
   readonly #passedPolicies = new Set<Policy>();
-  /** What was promised to them on each node. */
-  readonly #passedOn = new Map<Node, readonly number[]>();
+  /** What was promised to them on each node; made when somebody behind them asks. */
+  #passedOn: Map<Node, number[]> | null = null;
   /** Holders that were walked; the last of them is not passed yet. */
   readonly #walked = new Set<Request>();
   /** All holders by id; made when somebody asks for one. */
   #holders: Map<RequestId, Request> | null = null;
+  readonly #now: Room;
   #soon: Room | null = null;
   /** Those of whom the room above does not know yet. */
   readonly #soonUnknown: Request[] = [];
@@ -79,6 +80,7 @@ export class QueueWalk {
   constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | LinesToWalk | null) {
     this.pool = pool;
     this.#rules = rules;
+    this.#now = new Room(pool);
     this.#promises = new Promises(pool.keys.length);
     this.#compare = compareIn(rules, nowMs);
     const isKept = source instanceof QueueOrder;
@@ -205,8 +207,19 @@ export class QueueWalk {
   /** A hold starts on its nodes, or else like everybody where nothing is promised to others. */
   #placeNow(waiter: Waiter): readonly Node[] | null {
     const ask = waiter.poolLine.ask as Ask;
-    if (waiter.hold !== "here") return this.roomNow(waiter).place(ask);
+    if (waiter.hold !== "here" || !this.#mayStartOnHold(waiter)) return this.#now.place(ask);
     return this.#freeOnHold(waiter) ?? this.roomNow(waiter).place(ask);
+  }
+
+  /** Whether what is promised to it may be of use to it now on some node: a no is certain. */
+  #mayStartOnHold({ request }: Waiter): boolean {
+    const { nodes, places } = this.pool;
+    if (places.servable.size === 0) return false;
+    for (const { node } of request.progress.hold?.placement ?? []) {
+      const known = nodes.get(node);
+      if (known !== undefined && places.servable.has(known)) return true;
+    }
+    return false;
   }
 
   /** The nodes of its hold, if it has all its units there: free units go to the holds there in the order of the queue. */
@@ -219,13 +232,32 @@ export class QueueWalk {
 
   /** Whether a part of a hold fits on a node of it, with what is free there less what holds before it take. */
   #fitsOnHold(node: Node, need: readonly number[], coming?: readonly number[]): boolean {
-    const passed = this.#passedOn.get(node);
+    const passed = this.#promisedOn(node);
     for (let i = 0; i < need.length; i++) {
       const amount = need[i] as number;
       const left = (node.free[i] as number) + (coming?.[i] ?? 0) - (passed?.[i] ?? 0);
       if (amount > 0 && amount > left) return false;
     }
     return true;
+  }
+
+  /** What was promised on a node to those that were passed. */
+  #promisedOn(node: Node): readonly number[] | undefined {
+    if (this.#passedOn === null) {
+      this.#passedOn = new Map();
+      for (const request of this.passed) this.#notePassedOn(this.#passedOn, request);
+    }
+    return this.#passedOn.get(node);
+  }
+
+  #notePassedOn(passedOn: Map<Node, number[]>, { line, progress }: Request): void {
+    const { ask } = line.pools.get(this.pool.record.name) as PoolLine;
+    if (ask === null) return;
+    for (const node of placesOf(this.pool, progress.hold)) {
+      const known = passedOn.get(node);
+      if (known === undefined) passedOn.set(node, [...ask.need]);
+      else for (let i = 0; i < known.length; i++) known[i] = (known[i] as number) + (ask.need[i] as number);
+    }
   }
 
   /**
@@ -357,8 +389,8 @@ export class QueueWalk {
 
   /** What is free on the nodes and promised to nobody else (V5). */
   roomNow({ request, poolLine, hold }: Waiter): Room {
+    if (hold !== "here") return this.#now;
     const room = new Room(this.pool);
-    if (hold !== "here") return room;
     for (const node of placesOf(this.pool, request.progress.hold))
       room.add(node, (poolLine.ask as Ask).need, 1);
     return room;
@@ -366,28 +398,28 @@ export class QueueWalk {
 
   /** What will be free when all has ended that is stopping, less what was promised to others before it (V5). */
   roomSoon(request: Request): Room {
-    this.#soon ??= Room.soonUnpromised(this.pool);
-    for (const holder of this.#soonUnknown.splice(0)) promiseIn(this.#soon, holder);
+    this.#soon ??= this.#makeSoon();
+    for (const holder of this.#soonUnknown.splice(0)) promiseIn(this.#soon, holder, -1);
     const owner = this.ownerBehind(request);
     if (owner === undefined) return this.#soon;
     const room = this.#soon.copy();
-    promiseIn(room, owner);
+    promiseIn(room, owner, -1);
+    return room;
+  }
+
+  /** What is promised to those not yet passed is not set aside before the others. */
+  #makeSoon(): Room {
+    const room = Room.soon(this.pool);
+    const { promised } = this.pool;
+    if (this.passed.size < promised.size)
+      for (const holder of promised) if (!this.passed.has(holder)) promiseIn(room, holder, 1);
     return room;
   }
 
   #promise(holder: Waiter): void {
     this.passed.add(holder.request);
-    this.#soonUnknown.push(holder.request);
-    const { ask } = holder.poolLine;
-    if (ask !== null) {
-      for (const node of placesOf(this.pool, holder.request.progress.hold)) {
-        const passed = this.#passedOn.get(node);
-        this.#passedOn.set(
-          node,
-          ask.need.map((amount, key) => amount + (passed?.[key] ?? 0)),
-        );
-      }
-    }
+    if (this.#soon !== null) this.#soonUnknown.push(holder.request);
+    if (this.#passedOn !== null) this.#notePassedOn(this.#passedOn, holder.request);
     this.#promises.add(holder.poolLine);
     this.#passedPolicies.add(holder.poolLine.policy);
   }
@@ -403,11 +435,11 @@ export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): 
   return new QueueWalk(rules, pool, nowMs, null);
 }
 
-/** Takes what a hold promises from its nodes. */
-function promiseIn(room: Room, holder: Request): void {
+/** Gives what a hold promises back to its nodes, or with sign -1 takes it from them. */
+function promiseIn(room: Room, holder: Request, sign: 1 | -1): void {
   const { ask } = holder.line.pools.get(room.pool.record.name) as PoolLine;
   const { need } = ask as Ask;
   for (const node of placesOf(room.pool, holder.progress.hold)) {
-    if (isReady(node)) room.add(node, need, -1);
+    if (isReady(node)) room.add(node, need, sign);
   }
 }
