@@ -18,8 +18,15 @@ for program in go dpkg-source rsync jq make; do
 done
 if [ ! -d kubernetes ]; then
   ls kubernetes_*.dsc >/dev/null 2>&1 || apt-get source --download-only kubernetes
-  rm -rf unpacked
+  rm -rf unpacked reflect2
   dpkg-source -x kubernetes_*.dsc unpacked
+  # Its copy of reflect2 writes outside its memory if Go is 1.18 or newer: kube-apiserver crashes at random. Debian has a newer one.
+  ls golang-github-modern-go-reflect2-dev_*.deb >/dev/null 2>&1 ||
+    apt-get download golang-github-modern-go-reflect2-dev
+  dpkg-deb -x golang-github-modern-go-reflect2-dev_*.deb reflect2
+  rm -rf unpacked/vendor/github.com/modern-go/reflect2
+  mv reflect2/usr/share/gocode/src/github.com/modern-go/reflect2 unpacked/vendor/github.com/modern-go/reflect2
+  rm -rf reflect2
   mv unpacked kubernetes
 fi
 
