@@ -7,6 +7,7 @@ import { detectContainment } from "../runner/index.ts";
 import { type Client, createClient, isBerthError } from "../sdk/index.ts";
 import { contextFilePath, resolveConnection } from "./connection.ts";
 import { type CliContext, CliError } from "./context.ts";
+import { SKEW_MS_MAX } from "./doctor/clock.ts";
 import { aboutReplicas } from "./doctor/replicas.ts";
 import { aboutStore, headOf, type StoreOptions } from "./doctor/store.ts";
 import { type ConnectionOptions, withConnection } from "./options.ts";
@@ -45,7 +46,6 @@ Examples:
 `;
 
 const EXIT_BAD = 125;
-const SKEW_MS_MAX = 5_000;
 const AHEAD_MS_MAX = 60_000;
 
 export function define(command: Command, context: CliContext): void {

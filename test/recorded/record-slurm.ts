@@ -77,6 +77,7 @@ async function record({ run, bin, env, directory, killNode }: SlurmCluster): Pro
     );
 
   await take("version", (client) => client.version());
+  await take("time", (client) => client.time());
   await take("nodes idle", (client) => client.nodes());
   await take("partition", (client) => client.partition("berth"));
   await take("no partition", (client) => client.partition("nowhere"));

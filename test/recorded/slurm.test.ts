@@ -47,6 +47,12 @@ describe.each(versions)("Slurm %s", (version) => {
     expect(await play("version", (slurm) => slurm.version())).toMatch(new RegExp(`^${version}\\.`));
   });
 
+  if (recorded.time !== undefined) {
+    test("the controller's clock", async () => {
+      expect(await play("time", (slurm) => slurm.time())).toBeGreaterThan(Date.parse("2024-01-01"));
+    });
+  }
+
   test("S2: a job is submitted held, and released by its number", async () => {
     expect(await play("submit", (slurm) => slurm.submit(OPTIONS, "…"))).toBe("1");
     expect(await queue("queue held")).toEqual([

@@ -1,7 +1,7 @@
 // berth adapter kubernetes (22).
 
 import { readFileSync } from "node:fs";
-import { parse } from "yaml";
+import { parseDocument } from "yaml";
 import { z } from "zod";
 import {
   CLIENT_PACKAGE,
@@ -88,12 +88,22 @@ export function readTemplate(path: string): PodTemplate {
   } catch {
     throw new CliError("file_not_found", `There is no file ${path}.`, "Name the template of the pods.");
   }
-  const read = podTemplate.safeParse(parse(text));
-  if (read.success) return read.data as PodTemplate;
-  const [issue] = read.error.issues;
+  const read = parseTemplate(text);
+  if (typeof read !== "string") return read;
   throw new CliError(
     "invalid_syntax",
-    `${path} is no template of a pod: ${issue?.path.join(".")}: ${issue?.message}.`,
+    `${path} is no template of a pod: ${read}.`,
     "It has metadata and spec, and at most one container.",
   );
+}
+
+/** A text: why it is none. */
+function parseTemplate(text: string): PodTemplate | string {
+  const document = parseDocument(text);
+  const [mistake] = document.errors;
+  if (mistake !== undefined) return mistake.message.split("\n")[0]?.replace(/:$/, "") as string;
+  const read = podTemplate.safeParse(document.toJS());
+  if (read.success) return read.data as PodTemplate;
+  const [issue] = read.error.issues;
+  return [...(issue?.path.length ? [issue.path.join(".")] : []), issue?.message].join(": ");
 }

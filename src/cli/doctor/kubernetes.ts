@@ -2,12 +2,12 @@
 
 import type { Kubernetes, Right } from "../../executors/index.ts";
 import type { Finding } from "../doctor.ts";
+import { aboutClock } from "./clock.ts";
 
 const WHAT = "kubernetes";
 const OLDEST = [1, 20] as const;
 /** From here on a pod that is taken away is not replaced before its end. */
 const CAREFUL = [1, 29] as const;
-const SKEW_MS_MAX = 5_000;
 
 /** As `deploy/kubernetes/adapter.yaml` grants them. */
 export function rightsIn(namespace: string): Right[] {
@@ -29,7 +29,7 @@ export async function aboutKubernetes(kubernetes: Kubernetes): Promise<Finding[]
     return [
       ...aboutVersion(await kubernetes.version()),
       await aboutRights(kubernetes),
-      ...(await aboutClock(kubernetes)),
+      ...aboutClock("Kubernetes", await kubernetes.time()),
       ...(await aboutSettings(kubernetes)),
     ];
   } catch (error) {
@@ -67,14 +67,6 @@ async function aboutRights(kubernetes: Kubernetes): Promise<Finding> {
 function wordsOf({ verb, resource, subresource, namespace }: Right): string {
   const what = subresource === undefined ? resource : `${resource}/${subresource}`;
   return `${verb} ${what} ${namespace === undefined ? "everywhere" : `in ${namespace}`}`;
-}
-
-async function aboutClock(kubernetes: Kubernetes): Promise<Finding[]> {
-  const time = await kubernetes.time();
-  const skewMs = time === undefined ? 0 : Math.abs(Date.now() - time);
-  if (skewMs <= SKEW_MS_MAX) return [];
-  const text = `its clock differs from this machine's by ${Math.round(skewMs / 1000)} s: times of ends are shown wrong`;
-  return [{ what: "clock", state: "note", text }];
 }
 
 /** What may not be read is not judged: the adapter itself needs none of it. */

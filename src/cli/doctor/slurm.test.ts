@@ -14,6 +14,7 @@ const slurm = (more: Partial<Slurm> = {}, settings: Record<string, string> = {})
     queue: async () => [],
     setting: async (name: string) => ({ ...SETTINGS, ...settings })[name],
     partition: async () => ({ PreemptMode: "OFF", State: "UP" }),
+    time: async () => Date.now(),
     ...more,
   }) as Slurm;
 const bad = async (...args: Parameters<typeof slurm>) =>
@@ -50,6 +51,13 @@ test("memory without a default is noted: one job would fill a node", async () =>
   const found = await aboutSlurm(slurm({ partition }, { SelectTypeParameters: "CR_CPU_MEMORY" }), "gpu");
   expect(found.filter(({ state }) => state === "note").map(({ text }) => text)).toEqual([
     expect.stringMatching(/Set DefMemPerCPU/),
+  ]);
+});
+
+test("a controller whose clock is far off is noted", async () => {
+  const found = await aboutSlurm(slurm({ time: async () => Date.now() - 3_600_000 }), "gpu");
+  expect(found.filter(({ state }) => state === "note")).toEqual([
+    { what: "clock", state: "note", text: expect.stringMatching(/clock of Slurm .* by 3600 s/) },
   ]);
 });
 

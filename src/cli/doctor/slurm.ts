@@ -2,6 +2,7 @@
 
 import type { Slurm } from "../../executors/index.ts";
 import type { Finding } from "../doctor.ts";
+import { aboutClock } from "./clock.ts";
 
 const WHAT = "slurm";
 const OLDEST = [22, 5] as const;
@@ -13,6 +14,7 @@ export async function aboutSlurm(slurm: Slurm, partition: string | undefined): P
       aboutVersion(version),
       ...(await aboutSettings(slurm, partition)),
       await aboutQueue(slurm, partition),
+      ...aboutClock("Slurm", await slurm.time()),
     ];
   } catch (error) {
     return [{ what: WHAT, state: "bad", text: (error as Error).message }];

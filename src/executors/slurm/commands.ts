@@ -15,7 +15,7 @@ export interface QueuedJob {
   readonly comment: string;
 }
 
-/** A job that the accounting knows. A job that was requeued is there once per attempt. */
+/** A job that the accounting knows. A requeued job has one record per attempt. */
 export interface AccountedJob {
   readonly id: string;
   readonly name: string;
@@ -54,6 +54,8 @@ export interface Slurm {
   cancel(id: string): Promise<void>;
   /** A setting of the controller, such as PreemptType. */
   setting(name: string): Promise<string | undefined>;
+  /** The controller's clock, in milliseconds; undefined: it may not be read. */
+  time(): Promise<number | undefined>;
   /** Settings of a partition. */
   partition(name: string): Promise<Readonly<Record<string, string>> | undefined>;
 }
@@ -118,6 +120,11 @@ export function createSlurm(run: RunProgram): Slurm {
         .map((line) => /^(\w+)\s*=\s*(.*)$/.exec(line))
         .find((match) => match?.[1] === name)?.[2]
         ?.trim();
+    },
+    async time() {
+      const found = await lines("sdiag").catch(() => []);
+      const seconds = found.map((line) => /^sdiag output at .*\((\d+)\)$/.exec(line)?.[1]).find(Boolean);
+      return seconds === undefined ? undefined : Number(seconds) * 1000;
     },
     async partition(name) {
       const [line] = await lines("scontrol", "-o", "show", "partition", name).catch(() => []);
