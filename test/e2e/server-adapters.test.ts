@@ -113,3 +113,18 @@ test("a checkpoint report and a log come from the adapter of the pool", async ()
   expect(await (await reading).text()).toBe("hello\n");
   await sync("sums", { jobs: [{ ...part, phase: "ended", end: { outcome: "succeeded" } }] });
 });
+
+test("what the cluster did not start is given back, with an alert, once (S3, K3)", async () => {
+  const { id } = await submit("sums");
+  const [wanted] = (await sync("sums")).body.jobs;
+  const message = "Slurm did not start it in time: Resources.";
+  const end = { outcome: "failed", cause: "start_failed", message };
+  const part = { request_id: id, token: wanted.token, phase: "ended", end };
+  for (const attempt of ["reported", "and again, because its answer was lost"])
+    expect((await sync("sums", { jobs: [part] })).status, attempt).toBe(200);
+  expect(await job(id)).toMatchObject({ status: "failed", exit: { reason: "start_failed", message } });
+  const { body: audit } = await server.admin("GET", "/v1/audit?limit=1000");
+  expect(audit.items.filter(({ action }: { action: string }) => action === "not_started")).toMatchObject([
+    { outcome: "alert", target: `request ${id}` },
+  ]);
+});

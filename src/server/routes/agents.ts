@@ -290,8 +290,26 @@ async function takeIn(
     return meaningOf(view, reporter, { agents, grants });
   });
   await performAll(call, services, meaning);
+  if (reporter.kind === "pool") await alertNotStarted(call, services, meaning);
   for (const { request_id: id, stuck, progress } of call.body.jobs) {
     if (stuck === true) await alertStuck(services, toRequestId(id), { actor: call.identity.name, progress });
+  }
+}
+
+/** What Berth has granted and the cluster did not start needs an administrator (S3, K3). */
+async function alertNotStarted(
+  { identity }: Call,
+  { leader, log }: Services,
+  meanings: readonly Meaning[],
+): Promise<void> {
+  for (const { command } of meanings) {
+    if (command.kind !== "reportEnd" || command.end?.cause !== "start_failed") continue;
+    const { requestId } = command;
+    const { message = "" } = command.end;
+    log.error({ requestId, message }, "the cluster did not start a job: its grant was given back");
+    const target = `request ${requestId}`;
+    const body = { message };
+    await leader.audit({ actor: identity.name, action: "not_started", target, outcome: "alert", body });
   }
 }
 
