@@ -76,7 +76,7 @@ function storiesOf(scene: Scene): Record<string, Story> {
       const isReady = async () => (await world.nodeState("n1")) === "ready";
       await until("it is ready again", isReady, CANARY_END_MS_MAX).catch(() => undefined);
     },
-    /** By its node, by the eviction of a drain, and by somebody with kubectl. */
+    /** By its node, by the eviction of a drain, and by `kubectl delete`. */
     async "pods are evicted"(world) {
       const ids = await Promise.all([3, 3, 3].map((seconds) => world.submit({ seconds })));
       for (const id of ids) await world.phase(id, "running");
@@ -116,7 +116,7 @@ function storiesOf(scene: Scene): Record<string, Story> {
       for (const id of ids) await world.phase(id, "running");
       await kubelets.lose("n3");
       await until("Berth suspects it", async () => (await world.nodeState("n3")) !== "ready");
-      // As whoever looks after the machines does with one that does not come back.
+      // As an administrator does with a machine that does not come back.
       await api.insist("DELETE", "/api/v1/nodes/n3");
       await until("all have ended, one of them elsewhere", world.note);
       await kubelets.revive("n3");

@@ -1,5 +1,5 @@
-// Slurm runs the jobs of a pool (21), on a real Slurm that this program starts itself: jobs start, save, stop, are requeued by
-// somebody else, come in arrays and on two nodes, meet a drained node; then controller, adapter and Berth's leader are killed at any
+// Slurm runs the jobs of a pool (21), on a real Slurm that this program starts itself: jobs start, save, stop, are requeued
+// and cancelled with Slurm's commands, come in arrays and on two nodes, meet a drained node; then controller, adapter and Berth's leader are killed at any
 // moment. No grant is started twice, nothing runs that Berth does not know, no exit is lost, and no node has more in use than it has.
 // Usage: npm run prove:slurm -- [ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]. --part: only stories or
 // canaries with this text in their name. Exit code 2: something is missing on this machine.
@@ -27,7 +27,7 @@ const { run } = cluster;
 
 const STORIES: Record<string, Story> = {
   ...COMMON_STORIES,
-  async "requeued and cancelled by somebody else"(world) {
+  async "requeued and cancelled in Slurm"(world) {
     const requeued = await world.submit({ seconds: 12 });
     const cancelled = await world.submit({ seconds: 30 }, true);
     for (const id of [requeued, cancelled]) await world.phase(id, "running");
@@ -91,7 +91,7 @@ const CANARIES: readonly Canary[] = [
         `if (wish.isOverdue) return [{ kind: "cancel", id }];`,
         `if (id !== "") return [{ kind: "end", end: { outcome: "stopped" } }];`,
       ),
-      fault("slurm", "for (const { id } of nobodys)", "for (const { id } of nobodys.slice(nobodys.length))"),
+      fault("slurm", "for (const { id } of orphans)", "for (const { id } of orphans.slice(orphans.length))"),
     ],
     story: cancelled,
   },

@@ -17,7 +17,7 @@ export interface Life {
 export interface Expected {
   readonly id: string;
   readonly exitCode: number;
-  /** Cancelled by us, or by somebody in Slurm: how it ends is not said beforehand. */
+  /** Cancelled in the story: how it ends is not known beforehand. */
   readonly isFree: boolean;
 }
 

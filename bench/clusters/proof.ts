@@ -112,7 +112,7 @@ async function proveSound(
   }
 }
 
-/** For whoever looks for the cause: what has not ended, and what the cluster shows. */
+/** To find the cause: what has not ended, and what the cluster shows. */
 async function tellState({ alive }: Proof, world: World): Promise<void> {
   for (const { id } of world.expected) {
     if (world.endedAtMs.has(id)) continue;

@@ -137,7 +137,7 @@ export async function openWorld(site: Site, programs: Programs, name: string, st
     ...{ directory, expected, drains, endedAtMs, said, call, startAdapter, killAdapter },
     url: urls.join(","),
     token: servers.token,
-    /** Kills whoever leads; another one goes on, or the same one is started again. */
+    /** Kills the leader; another server goes on, or the same one is started again. */
     replaceLeader: () => servers.replace("SIGKILL"),
     bodyOf(wanted: Wanted) {
       const { seconds, exitCode = 0, gpus = 1, nodes = 1, component = "vision", saves = false } = wanted;

@@ -151,7 +151,7 @@ export async function openKubernetesCluster(): Promise<KubernetesCluster> {
       rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
     },
   };
-  // Whoever ends this program ends the daemons, too.
+  // The daemons end with this program.
   for (const signal of ["SIGINT", "SIGTERM"] as const)
     process.once(signal, () => void cluster.close().finally(() => process.exit(130)));
 

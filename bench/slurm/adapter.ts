@@ -21,5 +21,5 @@ startSlurmAdapter({
   startMsMax: undefined,
   tell: (text) => console.error(`adapter: ${text}`),
 });
-process.on("disconnect", () => process.exit(0)); // Whoever proves is gone.
+process.on("disconnect", () => process.exit(0)); // The proof has ended.
 process.send?.({});

@@ -103,7 +103,7 @@ export async function openSlurmCluster(options: ClusterOptions = {}): Promise<Sl
       );
     });
 
-  // Whoever ends this program ends the daemons, too.
+  // The daemons end with this program.
   for (const signal of ["SIGINT", "SIGTERM"] as const)
     process.once(signal, () => void cluster.close().finally(() => process.exit(130)));
 

@@ -16,6 +16,9 @@ import {
   writeEnd,
 } from "./journal.ts";
 
+/** A grant that the cluster has not started for so long is given back (S3, K3). */
+export const START_MS_MAX = 600_000;
+
 /** What the server wants of an attempt; `end`: its grant is over. */
 export interface Wish {
   readonly do: "carry_on" | "checkpoint" | "stop" | "end";
@@ -103,7 +106,7 @@ export abstract class KeptAttempt<O extends Order, Note extends object> {
     this.#end = end;
   }
 
-  /** What the server does not answer is said again later. */
+  /** Reports that the server does not answer are sent again later. */
   async passReports(passOn: ExecutorEvents["passOn"]): Promise<void> {
     for (const report of this.reports) {
       try {

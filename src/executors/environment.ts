@@ -1,4 +1,4 @@
-// What a job finds in its environment (E6, E7): what was given with it, who it is, where it runs, and its devices.
+// What a job finds in its environment (E6, E7): what was submitted with it, its identity, its place and its devices.
 
 import type { WireWantedPart } from "../protocol/index.ts";
 import { deviceVariables } from "../runner/index.ts";

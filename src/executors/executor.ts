@@ -37,7 +37,7 @@ export interface Executor<O extends Order> {
   stop(token: string): void;
   /** The server has taken note of its end. */
   forget(entry: Entry<O>): void;
-  /** All that is wanted was started: what else runs in Berth's name is nobody's. */
+  /** All that is wanted was started: what else runs in Berth's name is an orphan. */
   settle?(): Promise<void>;
   /** Below zero: that many bytes before the end. Undefined: there is no output. */
   openLog(entry: Entry<O>, from: number): LogReader | undefined;

@@ -1,4 +1,4 @@
-// Who starts a granted job: one interface, one comparison of what is wanted with what is, one durable note per attempt.
+// Executors start granted jobs: one interface, one comparison of wanted with actual, one durable note per attempt.
 // Other folders import from this file only.
 
 export { endedPart, ending, printable, startFailed, TAIL_BYTES } from "./ends.ts";

@@ -28,7 +28,7 @@ import type { CheckpointReport } from "../runner/index.ts";
 export interface Order {
   readonly requestId: string;
   readonly token: string;
-  /** What to run. Absent once the attempt has ended: its environment is nobody's business any more. */
+  /** What to run. Absent once the attempt has ended: its environment may contain secrets. */
   readonly job?: unknown;
 }
 
@@ -61,7 +61,7 @@ export interface Journal<O extends Order> {
   archive(entry: Entry<O>): void;
   /** The directory of the attempt, whatever became of it. */
   find(token: string): { readonly entry: Entry<O>; readonly isArchived: boolean } | undefined;
-  /** Throws the oldest logs away that nobody is likely to read. */
+  /** Deletes the oldest logs. */
   prune(nowMs: number): void;
 }
 

@@ -6,7 +6,7 @@
 //   2. An end is listed in every sync until the answer to a sync that listed it no longer wants it.
 //   3. At most one sync is under way; an answer of an older epoch than one has seen changes nothing (E2).
 //   4. What was wanted last is compared and repeated even while no server answers (S6).
-//   5. Whatever fails here, such as a write to a full disk, is said and tried again; it holds up nothing else.
+//   5. Whatever fails here, such as a write to a full disk, is reported and tried again; it holds up nothing else.
 
 import { randomUUID } from "node:crypto";
 import { uptime } from "node:os";

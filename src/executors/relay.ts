@@ -1,4 +1,4 @@
-// Sends logs to those who read them, by way of the server: executors listen on no port (J6).
+// Sends logs to their readers through the server: executors listen on no port (J6).
 
 import type { WireLogPiece, WireLogPieceAnswer, WireNodeSyncAnswer } from "../protocol/index.ts";
 import type { LogPart, LogReader } from "./log-reader.ts";
@@ -6,7 +6,7 @@ import type { LogPart, LogReader } from "./log-reader.ts";
 type WantedLog = WireNodeSyncAnswer["logs"][number];
 
 export interface Relays {
-  /** Those who read now; whoever is served already goes on being served. */
+  /** The present readers. Those that are served already are not served twice. */
   serve(readers: readonly WantedLog[]): void;
   /** There is more to read of some attempt. */
   noteGrown(): void;
@@ -24,7 +24,7 @@ export interface LogSource {
 const PIECE_BYTES_MAX = 384 * 1024;
 const PART_BYTES_MAX = 48 * 1024;
 const PARTS_MAX = 256;
-/** A reader with nothing to read is told that we are there. */
+/** An empty piece after this time shows that the executor is alive. */
 const IDLE_MS_MAX = 5_000;
 
 export function createRelays(source: LogSource): Relays {

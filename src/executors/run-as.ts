@@ -14,7 +14,7 @@ import { z } from "zod";
 import type { JobUser } from "../runner/index.ts";
 
 const rule = z.strictObject({
-  /** The first is who a job runs as that names nobody. */
+  /** The first one is the user of jobs that name none. */
   users: z.array(z.string().min(1)).min(1),
   directories: z.array(z.string().startsWith("/")).min(1),
 });

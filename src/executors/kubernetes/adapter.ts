@@ -47,7 +47,7 @@ export function startKubernetesAdapter(options: KubernetesAdapterOptions): Execu
 /** Undefined: not ours to say. What is not known yet is not said either: the pool keeps the nodes that it has. */
 function watchNodes({ kubernetes, nodes: wanted, pool, gpuResource }: KubernetesAdapterOptions) {
   if (wanted === undefined) return undefined;
-  // What goes wrong is said by those who look after the jobs; changes wait for the next sync.
+  // The mirrors of jobs and pods report failures; changes wait for the next sync.
   const events = { onChange: () => undefined, onTrouble: () => undefined };
   const nodes = openMirror(kubernetes.nodes(wanted.selector), events);
   const pods = openMirror(kubernetes.livePods(), events);

@@ -161,7 +161,7 @@ export function createKubernetesExecutor(
     await attempt.passReports(events.passOn);
   }
 
-  /** What keeps it from starting is said by the scheduler, its node, or the controller of its job (K3). */
+  /** Events of the scheduler, the node or the job's controller tell why it does not start (K3). */
   async function hearEvents(attempt: Attempt, own: readonly PodFacts[]): Promise<void> {
     const { isMade, hasRun } = attempt.note;
     const waiting = own.filter(({ stage }) => stage === "waiting");
@@ -196,12 +196,12 @@ export function createKubernetesExecutor(
       attempts.delete(token);
       looks.in(GATHER_MS);
     },
-    /** All that is wanted has an attempt by now: what else has our mark is over, or nobody's. */
+    /** All that is wanted has an attempt by now: other jobs and pods with our mark are over, or orphans. */
     async settle() {
       const names = new Set([...attempts.values()].flatMap((attempt) => attempt.names));
       const { jobs: allJobs = [], pods: allPods = [] } = look() ?? {};
-      const nobodys = allJobs.filter(({ metadata }) => !names.has(metadata?.name ?? ""));
-      for (const { metadata } of nobodys)
+      const orphans = allJobs.filter(({ metadata }) => !names.has(metadata?.name ?? ""));
+      for (const { metadata } of orphans)
         if (metadata?.deletionTimestamp == null)
           await kubernetes.deleteJob(metadata?.name ?? "").catch(trouble.note);
       for (const pod of allPods)
@@ -274,7 +274,7 @@ function createLooks(begin: () => void): { in(ms: number): void; close(): void }
   };
 }
 
-/** What goes wrong is said once. */
+/** Each failure is reported once. */
 function createTrouble(tell: (text: string) => void) {
   let current: string | undefined;
   const say = (message: string | undefined) => {

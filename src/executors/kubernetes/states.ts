@@ -15,7 +15,7 @@ export type PodEnd =
       readonly said?: string;
       readonly at?: string;
     }
-  /** The machine's doing, or somebody else's. */
+  /** Ended by the machine or in Kubernetes. */
   | { readonly kind: "lost"; readonly why: string; readonly at?: string }
   /** It was never started. */
   | { readonly kind: "refused"; readonly why: string };
@@ -27,7 +27,7 @@ export interface PodFacts {
   readonly job: string;
   /** `ending`: it was asked to end, and still runs. `over`: nothing of it runs any more. */
   readonly stage: "waiting" | "running" | "ending" | "over";
-  /** Somebody has deleted it. */
+  /** It was deleted. */
   readonly isDeleted: boolean;
   /** Why it waits, by the word of the scheduler or of its node. */
   readonly why: string | undefined;
@@ -72,7 +72,7 @@ export function factsOf(pod: Pod): PodFacts {
 
 /**
  * A pod that has ended holds nothing, though it is still shown. One that was deleted is over when its node says so: by its
- * containers, or by taking away the rest of its time, as whoever deletes by force also does. One without a node never ran.
+ * containers, or by setting its remaining time to zero, as a forced deletion also does. One without a node never ran.
  */
 function isOverOf({ metadata, spec, status = {} }: Pod, isDeleted: boolean): boolean {
   if (status.phase === "Succeeded" || status.phase === "Failed") return true;

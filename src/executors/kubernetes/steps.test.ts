@@ -2,8 +2,9 @@
 
 import { expect, test } from "vitest";
 import type { Wish } from "../attempt.ts";
+import { START_MS_MAX } from "../attempt.ts";
 import type { PodEnd, PodFacts } from "./states.ts";
-import { type Move, type Note, nextMoves, type Seen, START_MS_MAX } from "./steps.ts";
+import { type Move, type Note, nextMoves, type Seen } from "./steps.ts";
 
 const NOW = 10_000_000;
 const JOB = "berth-1-1";

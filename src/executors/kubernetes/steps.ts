@@ -8,7 +8,7 @@
 //   4. An attempt has ended when nothing of any of its pods runs (K2).
 
 import type { Circumstances } from "../../runner/index.ts";
-import type { Wish } from "../attempt.ts";
+import { START_MS_MAX, type Wish } from "../attempt.ts";
 import type { StoredEnd } from "../journal.ts";
 import { type PodEnd, type PodFacts, storedEndOf, wordOf } from "./states.ts";
 
@@ -29,7 +29,7 @@ export interface Note {
   readonly hasFinished?: boolean;
   /** It did not start in time, and why by the cluster's word. */
   readonly gaveUp?: string;
-  /** Somebody else has ended it, or a part of it has failed: the rest must go. */
+  /** It was ended in Kubernetes, or a part of it has failed: the rest must go. */
   readonly broken?: string;
 }
 
@@ -52,9 +52,6 @@ export type Move =
   /** The cluster must be asked before anything else can be said. */
   | { readonly kind: "confirm" }
   | { readonly kind: "end"; readonly end: StoredEnd["end"] };
-
-/** Made and not running for so long, it is given back (K3). */
-export const START_MS_MAX = 600_000;
 
 export function nextMoves(
   names: readonly string[],
@@ -79,7 +76,7 @@ export function nextMoves(
   return [{ kind: "note", note: { ...note, broken: "its job was deleted" } }];
 }
 
-/** Whoever wrote that it would be made may not have lived to make it: its name says whether it is there. */
+/** The adapter may have ended between writing the note and making the job: the job's name shows which. */
 function movesBefore(note: Note, seen: Seen, wish: Wish, nowMs: number): Move[] {
   if (note.madeAtMs === undefined)
     return wish.do === "carry_on" ? [{ kind: "note", note: { ...note, madeAtMs: nowMs } }] : [STOPPED];
@@ -164,7 +161,7 @@ function movesOut(
       ...deletions,
       ...(isUrgent && deletions.length === 0 ? [{ kind: "hurry", pods: live } as const] : []),
     ];
-  // While a job is there and nobody has deleted it, it may make a pod.
+  // A job that is not deleted may still make a pod.
   if (deletions.length > 0) return deletions;
   const isKnown = names.every((name) => note.ends?.[name] !== undefined);
   return isKnown || isConfirmed ? [{ kind: "end", end: endOf(names, note) }] : [{ kind: "confirm" }];

@@ -49,7 +49,7 @@ function watchNodes(options: SlurmAdapterOptions): () => Promise<WireReportedNod
       nodes = reportedNodes(await options.slurm.nodes(), options.partition);
       atMs = performance.now();
     } catch {
-      nodes = undefined; // What went wrong is said by the look at the queue.
+      nodes = undefined; // The look at the queue reports the failure.
     }
     return nodes;
   };

@@ -47,7 +47,7 @@ export class Attempt extends KeptAttempt<SlurmOrder, Note> {
     return isOfCommand ? { exit_code: own } : {};
   }
 
-  /** For the job's user, who may be somebody else; a reader sees all of it or nothing. */
+  /** Readable by the job's user. A reader sees the whole file or none. */
   writeNotice(): void {
     const { preemptFile } = this.entry.order;
     const { deadlineAtMs, reason } = this.question;

@@ -18,7 +18,7 @@ export interface Placement {
   readonly account: string | undefined;
   readonly output: string;
   readonly directory: string;
-  /** The number of the user that it runs as, where that is somebody else (S7). */
+  /** The user id of the job, if it is not the adapter's (S7). */
   readonly user?: { readonly uid: number; readonly gid: number } | undefined;
 }
 

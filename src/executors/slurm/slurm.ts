@@ -195,12 +195,12 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
       const checkpoint = join(settings.workDirectory, requestId, "checkpoint");
       if (isFinished) rmSync(checkpoint, { recursive: true, force: true });
     },
-    /** All that is wanted has an attempt by now: what else has our mark is nobody's. */
+    /** All that is wanted has an attempt by now: other jobs with our mark are orphans. */
     async settle() {
       const names = new Set([...attempts.values()].map(({ name }) => name));
-      const nobodys = strangers.filter(({ name }) => !names.has(name));
+      const orphans = strangers.filter(({ name }) => !names.has(name));
       strangers = [];
-      for (const { id } of nobodys) await slurm.cancel(id).catch(note);
+      for (const { id } of orphans) await slurm.cancel(id).catch(note);
     },
     openLog: ({ order }, from) => openFileReader(order.output, from),
     close: () => clearTimeout(soon),

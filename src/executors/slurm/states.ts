@@ -34,7 +34,7 @@ export function stageOf(state: string): Stage {
   return STAGES[state] ?? "over";
 }
 
-/** Ends that are the machine's or somebody else's doing, so that the attempt is lost rather than failed. */
+/** Ends caused by the machine or in Slurm: the attempt is lost, not failed. */
 const LOST: ReadonlySet<string> = new Set(["NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REQUEUED", "REVOKED"]);
 
 /** Undefined: it has not ended by the word of the accounting. */
@@ -67,7 +67,7 @@ export function endOf(job: AccountedJob, circumstances: Circumstances): StoredEn
         ...exit,
       };
     default:
-      // CANCELLED, by us or by somebody else.
+      // CANCELLED, by Berth or in Slurm.
       if (isAsked) return { outcome: circumstances.hasFinished ? "succeeded" : "stopped", ...exit };
       return { outcome: "failed", cause: "interrupted", message: `Slurm ended it: ${state}.`, ...exit };
   }

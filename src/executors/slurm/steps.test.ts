@@ -2,8 +2,9 @@
 
 import { expect, test } from "vitest";
 import type { Wish } from "../attempt.ts";
+import { START_MS_MAX } from "../attempt.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
-import { MISSING_MS_MAX, type Move, type Note, nextMoves, START_MS_MAX } from "./steps.ts";
+import { MISSING_MS_MAX, type Move, type Note, nextMoves } from "./steps.ts";
 
 const NOW = 10_000_000;
 const queued = (id: string, state: string, reason = "None"): QueuedJob => ({

@@ -7,7 +7,7 @@
 //   2. An attempt has ended only by the word of the accounting, and when the queue no longer shows it at work.
 
 import type { Circumstances } from "../../runner/index.ts";
-import type { Wish } from "../attempt.ts";
+import { START_MS_MAX, type Wish } from "../attempt.ts";
 import type { StoredEnd } from "../journal.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
 import { endOf, stageOf } from "./states.ts";
@@ -49,8 +49,6 @@ export type Move =
   | { readonly kind: "account" }
   | { readonly kind: "end"; readonly end: StoredEnd["end"] };
 
-/** Released and not running for so long, it is given back (S3). */
-export const START_MS_MAX = 600_000;
 /** A controller that has just started may not have heard of its nodes yet. */
 export const MISSING_MS_MAX = 60_000;
 
@@ -68,7 +66,7 @@ export function nextMoves(
   return [...cancels, ...movesOfOwn(note, { ...seen, own }, wish, nowMs, startMsMax)];
 }
 
-/** Its number is not known: it was never submitted, or whoever did so did not live to write the number down. */
+/** Its number is not known: it was never submitted, or the adapter ended before it wrote the number down. */
 function movesBefore(note: Note, { queued, accounted }: Seen, wish: Wish): Move[] {
   const found = [...queued, ...(accounted ?? [])]
     .map(({ id }) => id)
@@ -113,7 +111,7 @@ function movesWhileWaiting(
   startMsMax: number,
 ): Move[] {
   const { id, reason } = own;
-  // Requeued by somebody else: it must not run again under this grant.
+  // Requeued in Slurm: it must not run again under this grant.
   if (note.hasRun === true) return [{ kind: "cancel", id }];
   if (wish.do !== "carry_on") return cancelled(note);
   if (note.gaveUp !== undefined) return [{ kind: "cancel", id }];
