@@ -83,21 +83,25 @@ function takerOf({ attempts }: WireRequest): string | null {
 export type Show = (notice: NoticeHere) => Promise<void>;
 
 /** How to show notices under a name of this machine; undefined: there is no such name here. */
-export function showerOf(name: string, tell: (text: string) => void): Show | undefined {
+export function showerOf(
+  name: string,
+  tell: (text: string) => void,
+  commandMs = COMMAND_MS,
+): Show | undefined {
   if (name === DESKTOP) return (notice) => showOnDesktop(notice, tell);
   const command = readCommands()[name];
   if (command === undefined) return undefined;
   return async (notice) => {
-    if (command.on.includes(notice.kind)) await runFor(name, command, notice, tell);
+    if (command.on.includes(notice.kind)) await runFor({ name, ...command, commandMs }, notice, tell);
   };
 }
 
-const COMMAND_MS = 30_000;
+/** What shows a notice is ended after this time, so that nobody waits for it longer. */
+const COMMAND_MS = 10_000;
 
 /** The notice is in its environment, and as JSON on its stdin. */
 async function runFor(
-  name: string,
-  { command }: NoticeCommand,
+  { name, command, commandMs }: NoticeCommand & { readonly name: string; readonly commandMs: number },
   notice: NoticeHere,
   tell: (text: string) => void,
 ): Promise<void> {
@@ -109,7 +113,7 @@ async function runFor(
       ...{ BERTH_NOTICE: text, BERTH_NOTICE_KIND: kind, BERTH_REQUEST: String(request.number) },
     },
     stdio: ["pipe", "ignore", "ignore"],
-    timeout: COMMAND_MS,
+    ...endedAfter(commandMs),
   });
   child.stdin.on("error", () => undefined); // It need not read.
   child.stdin.end(`${JSON.stringify({ kind, text, request })}\n`);
@@ -120,7 +124,7 @@ async function runFor(
 /** The desktop's own message where there is a program for it; a bell and a line in the terminal otherwise. */
 async function showOnDesktop({ what, text }: NoticeHere, tell: (text: string) => void): Promise<void> {
   const [program, ...words] = desktopCommand(what, text);
-  const child = spawn(program as string, words, { stdio: "ignore", timeout: COMMAND_MS });
+  const child = spawn(program as string, words, { stdio: "ignore", ...endedAfter(COMMAND_MS) });
   if ((await endOf(child)) !== undefined) tell("\u0007");
 }
 
@@ -129,6 +133,11 @@ function desktopCommand(what: string, text: string): string[] {
   // Words are arguments, never a part of the script.
   const script = "display notification (item 1 of argv) with title (item 2 of argv)";
   return ["osascript", "-e", "on run argv", "-e", script, "-e", "end run", "--", text, what];
+}
+
+/** By the signal that no program can ignore. */
+function endedAfter(timeout: number) {
+  return { timeout, killSignal: "SIGKILL" } as const;
 }
 
 function endOf(child: ChildProcess): Promise<string | undefined> {
