@@ -14,8 +14,8 @@ import { seededRandom } from "./proving/random.ts";
 import { bundle } from "./proving/start.ts";
 
 const numbers = process.argv.slice(2).filter((argument) => argument !== "--canaries");
-const INPUTS = Number(numbers[0] ?? 50_000);
-const SEED = Number(numbers[1] ?? Date.now() % 1_000_000);
+const [INPUTS = 50_000, SEED = Date.now() % 1_000_000] = numbers.map(Number);
+if (!(INPUTS > 0 && SEED >= 0)) throw new Error(`Not a number of inputs and a seed: ${numbers.join(" ")}`);
 /** So many changes are sent one after the other, to see what each has done. */
 const ALONE = Math.max(1_000, Math.ceil(INPUTS / 20));
 /** Enough inputs to find a server with a fault. */

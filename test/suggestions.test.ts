@@ -4,9 +4,11 @@
 import { expect, test } from "vitest";
 import {
   type Command,
+  type ComponentName,
   createState,
   decide,
   type EngineState,
+  type Explanation,
   explain,
   type RequestId,
   requestIds,
@@ -15,8 +17,11 @@ import {
   violations,
 } from "../src/engine/index.ts";
 import { answer } from "../src/foresight/answer.ts";
+import { createBudget } from "../src/foresight/budget.ts";
+import { suggestionsFor } from "../src/foresight/suggestions.ts";
 import { someCommand, someWorld } from "../src/simulator/simulation/commands.ts";
 import { type Random, seededRandom } from "../src/simulator/simulation/random.ts";
+import { pool, request, submit } from "./simulation/rig.ts";
 import { startsOnCopy } from "./support/suggested.ts";
 
 const SEEDS = 2;
@@ -69,6 +74,34 @@ test.each(["priority", "class", "fair_share"] as const)(
   },
   TIMEOUT_MS,
 );
+
+test("what a spent budget has not tried is not said to be too little (Y9, Y12)", () => {
+  const state = createState();
+  const component = "team" as ComponentName;
+  decide(state, { kind: "createPool", name: pool("main"), capacity: { gpu: 100 } }, 0);
+  decide(state, { kind: "attachPolicy", policy: { pool: pool("main"), component } }, 0);
+  for (const [id, gpu] of [
+    ["runs", 63],
+    ["first", 50],
+    ["waits", 90],
+  ] as const)
+    decide(state, submit(id, { component, resources: { gpu } }), 0);
+  const facts = explain(state, request("waits"), 0) as Explanation;
+  const suggested = (decisions: number) => {
+    const budget = createBudget({ cpuMs: Number.POSITIVE_INFINITY, decisions });
+    return suggestionsFor(state, facts, { nowMs: 0, budget, reaches: () => true });
+  };
+  const all = suggested(80);
+  expect(all.isTruncated).toBe(false);
+  const smallest = new Set(all.all.filter(({ minimal }) => minimal).map((each) => JSON.stringify(each)));
+  expect(smallest.size).toBeGreaterThan(0);
+  for (let decisions = 0; decisions < 80; decisions++) {
+    const wrong = suggested(decisions).all.filter(
+      (each) => each.minimal && !smallest.has(JSON.stringify(each)),
+    );
+    expect(wrong, `${decisions} decisions`).toEqual([]);
+  }
+});
 
 /** More is wanted than there is, so that many wait. */
 function someSubmission(random: Random, state: EngineState, step: number): Command {

@@ -5,29 +5,39 @@ import { readFileSync } from "node:fs";
 export interface Budget {
   /** Counts one decision; false when the budget is spent. */
   spend(): boolean;
+  /** Looks at the time; for decisions that take long. */
+  isTimeUp(): boolean;
   readonly isSpent: boolean;
   /** Milliseconds of processor time so far. */
   readonly usedMs: number;
 }
 
-/** Processor time is looked at this often: reading it takes some, too. */
-const DECISIONS_PER_LOOK = 8;
+/** Reading the processor time takes some, too: it is read when so much time has passed on the clock. */
+const LOOK_EVERY_MS = 1;
 
 export function createBudget(
   { cpuMs, decisions }: { readonly cpuMs: number; readonly decisions: number },
   timeMs: () => number = threadTimeMs,
 ): Budget {
   const beganMs = timeMs();
+  let lookedAtMs = performance.now();
   let left = decisions;
   let isSpent = false;
+  const isTimeUp = () => {
+    const clockMs = performance.now();
+    if (!isSpent && clockMs - lookedAtMs >= LOOK_EVERY_MS) {
+      lookedAtMs = clockMs;
+      isSpent = timeMs() - beganMs >= cpuMs;
+    }
+    return isSpent;
+  };
   return {
     spend() {
-      if (isSpent) return false;
-      left--;
-      const isLate = left % DECISIONS_PER_LOOK === 0 && timeMs() - beganMs >= cpuMs;
-      isSpent = left < 0 || isLate;
+      if (isTimeUp()) return false;
+      isSpent = --left < 0;
       return !isSpent;
     },
+    isTimeUp,
     get isSpent() {
       return isSpent;
     },

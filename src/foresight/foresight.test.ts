@@ -1,8 +1,11 @@
 import type { Worker } from "node:worker_threads";
 import { expect, test } from "vitest";
 import { createPool, createRig, pool, type Rig, request, submit } from "../../test/simulation/rig.ts";
+import { createState, decide } from "../engine/index.ts";
 import { stateHash } from "../leader/index.ts";
+import { createBudget } from "./budget.ts";
 import { type Foresight, startForesight } from "./foresight.ts";
+import { planOf as planOnFork } from "./plan.ts";
 import { startWorker } from "./worker.ts";
 
 const silentLog = { info: () => undefined, warn: () => undefined, error: () => undefined };
@@ -71,6 +74,21 @@ test("a step that is refused is named", async () => {
     });
     expect(plan).toMatchObject({ outcome: "refused", step: 1, refusal: { code: "not_found" } });
   });
+});
+
+test("a plan that costs too much is given up, and says in which step: plan_too_large (X7)", () => {
+  const state = createState();
+  decide(state, { kind: "createPool", name: pool("main"), capacity: { gpu: 1 } }, 0);
+  const question = { kind: "plan", steps: [2, 3, 4].map((gpu) => ({ commands: [more(gpu)] })) } as const;
+  const bounded = (decisions: number) =>
+    planOnFork(state, question, 0, createBudget({ cpuMs: Number.POSITIVE_INFINITY, decisions }));
+  const before = stateHash(state);
+  expect(bounded(1)).toEqual({ outcome: "too_large", atSeq: state.seq, step: 1, steps: 3 });
+  expect(bounded(3)).toMatchObject({ outcome: "planned" });
+  const noTime = createBudget({ cpuMs: 0, decisions: 100 });
+  expect.soft(stateHash(state)).toBe(before);
+  while (!noTime.isTimeUp());
+  expect(planOnFork(state, question, 0, noTime)).toMatchObject({ outcome: "too_large", step: 0 });
 });
 
 test("the replica begins with the newest snapshot", async () => {

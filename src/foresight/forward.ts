@@ -57,7 +57,7 @@ export function runForward(
     if (!budget.spend())
       return { startsAtMs, lostUnitSeconds: Object.fromEntries(lost), reachedMs: nowMs, isCut: true };
     nowMs = nextMs;
-    for (const event of holders.act(nowMs)) note(event);
+    for (const event of holders.act(nowMs, budget.isTimeUp)) note(event);
   }
 
   function note(event: Event): void {
@@ -109,7 +109,7 @@ class Holders {
   }
 
   /** All that is due at this instant reaches the engine in one tick, ends first. */
-  act(nowMs: number): readonly Event[] {
+  act(nowMs: number, isTimeUp: () => boolean): readonly Event[] {
     const ends: EndReport[] = [];
     const saved: Event[] = [];
     while (this.nextMs() <= nowMs) {
@@ -119,7 +119,7 @@ class Holders {
       if (stop?.phase === "checkpoint") saved.push(...this.#save(requestId, nowMs));
       ends.push({ requestId, outcome: stop === null ? "succeeded" : "stopped" });
     }
-    const decision = decide(this.#state, { kind: "tick", ends }, nowMs);
+    const decision = decide(this.#state, { kind: "tick", ends }, nowMs, isTimeUp);
     const events = [...saved, ...(decision.outcome === "accepted" ? decision.events : [])];
     for (const event of events) this.#notice(event, nowMs);
     return events;

@@ -2,6 +2,7 @@
 
 import {
   accountsOf,
+  type Command,
   compareIds,
   type Decision,
   decide,
@@ -16,30 +17,33 @@ import {
   unreservedIn,
   type Warning,
 } from "../engine/index.ts";
-import { createBudget } from "./budget.ts";
+import { type Budget, createBudget } from "./budget.ts";
 import { type ForwardRun, runForward } from "./forward.ts";
 import type { Later, Plan, PlanStep, Question } from "./questions.ts";
 
-/** Each of the two forward runs of a plan gets half of what a plan may cost (X7). */
-const FORWARD_BUDGET = { cpuMs: 1_000, decisions: 25_000 };
+/** What a plan may cost (X7): the changes themselves, and what they leave, by halves, for the two forward runs. */
+const PLAN_BUDGET = { cpuMs: 2_000, decisions: 50_000 };
 
 export function planOf(
   state: EngineState,
   { steps, horizonMs }: Extract<Question, { kind: "plan" }>,
   nowMs: number,
+  budget = createBudget(PLAN_BUDGET),
 ): Plan {
   const atSeq = state.seq;
-  const forward = (happened: readonly Event[]) =>
-    horizonMs === undefined ? null : runAhead(state, happened, nowMs, nowMs + horizonMs);
+  const forward = (happened: readonly Event[], usedMs: number) =>
+    horizonMs === undefined ? null : runAhead(state, happened, { nowMs, untilMs: nowMs + horizonMs, usedMs });
   const changed = fork(state, () => {
-    const made = decideAll(state, steps, nowMs);
-    if ("refusal" in made) return made;
+    const made = decideAll(state, steps, nowMs, budget);
+    if (made.outcome !== "made") return made;
+    const { usedMs } = budget;
     const touched = touchedPools(state, made.events);
     const events = made.events.flat();
     const warnings = [...warningsIn(state, touched, nowMs), ...warningsAbout(state, events)];
-    return { ...made, after: accountsIn(state, touched), touched, warnings, forward: forward(events) };
+    const later = forward(events, usedMs);
+    return { ...made, after: accountsIn(state, touched), touched, warnings, usedMs, later };
   });
-  if ("refusal" in changed) return { outcome: "refused", atSeq, ...changed };
+  if (changed.outcome !== "made") return changed;
   const { chosen, events, touched, after } = changed;
   const before = accountsIn(state, touched);
   const accounts = touched.map((pool) => ({
@@ -49,37 +53,44 @@ export function planOf(
   }));
   const known = new Set(warningsIn(state, touched, nowMs).map(textOf));
   const warnings = changed.warnings.filter((warning) => !known.has(textOf(warning)));
-  const without = forward([]);
-  const later = without && changed.forward && differenceOf(without, changed.forward);
+  const without = forward([], changed.usedMs);
+  const later = without && changed.later && differenceOf(without, changed.later);
   return { outcome: "planned", atSeq, chosen, events, accounts, warnings, later };
 }
 
 type Made =
-  | { readonly chosen: readonly number[]; readonly events: readonly (readonly Event[])[] }
-  | { readonly step: number; readonly refusal: Extract<Decision, { outcome: "refused" }>["refusal"] };
+  | {
+      readonly outcome: "made";
+      readonly chosen: readonly number[];
+      readonly events: readonly (readonly Event[])[];
+    }
+  | Exclude<Plan, { outcome: "planned" }>;
 
 /** Each step sees what those before it have made. */
-function decideAll(state: EngineState, steps: readonly PlanStep[], nowMs: number): Made {
+function decideAll(state: EngineState, steps: readonly PlanStep[], nowMs: number, budget: Budget): Made {
+  const atSeq = state.seq;
   const chosen: number[] = [];
   const events: (readonly Event[])[] = [];
   for (const [step, { commands }] of steps.entries()) {
-    const { index, decision } = firstPossible(state, commands, nowMs);
-    if (decision.outcome === "refused") return { step, refusal: decision.refusal };
+    const { index, decision } = firstPossible(commands, (command) =>
+      decide(state, command, nowMs, budget.isTimeUp),
+    );
+    if (decision.outcome === "refused") return { outcome: "refused", atSeq, step, refusal: decision.refusal };
+    if (!budget.spend()) return { outcome: "too_large", atSeq, step, steps: steps.length };
     chosen.push(index);
     events.push(decision.events);
   }
-  return { chosen, events };
+  return { outcome: "made", chosen, events };
 }
 
 const EXISTENCE: ReadonlySet<string> = new Set(["not_found", "name_taken", "policy_exists"]);
 
 function firstPossible(
-  state: EngineState,
   commands: PlanStep["commands"],
-  nowMs: number,
+  decided: (command: Command) => Decision,
 ): { readonly index: number; readonly decision: Decision } {
   for (const [index, command] of commands.entries()) {
-    const decision = decide(state, command, nowMs);
+    const decision = decided(command);
     const isFinal = decision.outcome === "accepted" || !EXISTENCE.has(decision.refusal.code);
     if (isFinal || index === commands.length - 1) return { index, decision };
   }
@@ -116,12 +127,11 @@ function textOf(warning: Warning): string {
 function runAhead(
   state: EngineState,
   happened: readonly Event[],
-  fromMs: number,
-  untilMs: number,
+  { nowMs, untilMs, usedMs }: { readonly nowMs: number; readonly untilMs: number; readonly usedMs: number },
 ): ForwardRun {
-  return fork(state, () =>
-    runForward(state, { happened, fromMs, untilMs, budget: createBudget(FORWARD_BUDGET) }),
-  );
+  const { cpuMs, decisions } = PLAN_BUDGET;
+  const budget = createBudget({ cpuMs: (cpuMs - usedMs) / 2, decisions: decisions / 2 });
+  return fork(state, () => runForward(state, { happened, fromMs: nowMs, untilMs, budget }));
 }
 
 /** Compared as far as both runs got. */

@@ -77,7 +77,14 @@ export type Plan =
       readonly warnings: readonly Warning[];
       readonly later: Later | null;
     }
-  | { readonly outcome: "refused"; readonly atSeq: number; readonly step: number; readonly refusal: Refusal };
+  | { readonly outcome: "refused"; readonly atSeq: number; readonly step: number; readonly refusal: Refusal }
+  /** The budget was spent in this step; a part of what a plan does would be no plan (X3, X7). */
+  | {
+      readonly outcome: "too_large";
+      readonly atSeq: number;
+      readonly step: number;
+      readonly steps: number;
+    };
 
 /** Null where the pool does not exist before or after the change. */
 export interface PoolAccounts {

@@ -174,18 +174,12 @@ class Search {
     const stepsMax = walltimeMs === null ? 1 << 14 : Math.ceil(walltimeMs / WALLTIME_STEP_MS) - 1;
     if (stepsMax < 1) return;
     const tries = new Tries(this, attempted);
-    if (tries.at(1) === null) return;
-    let good = 1;
-    let bad = stepsMax + 1;
-    while (good * 2 < bad && tries.at(good * 2) !== null) good *= 2;
-    bad = Math.min(bad, good * 2);
-    while (bad - good > 1 && tries.areLeft) {
-      const middle = Math.floor((good + bad) / 2); // Amounts may be beyond 32 bits.
-      if (tries.at(middle) === null) bad = middle;
-      else good = middle;
-    }
-    const isMinimal = bad - good === 1;
-    this.#add("you", attempted(good), tries.at(good), stepsMax - good, isMinimal);
+    if (!tries.at(1)) return;
+    let most = 1;
+    while (most * 2 <= stepsMax && tries.at(most * 2)) most *= 2;
+    const isTooLong = most * 2 <= stepsMax && tries.at(most * 2) === null;
+    const { good, bad } = tries.closest(most, isTooLong ? most * 2 : stepsMax + 1);
+    this.#add("you", attempted(good), tries.at(good), stepsMax - good, bad - good === 1);
   }
 
   // --- its policy and the groups above it
@@ -385,21 +379,18 @@ class Search {
   #smallest(by: Suggestion["by"], max: number, attempted: (amount: number) => Attempted, guess = 1): boolean {
     if (max < 1) return false;
     const tries = new Tries(this, attempted);
-    let good = Math.max(1, Math.min(guess, max));
-    let bad = 0;
-    while (tries.at(good) === null) {
-      if (good >= max || !tries.areLeft) return false;
-      bad = good;
-      good = Math.min(good * 2, max);
+    let enough = Math.max(1, Math.min(guess, max));
+    let tooLittle = 0;
+    while (tries.at(enough) === null) {
+      if (enough >= max) return false;
+      tooLittle = enough;
+      enough = Math.min(enough * 2, max);
     }
+    if (tries.at(enough) === undefined) return false;
     // What is lacking is mostly what is needed.
-    if (bad === 0 && good > 1 && tries.at(good - 1) === null) bad = good - 1;
-    while (good - bad > 1 && tries.areLeft) {
-      const middle = Math.floor((good + bad) / 2); // Amounts may be beyond 32 bits.
-      if (tries.at(middle) === null) bad = middle;
-      else good = middle;
-    }
-    const isMinimal = good === 1 || (good - bad === 1 && tries.at(good - 1) === null);
+    if (tooLittle === 0 && enough > 1 && tries.at(enough - 1) === null) tooLittle = enough - 1;
+    const { good } = tries.closest(enough, tooLittle);
+    const isMinimal = good === 1 || tries.at(good - 1) === null;
     this.#add(by, attempted(good), tries.at(good), good, isMinimal);
     return true;
   }
@@ -407,18 +398,19 @@ class Search {
   #add(
     by: Suggestion["by"],
     attempted: Attempted,
-    outcome: Outcome | null,
+    outcome: Outcome | null | undefined,
     size: number,
     minimal: boolean,
   ): void {
-    if (outcome === null) return;
+    if (!outcome) return;
     this.found.push({ ...attempted.suggestion, ...outcome, by, size, minimal } as Suggestion);
   }
 
-  /** Null: it would not start. */
-  try(commands: readonly Command[], pool: string): Outcome | null {
-    if (!this.#budget.spend()) return null;
+  /** Null: it would not start; undefined: the budget was spent before that was known. */
+  try(commands: readonly Command[], pool: string): Outcome | null | undefined {
+    if (!this.#budget.spend()) return undefined;
     const events = this.#eventsOf(commands);
+    if (this.#budget.isSpent) return undefined;
     if (events === null) return null;
     const outcome = outcomeOf(events, this.#spec, pool);
     // Who is promised its units already is helped only by what starts it at once.
@@ -433,7 +425,7 @@ class Search {
   #decideAll(commands: readonly Command[]): readonly Event[] | null {
     const events: Event[] = [];
     for (const command of commands) {
-      const decision = decide(this.#state, command, this.#nowMs);
+      const decision = decide(this.#state, command, this.#nowMs, this.#budget.isTimeUp);
       if (decision.outcome === "refused") return null;
       events.push(...decision.events);
     }
@@ -444,7 +436,7 @@ class Search {
   #blockerAfter(commands: readonly Command[], pool: PoolName): Blocker | undefined {
     if (!this.#budget.spend()) return undefined;
     return fork(this.#state, () => {
-      if (this.#decideAll(commands) === null) return undefined;
+      if (this.#decideAll(commands) === null || this.#budget.isSpent) return undefined;
       const facts = explain(this.#state, this.#spec.id, this.#nowMs);
       return facts?.pools.find((one) => one.pool === pool)?.blockedBy;
     });
@@ -462,18 +454,23 @@ class Tries {
     this.#attempted = attempted;
   }
 
-  get areLeft(): boolean {
-    return this.#outcomes.size < PREVIEWS_PER_KIND_MAX;
-  }
-
-  at(amount: number): Outcome | null {
+  /** Null: it would not start with this amount; undefined: nobody knows, because no tries are left. */
+  at(amount: number): Outcome | null | undefined {
     const known = this.#outcomes.get(amount);
-    if (known !== undefined) return known;
-    if (!this.areLeft) return null;
+    if (known !== undefined || this.#outcomes.size >= PREVIEWS_PER_KIND_MAX) return known;
     const { commands, suggestion } = this.#attempted(amount);
     const outcome = this.#search.try(commands, suggestion.pool);
-    this.#outcomes.set(amount, outcome);
+    if (outcome !== undefined) this.#outcomes.set(amount, outcome);
     return outcome;
+  }
+
+  /** Between an amount that would do and one that would not: the closest two, as far as there are tries. */
+  closest(good: number, bad: number): { readonly good: number; readonly bad: number } {
+    if (Math.abs(good - bad) <= 1) return { good, bad };
+    const middle = Math.floor((good + bad) / 2); // Amounts may be beyond 32 bits.
+    const outcome = this.at(middle);
+    if (outcome === undefined) return { good, bad };
+    return outcome === null ? this.closest(good, middle) : this.closest(middle, bad);
   }
 }
 

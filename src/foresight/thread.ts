@@ -6,9 +6,11 @@ import { resume } from "../engine/index.ts";
 import { createMemory, loadSnapshot, type Memory, replay } from "../leader/index.ts";
 import { answer } from "./answer.ts";
 import type { FromThread, ToThread } from "./messages.ts";
+import { lowerPriority } from "./priority.ts";
 import { searchQueue } from "./queue-search.ts";
 
 if (parentPort === null) throw new Error("this program runs in a thread of the server");
+lowerPriority();
 const port = parentPort;
 let memory: Memory = createMemory();
 /** One message after the other: loading a snapshot waits for nothing else, but is not done at once. */

@@ -139,6 +139,11 @@ export const ERRORS = {
     EXIT.conflict,
     "A pool that the plan touches has changed since it was made; plan again.",
   ),
+  plan_too_large: info(
+    422,
+    EXIT.usage,
+    "The plan would take more than two seconds of processor time; the answer says how far it got.",
+  ),
   foresight_busy: info(429, EXIT.berthFailed, "Too many plans and questions wait already; try again."),
   disk_full: info(
     507,

@@ -15,6 +15,7 @@ import type { View } from "../leader/index.ts";
 import type { WirePlan, WirePlanAnswer } from "../protocol/index.ts";
 import { toTimestamp } from "../translation/index.ts";
 import { type Call, refused, type Services } from "./call.ts";
+import { type ProblemError, problemError } from "./problems.ts";
 import { ownedOf, type Sight, sightOf } from "./sight.ts";
 import { warningText } from "./warnings.ts";
 
@@ -38,6 +39,7 @@ export async function planOf(
   }
   const plan = await ask(call, services, { steps: [{ commands: [completed] }] });
   if (plan.outcome === "refused") throw refused(plan.refusal);
+  if (plan.outcome === "too_large") throw tooLarge(plan);
   const { now, later: _, applied: __, ...rest } = await presentPlan(call, services, plan, slips);
   return { dry_run: true, ...now, ...rest };
 }
@@ -54,6 +56,15 @@ export function ask(
   question: { readonly steps: readonly PlanStep[]; readonly horizonMs?: number },
 ): Promise<Plan> {
   return foresight.ask({ kind: "plan", ...question }, identity.tokenId);
+}
+
+/** A part of what it would do is not shown: it might be taken for the whole. */
+export function tooLarge({ step, steps }: Extract<Plan, { outcome: "too_large" }>): ProblemError {
+  return problemError(
+    "plan_too_large",
+    `The plan was given up in change ${step + 1} of ${steps}: it takes more than 2 s of processor time.`,
+    { hint: "Plan fewer changes at once." },
+  );
 }
 
 type Planned = Extract<Plan, { outcome: "planned" }>;

@@ -84,6 +84,7 @@ const metByHolders: Partial<Record<ErrorCode, string>> = {
   no_executor: "cli-jobs.test.ts",
   node_silent: "cli-jobs.test.ts",
   plan_outdated: "server-plans.test.ts",
+  plan_too_large: "../../src/foresight/foresight.test.ts",
   foresight_unavailable: "../../src/foresight/foresight.test.ts",
   walltime_over: "run.test.ts",
   holder_lost: "run-outage.test.ts",

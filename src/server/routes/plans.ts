@@ -7,7 +7,7 @@ import { ROUTES, type Route, type RouteName } from "../../protocol/index.ts";
 import { toMs } from "../../translation/index.ts";
 import { type Call, type Handler, type Handlers, ok, type PlannedStep, type Services } from "../call.ts";
 import { checkPermission, matchRoute, parseBody, parseParams, parseQuery } from "../parsing.ts";
-import { ask, presentPlan } from "../plans.ts";
+import { ask, presentPlan, tooLarge } from "../plans.ts";
 import { ProblemError, problemError, refusalProblem } from "../problems.ts";
 
 type Change = { readonly method: string; readonly path: string; readonly body?: unknown };
@@ -32,6 +32,7 @@ export function plansOver(handlers: Omit<Handlers, "makePlan">): Handler<"makePl
       ...horizonMs,
     });
     if (plan.outcome === "refused") throw inChange(plan.step, new ProblemError(refusalProblem(plan.refusal)));
+    if (plan.outcome === "too_large") throw tooLarge(plan);
     const slips = steps.flatMap((step) => step.slips);
     const shown = await presentPlan(call, services, plan, slips);
     if (call.query.apply !== "true") return ok(shown);
