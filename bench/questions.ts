@@ -133,7 +133,7 @@ function askOnDemand(url: string, secret: string): void {
   const keepAsking = async (question: () => Promise<unknown>) => {
     for (; !isOver; asked++) await question();
   };
-  process.on("message", async (ids: readonly string[]) => {
+  const turn = async (ids: readonly string[]) => {
     isOver = ids.length === 0;
     await asking;
     process.send?.(asked);
@@ -142,7 +142,8 @@ function askOnDemand(url: string, secret: string): void {
       ...ids.map((id) => keepAsking(() => explain(id))),
       keepAsking(() => call("POST", "/v1/plans", PLAN)),
     ]);
-  });
+  };
+  process.on("message", (ids: readonly string[]) => void turn(ids));
   process.on("disconnect", () => process.exit(0));
 }
 
