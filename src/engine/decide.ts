@@ -2,7 +2,7 @@
 // time, and gets back the events that happened, or a refusal to show and a state left as it was.
 
 import { checkAmounts } from "./administration/checks.ts";
-import { rejectUnadmitted, settleAdministration } from "./administration/effects.ts";
+import { isAdmitted, rejectUnadmitted, settleAdministration } from "./administration/effects.ts";
 import { createGroup, deleteGroup, updateGroup } from "./administration/groups.ts";
 import { decideNode, fireDrainDeadlines } from "./administration/nodes.ts";
 import { attachPolicy, detachPolicy, updatePolicy } from "./administration/policies.ts";
@@ -190,10 +190,8 @@ function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submi
 function rejectBlocked(transaction: Transaction, request: Request): void {
   const { spec, line } = request;
   settleBlocked(transaction, request);
-  const isAdmitted =
-    [...line.pools.values()].some(({ verdict }) => verdict === null) ||
-    belongsOutside(transaction.state, request);
-  if (isAdmitted || request.progress.blocked !== true) return;
+  const hasPlace = isAdmitted(line) || belongsOutside(transaction.state, request);
+  if (hasPlace || request.progress.blocked !== true) return;
   transaction.emit({ kind: "requestEntered", requestId: spec.id, atMs: transaction.nowMs });
   rejectUnadmitted(transaction, line);
 }

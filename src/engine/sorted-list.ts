@@ -56,11 +56,17 @@ export class SortedList<Item> {
   }
 
   remove(item: Item): void {
+    if (this.first() === item) return this.#removeFrom(0, 0, item); // As many are.
     const chunkIndex = this.#chunkFor(item);
     const chunk = this.#chunks[chunkIndex];
     const position = chunk === undefined ? -1 : this.#positionIn(chunk, item);
     if (chunk === undefined || chunk.items[position] !== item)
       throw new Error("removing what is not in the list");
+    this.#removeFrom(chunkIndex, position, item);
+  }
+
+  #removeFrom(chunkIndex: number, position: number, item: Item): void {
+    const chunk = this.#chunks[chunkIndex] as Chunk<Item>;
     if (position === 0) chunk.items.shift();
     else chunk.items.splice(position, 1);
     this.size--;
@@ -155,8 +161,9 @@ export class SortedList<Item> {
     return this.size - lengthOf(chunks, whole, chunks.length) + part;
   }
 
-  *[Symbol.iterator](): Generator<Item> {
-    for (const chunk of this.#chunks) yield* chunk.items;
+  /** Not a generator: walks over a few of many are made all the time. */
+  [Symbol.iterator](): IterableIterator<Item> {
+    return new ItemIterator(this.#chunks);
   }
 
   /** From the last item for which `isBefore` holds to the first; same condition as for `countWhile`. */
@@ -211,6 +218,31 @@ export class SortedList<Item> {
     let smallest = Number.POSITIVE_INFINITY;
     for (const item of items) smallest = Math.min(smallest, rank(item));
     return smallest;
+  }
+}
+
+class ItemIterator<Item> implements IterableIterator<Item> {
+  readonly #chunks: readonly Chunk<Item>[];
+  #chunkIndex = 0;
+  #position = 0;
+
+  constructor(chunks: readonly Chunk<Item>[]) {
+    this.#chunks = chunks;
+  }
+
+  next(): IteratorResult<Item> {
+    const items = this.#chunks[this.#chunkIndex]?.items;
+    if (items === undefined) return { value: undefined, done: true };
+    const value = items[this.#position++] as Item;
+    if (this.#position >= items.length) {
+      this.#chunkIndex++;
+      this.#position = 0;
+    }
+    return { value, done: false };
+  }
+
+  [Symbol.iterator](): this {
+    return this;
   }
 }
 

@@ -14,9 +14,14 @@ const REPLACED = Symbol("replaced");
 const CLEARED = Symbol("cleared");
 const TOUCHED = Symbol("touched");
 
+/** Longer logs are rare, and their room is given back. */
+const KEPT_LENGTH_MAX = 30_000;
+
 export class UndoLog {
   /** Flat triples: (object, field, old value), (vector, vector, sign), (collection, symbol, item) or (function, null, null). */
-  readonly #entries: unknown[] = [];
+  #entries: unknown[] = [];
+  /** How much of the entries counts: they are not cut, since what is cut has to grow again with every command. */
+  #length = 0;
   /** How long the log was at each mark that is still open. */
   readonly #marks: number[] = [];
   #recording = false;
@@ -33,7 +38,7 @@ export class UndoLog {
 
   /** Sets a mark, up to which what follows can be taken back. */
   begin(): void {
-    this.#marks.push(this.#entries.length);
+    this.#marks.push(this.#length);
     this.#recording = true;
   }
 
@@ -47,7 +52,7 @@ export class UndoLog {
     const entries = this.#entries;
     const mark = this.#marks.at(-1) ?? 0;
     this.#recording = false;
-    for (let i = entries.length - 3; i >= mark; i -= 3) {
+    for (let i = this.#length - 3; i >= mark; i -= 3) {
       const target = entries[i];
       const field = entries[i + 1];
       if (typeof target === "function") target();
@@ -59,14 +64,29 @@ export class UndoLog {
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
-    entries.length = mark;
+    this.#clearFrom(mark);
     this.#close();
   }
 
   #close(): void {
     this.#marks.pop();
     this.#recording = this.#marks.length > 0;
-    if (!this.#recording) this.#entries.length = 0;
+    if (!this.#recording) this.#clearFrom(0);
+  }
+
+  #clearFrom(mark: number): void {
+    if (mark === 0 && this.#length > KEPT_LENGTH_MAX) this.#entries = [];
+    else this.#entries.fill(undefined, mark, this.#length);
+    this.#length = mark;
+  }
+
+  #note(target: unknown, what: unknown, before: unknown): void {
+    const entries = this.#entries;
+    const at = this.#length;
+    entries[at] = target;
+    entries[at + 1] = what;
+    entries[at + 2] = before;
+    this.#length = at + 3;
   }
 
   /** Sets a field and remembers what it was. */
@@ -76,66 +96,71 @@ export class UndoLog {
     value: Target[Field],
   ): void {
     this.#watcher?.(target);
-    if (this.#recording) this.#entries.push(target, field, target[field]);
+    if (this.#recording) this.#note(target, field, target[field]);
     target[field] = value;
   }
 
   /** Adds a vector into another, or takes it out of it with sign -1. */
   add(target: number[], amounts: readonly number[], sign: 1 | -1): void {
-    if (this.#recording) this.#entries.push(target, amounts, sign);
+    if (this.#recording) this.#note(target, amounts, sign);
     addInto(target, amounts, sign);
   }
 
   insert<Item>(list: List<Item>, item: Item): void {
     list.insert(item);
-    if (this.#recording) this.#entries.push(list, INSERTED, item);
+    if (this.#recording) this.#note(list, INSERTED, item);
   }
 
   remove<Item>(list: List<Item>, item: Item): void {
     list.remove(item);
-    if (this.#recording) this.#entries.push(list, REMOVED, item);
+    if (this.#recording) this.#note(list, REMOVED, item);
   }
 
   addTo<Item>(set: Set<Item>, item: Item): void {
     if (set.has(item)) return;
     set.add(item);
-    if (this.#recording) this.#entries.push(set, INSERTED, item);
+    if (this.#recording) this.#note(set, INSERTED, item);
   }
 
   removeFrom<Item>(set: Set<Item>, item: Item): void {
-    if (set.delete(item) && this.#recording) this.#entries.push(set, REMOVED, item);
+    if (set.delete(item) && this.#recording) this.#note(set, REMOVED, item);
   }
 
   /** Notes that something is about to change which an index rests on; it is noted again when that is taken back. */
   touch<Item>(stale: Set<Item>, item: Item): void {
     stale.add(item);
-    if (this.#recording) this.#entries.push(stale, TOUCHED, item);
+    this.touchIfTakenBack(stale, item);
+  }
+
+  /** The same for a change that matters to the index only when it is taken back. */
+  touchIfTakenBack<Item>(stale: Set<Item>, item: Item): void {
+    if (this.#recording) this.#note(stale, TOUCHED, item);
   }
 
   /** Sets an entry of a map. */
   put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): void {
-    if (this.#recording) this.#entries.push(map, map.has(key) ? REPLACED : INSERTED, [key, map.get(key)]);
+    if (this.#recording) this.#note(map, map.has(key) ? REPLACED : INSERTED, [key, map.get(key)]);
     map.set(key, value);
   }
 
   /** Removes an entry of a map. */
   drop<Key, Value>(map: Map<Key, Value>, key: Key): void {
     if (!map.has(key)) return;
-    if (this.#recording) this.#entries.push(map, REPLACED, [key, map.get(key)]);
+    if (this.#recording) this.#note(map, REPLACED, [key, map.get(key)]);
     map.delete(key);
   }
 
   /** Empties a map or a set. */
   clear<Key, Value>(all: Map<Key, Value> | Set<Key>): void {
     if (all.size === 0) return;
-    if (this.#recording) this.#entries.push(all, CLEARED, [...all]);
+    if (this.#recording) this.#note(all, CLEARED, [...all]);
     all.clear();
   }
 
   /** Does something that a given function takes back. */
   run(act: () => void, undo: () => void): void {
     act();
-    if (this.#recording) this.#entries.push(undo, null, null);
+    if (this.#recording) this.#note(undo, null, null);
   }
 }
 

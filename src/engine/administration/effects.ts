@@ -103,10 +103,16 @@ export function settleAdministration(transaction: Transaction): void {
   for (const line of lines) rejectUnadmitted(transaction, line);
 }
 
+/** Whether some pool admits the line. */
+export function isAdmitted({ pools }: Line): boolean {
+  for (const { verdict } of pools.values()) if (verdict === null) return true;
+  return false;
+}
+
 /** Rejects everything in a line that no pool admits (A3, P9). */
 export function rejectUnadmitted(transaction: Transaction, line: Line): void {
+  if (isAdmitted(line)) return;
   const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
-  if (verdicts.some((verdict) => verdict === null)) return;
   verdicts.sort((a, b) => compareIds(a?.pool ?? "", b?.pool ?? ""));
   const reasons = verdicts.filter((verdict) => verdict !== null && verdict.code !== "no_policy");
   const noPolicy = { pool: null, code: "no_policy", key: null, asked: 0, allowed: 0 } as const;

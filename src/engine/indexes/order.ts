@@ -26,10 +26,8 @@ export function touchBorrowers(state: EngineState, { poolLine: { policy } }: Run
 
 /** A run has left it: they may borrow again only if that is taken back. */
 export function touchBorrowersIfUndone(state: EngineState, { poolLine: { policy } }: Run): void {
-  state.undo.run(
-    () => {},
-    () => policy.pool.order?.staleBorrowers.add(policy),
-  );
+  const { order } = policy.pool;
+  if (order !== null) state.undo.touchIfTakenBack(order.staleBorrowers, policy);
 }
 
 /** A request began or ceased to hold units, which concerns every pool that admits it. */

@@ -74,6 +74,8 @@ export function keepOrderUntil(state: EngineState, pool: Pool, untilMs: number):
 
 /** Pools whose order may have changed because time has passed are looked at again. */
 export function unsettleMoved(state: EngineState, nowMs: number): void {
+  const soonest = state.moving.first();
+  if (soonest === undefined || soonest.orderUntilMs > nowMs) return; // As nearly always.
   for (const pool of state.moving) {
     if (pool.orderUntilMs > nowMs) return;
     state.undo.addTo(state.unsettled, pool);

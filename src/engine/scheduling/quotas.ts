@@ -59,13 +59,14 @@ export function quotaBlockOf(
   for (let i = 0; i < need.length; i++) {
     const amount = need[i] as number;
     if (amount === 0) continue;
-    const counts = (bound: number) => bound < (pool.capacity[i] as number) || hasRoomOnNodes();
-    const exceeds = (owner: Policy | Group) =>
-      (owner.usage[i] as number) + promises.to(owner, i) + amount > (owner.limit[i] as number) &&
-      counts(owner.limit[i] as number);
-    if (exceeds(policy)) return blockBy(policy, "limit", null);
-    for (let group = policy.group; group !== null; group = group.parent) {
-      if (exceeds(group)) return blockBy(group, "group_limit", group);
+    const counts = (allowed: number) => allowed < (pool.capacity[i] as number) || hasRoomOnNodes();
+    for (let owner: Policy | Group | null = policy; owner !== null; owner = aboveOf(owner)) {
+      const allowed = owner.limit[i] as number;
+      const used = (owner.usage[i] as number) + promises.to(owner, i);
+      if (used + amount <= allowed || !counts(allowed)) continue;
+      return owner === policy
+        ? { rule: "limit", group: null, keyIndex: i, used, allowed }
+        : { rule: "group_limit", group: owner as Group, keyIndex: i, used, allowed };
     }
     if (!isFirmOn(poolLine, i)) continue;
     const allowed = policy.reserved[i] as number;
@@ -73,13 +74,13 @@ export function quotaBlockOf(
     if (used + amount > allowed && counts(allowed)) {
       return { rule: "reserved", group: null, keyIndex: i, used, allowed };
     }
-
-    function blockBy(owner: Policy | Group, rule: QuotaBlock["rule"], group: Group | null): QuotaBlock {
-      const taken = (owner.usage[i] as number) + promises.to(owner, i);
-      return { rule, group, keyIndex: i, used: taken, allowed: owner.limit[i] as number };
-    }
   }
   return null;
+}
+
+/** The group above a component or a group. */
+function aboveOf(owner: Policy | Group): Group | null {
+  return "group" in owner ? owner.group : owner.parent;
 }
 
 /** Units over the keys of a pool, and those of them that are firm. */

@@ -116,7 +116,9 @@ function byLine(a: RunKind, b: RunKind): number {
 
 /** Indices of the keys that are short. */
 export function shortKeys(shortage: readonly number[]): number[] {
-  return shortage.flatMap((lacking, i) => (lacking > 0 ? [i] : []));
+  const short: number[] = [];
+  for (let i = 0; i < shortage.length; i++) if ((shortage[i] as number) > 0) short.push(i);
+  return short;
 }
 
 /** Whether runs of this kind can be victims at all for a shortage on these keys (V2). */

@@ -62,31 +62,29 @@ interface Permission {
 function chooseVictims(search: VictimSearch): VictimChoice | null {
   const short = shortKeys(search.shortage);
   const rights = rightsFor(search, short);
+  const policies = policiesToTakeFrom(search, short, rights);
+  if (policies.length === 0) return null;
   const judge = memoised(judgeFor(search, short, rights));
-  const mayTakeFrom = mayPermit(search, short, rights);
   const cover = coverFor(search);
   if (cover instanceof NodeCover) {
-    const candidatesOf = (policy: Policy) =>
-      mayTakeFrom(policy) ? [candidatesIn(search, policy, judge)] : [];
-    return firstEnough(search, cover, candidatesOf, cover.helpers(permittedBy(judge)));
+    const candidatesOf = (policy: Policy) => [candidatesIn(search, policy, judge)];
+    return firstEnough(search, cover, inOrder(policies, candidatesOf, cover.helpers(permittedBy(judge))));
   }
-  const permissionsOf = memoised((policy: Policy) =>
-    mayTakeFrom(policy) ? permissionsIn(policy, judge) : [],
-  );
-  if (!couldCover(search, search.policies.flatMap(permissionsOf), short)) return null;
+  const permissionsOf = memoised((policy: Policy) => permissionsIn(policy, judge));
+  if (!couldCover(search, policies.flatMap(permissionsOf), short)) return null;
   const candidatesOf = (policy: Policy) =>
     permissionsOf(policy).map((permission) => candidatesOfKind(search, permission));
-  return firstEnough(search, cover, candidatesOf, (run) => cover.isHelpedBy(run));
+  const isUseful = (run: Run) => cover.isHelpedBy(run);
+  return firstEnough(search, cover, inOrder(policies, candidatesOf, isUseful));
 }
 
 function firstEnough(
   search: VictimSearch,
   cover: Cover,
-  candidatesOf: (policy: Policy) => Iterator<Candidate, void>[],
-  isUseful: (run: Run) => boolean,
+  candidates: Iterable<Candidate>,
 ): VictimChoice | null {
   const victims: Victim[] = [];
-  for (const { run, permission } of inOrder(search, candidatesOf, isUseful)) {
+  for (const { run, permission } of candidates) {
     if (hasDisplaced(search.state, run.request.spec.id, search.head.request.spec.id)) continue;
     victims.push({ run, reason: reasonFor(run, permission) });
     cover.take(run);
@@ -113,22 +111,23 @@ function byOrder(a: Run, b: Run): number {
   return a.poolLine.policy.record.priority - b.poolLine.policy.record.priority || b.token - a.token;
 }
 
-/** Whether something of a component may be permitted: a no is certain. */
-function mayPermit(
-  search: VictimSearch,
-  short: readonly number[],
-  rights: Rights,
-): (policy: Policy) => boolean {
-  const { pool, head } = search;
+/** The components of which something may be permitted, in their order: that the others are left out is certain. */
+function policiesToTakeFrom(search: VictimSearch, short: readonly number[], rights: Rights): Policy[] {
+  const { pool, head, policies } = search;
   const { priority } = head.poolLine.policy.record;
-  return (policy) => {
-    if (policy.runKinds.size === 0) return false;
+  const isOnlyFromLower = !rights.fitsReserve && pool.gapKinds.size === 0;
+  const found: Policy[] = [];
+  for (const policy of policies) {
     const isLower = policy.record.priority < priority;
-    if (isLower && rights.any) return true;
-    if (isLower && mayBorrowAll(policy, short)) return true;
-    if (reclaimsFrom(policy, search, rights) && mayBorrow(policy, rights.reservable)) return true;
-    return pool.gapKinds.size > 0 && [...policy.runKinds].some(({ opportunistic }) => opportunistic);
-  };
+    if (!isLower && isOnlyFromLower) break; // Nor from those after it: the lowest come first.
+    if (policy.runKinds.size === 0) continue;
+    const isPermitted =
+      (isLower && (rights.any || mayBorrowAll(policy, short))) ||
+      (reclaimsFrom(policy, search, rights) && mayBorrow(policy, rights.reservable)) ||
+      (pool.gapKinds.size > 0 && [...policy.runKinds].some(({ opportunistic }) => opportunistic));
+    if (isPermitted) found.push(policy);
+  }
+  return found;
 }
 
 /** Its priority, and whose it is where it may take back what others borrow (8.2). */
@@ -246,7 +245,7 @@ function* candidatesIn(
 
 /** Candidates in the order of 8.3: lower priority first, then the latest. Those of no use any more are left out. */
 function* inOrder(
-  { policies }: VictimSearch,
+  policies: readonly Policy[],
   candidatesOf: (policy: Policy) => Iterator<Candidate, void>[],
   isUseful: (run: Run) => boolean,
 ): Generator<Candidate> {

@@ -36,8 +36,13 @@ export function findBackfill(
   const { pool } = head.walk;
   if (pool.record.settings.backfill === "none") return undefined;
   const gap = new Gap(pool, head, nowMs);
-  const parts = [...order.lines.parts()].filter((part) => gap.mayServe(part));
-  const count = parts.reduce((sum, { lines }) => sum + lines.size, 0);
+  const parts: Part[] = [];
+  let count = 0;
+  for (const part of order.lines.parts()) {
+    if (!gap.mayServe(part)) continue;
+    parts.push(part);
+    count += part.lines.size;
+  }
   if (count === 0 && !hasHolders(pool)) return undefined;
   const isFew = count <= LINES_ASKED_MAX;
   const walk = isFew ? walkOver(rules, gap, parts, nowMs) : new QueueWalk(rules, pool, nowMs, order);
@@ -85,19 +90,18 @@ function hasHolders({ record, promised, passers }: Pool): boolean {
   return passers.size > 0 || (promised.size > 0 && !record.nodeBacked);
 }
 
-/** What is free while the head is stuck, and who may use it. */
+/** What is free while the head is stuck, and who may use it. Mostly nobody may, so what is found out later is made later. */
 class Gap {
   readonly pool: Pool;
   readonly #head: StuckHead;
   readonly #nowMs: number;
   readonly #isOpportunistic: boolean;
-  readonly #room: Room;
+  #roomNow: Room | undefined;
   /** What is free, in a pool without nodes. */
-  readonly #free: readonly number[];
-  /** Whether enough is left for the head when a waiter has started. */
-  readonly leavesEnough: (waiter: Waiter) => boolean;
-  readonly #mostLeft = new Map<string, readonly number[]>();
-  readonly #isForHead = new Map<string, boolean>();
+  readonly #free: number[] = [];
+  #judge: ((waiter: Waiter) => boolean) | undefined;
+  #mostLeft: Map<string, readonly number[]> | undefined;
+  #isForHead: Map<string, boolean> | undefined;
   #startMs: number | undefined;
 
   constructor(pool: Pool, head: StuckHead, nowMs: number) {
@@ -105,9 +109,18 @@ class Gap {
     this.#head = head;
     this.#nowMs = nowMs;
     this.#isOpportunistic = pool.record.settings.backfill === "opportunistic";
-    this.#room = new Room(pool);
-    this.#free = pool.keys.map((_, i) => freeOf(pool, i));
-    this.leavesEnough = gapOf(pool, head);
+    for (let i = 0; i < pool.keys.length; i++) this.#free.push(freeOf(pool, i));
+  }
+
+  get #room(): Room {
+    this.#roomNow ??= new Room(this.pool);
+    return this.#roomNow;
+  }
+
+  /** Whether enough is left for the head when a waiter has started. */
+  leavesEnough(waiter: Waiter): boolean {
+    this.#judge ??= gapOf(this.pool, this.#head);
+    return this.#judge(waiter);
   }
 
   /** Longer walltimes than this may delay the head. */
@@ -125,16 +138,16 @@ class Gap {
   }
 
   /** Whether a request in this part of the queue may start: a no is certain. */
-  mayServe({ lines, least, most, shortestMs }: Part): boolean {
-    const [any] = lines;
-    const { ask } = any as PoolLine;
+  mayServe(part: Part): boolean {
+    const { any, least } = part;
+    const { ask } = any;
     if (!covers(ask === null ? this.#free : this.#mostLeftFor(ask), least)) return false;
     if (this.#isOpportunistic) return true;
     const mayLeaveEnough =
-      ask === null
-        ? this.leavesEnough(waiterOf(any as PoolLine, least))
-        : !this.#takesFromHead(ask, least, most);
-    return mayLeaveEnough || (shortestMs < Number.POSITIVE_INFINITY && shortestMs <= this.#walltimeMsMax());
+      ask === null ? this.leavesEnough(waiterOf(any, least)) : !this.#takesFromHead(ask, least, part.most);
+    if (mayLeaveEnough) return true;
+    const { shortestMs } = part; // Found out when it is asked for.
+    return shortestMs < Number.POSITIVE_INFINITY && shortestMs <= this.#walltimeMsMax();
   }
 
   /** The members of a line that may start, in their order. */
@@ -158,6 +171,7 @@ class Gap {
 
   /** What one node at most has left of each key, among those that a request wants; found once for all that want the same. */
   #mostLeftFor({ wanted }: Ask): readonly number[] {
+    this.#mostLeft ??= new Map();
     let most = this.#mostLeft.get(wanted.key);
     if (most === undefined) {
       most = this.pool.places.mostLeft(this.pool, wanted);
@@ -184,6 +198,7 @@ class Gap {
 
   /** Whether every node with certain labels could hold the head. */
   #isAlwaysForHead(wanted: Wanted, own: Ask): boolean {
+    this.#isForHead ??= new Map();
     let isForHead = this.#isForHead.get(wanted.key);
     if (isForHead === undefined) {
       isForHead = areAllFor(this.pool, wanted, own);

@@ -9,6 +9,8 @@ const PART_SIZE_MAX = 64;
 /** Some lines that want the same nodes, and as much of the main key. */
 export interface Part {
   readonly lines: Set<PoolLine>;
+  /** One of them. */
+  readonly any: PoolLine;
   /** The least and the most that one of them needs of each key (of each node, where there are nodes). */
   readonly least: readonly number[];
   readonly most: readonly number[];
@@ -103,6 +105,11 @@ class KeptPart implements Part {
 
   constructor(siblings: KeptPart[]) {
     this.siblings = siblings;
+  }
+
+  get any(): PoolLine {
+    const [any] = this.lines;
+    return any as PoolLine;
   }
 
   get least(): readonly number[] {

@@ -73,20 +73,17 @@ export class QueueOrder {
 
   /** Puts those in their places about whom something changed. */
   refresh(): void {
-    for (const policy of this.stalePolicies) {
+    drain(this.stalePolicies, (policy) => {
       if (policy.holders.size > 0) this.#uncheckedPolicies.add(policy);
+      if (!hasReserve(policy)) return; // All its work borrows, whatever runs.
       for (const { owner, poolLine } of this.#byPolicy.get(policy) ?? []) {
         if (owner === poolLine) this.staleLines.add(poolLine);
         else this.staleHolders.add(owner as Request);
       }
-    }
-    this.stalePolicies.clear();
-    for (const policy of this.staleBorrowers) this.hopeless.noteChange(policy);
-    this.staleBorrowers.clear();
-    for (const poolLine of this.staleLines) this.#settleLine(poolLine);
-    this.staleLines.clear();
-    for (const request of this.staleHolders) this.#settleHolder(request);
-    this.staleHolders.clear();
+    });
+    drain(this.staleBorrowers, (policy) => this.hopeless.noteChange(policy));
+    drain(this.staleLines, (poolLine) => this.#settleLine(poolLine));
+    drain(this.staleHolders, (request) => this.#settleHolder(request));
   }
 
   /** Nodes have come, gone or changed otherwise than by what is on them. */
@@ -281,6 +278,18 @@ export function orderOf(state: EngineState, rules: QueueRules, pool: Pool): Queu
   }
   pool.order.refresh();
   return pool.order;
+}
+
+/** To clear a set that is empty costs more than to ask. */
+function drain<Item>(all: Set<Item>, handle: (item: Item) => void): void {
+  if (all.size === 0) return;
+  for (const item of all) handle(item);
+  all.clear();
+}
+
+function hasReserve({ reserved }: Policy): boolean {
+  for (const amount of reserved) if (amount > 0) return true;
+  return false;
 }
 
 /** Whether a quota may block a hold of a component, even if all of them come first; a no is certain. */

@@ -47,31 +47,36 @@ export function allLines({ waiting }: Pool, membersOf: LinesToWalk["membersOf"])
   return { lines: waiting, membersOf };
 }
 
+/** Holders that were passed on a walk. */
+interface PassedHolders {
+  readonly requests: Set<Request>;
+  /** Their components: what was promised leaves less headroom to their others. */
+  readonly policies: Set<Policy>;
+  /** Those whose promises the room that the walk keeps does not know yet: it looks for them when a waiter behind them asks. */
+  readonly notInRoom: Request[];
+}
+
+const NO_REQUESTS: ReadonlySet<Request> = new Set();
+
 export class QueueWalk {
   readonly pool: Pool;
   readonly #rules: QueueRules;
   /** To holders that were passed. */
   readonly #promises: Promises;
-  /** Holders that were passed; in a pool with nodes their places are looked for when somebody behind them asks. */
-  readonly passed = new Set<Request>();
-  /** The components of holders that were passed: what was promised leaves less headroom to their others. */
-  readonly #passedPolicies = new Set<Policy>();
-  /** What was promised to them on each node; made when somebody behind them asks. */
+  /** Made with the first holder that is passed: most walks meet none. */
+  #passed: PassedHolders | undefined;
+  /** What was promised to them on each node; made when a waiter behind them asks. */
   #passedOn: Map<Node, number[]> | null = null;
-  /** Holders that were walked; the last of them is not passed yet. */
-  readonly #walked = new Set<Request>();
   /** All holders by id; made when somebody asks for one. */
   #holders: Map<RequestId, Request> | null = null;
   readonly #now: Room;
   #soon: Room | null = null;
-  /** Those of whom the room above does not know yet. */
-  readonly #soonUnknown: Request[] = [];
   /** Those not yet walked, beside those in the kept order; of a line only its next member, since the others follow it. */
   readonly #waiters: Heap<Waiter>;
   readonly #kept: OrderWalk | null;
   readonly #compare: (a: Waiter, b: Waiter) => number;
   /** What comes after the next member of a line. */
-  readonly #followers = new Map<PoolLine, Iterator<Request>>();
+  #followers: Map<PoolLine, Iterator<Request>> | undefined;
   #last: Waiter | undefined;
   /** Whether a promise on the way has changed the places of those behind it. */
   isReordered = false;
@@ -114,9 +119,10 @@ export class QueueWalk {
   #follower(poolLine: PoolLine, members: Iterator<Request>): Waiter | undefined {
     const { value, done } = members.next();
     if (done === true) {
-      this.#followers.delete(poolLine);
+      this.#followers?.delete(poolLine);
       return undefined;
     }
+    this.#followers ??= new Map();
     this.#followers.set(poolLine, members);
     return this.#waiterOf(value, poolLine, null);
   }
@@ -130,8 +136,7 @@ export class QueueWalk {
       next = this.#pop();
     }
     this.#last = next;
-    if (next?.hold === "here") this.#walked.add(next.request);
-    else if (next?.hold === null) this.#bringFollower(next.poolLine);
+    if (next?.hold === null) this.#bringFollower(next.poolLine);
     return next;
   }
 
@@ -150,7 +155,8 @@ export class QueueWalk {
   /** Whether promises on the way have left it less headroom than it was put in its place with. */
   #hasMovedBack(waiter: Waiter): boolean {
     const { poolLine, borrows } = waiter;
-    if (borrows || !this.#passedPolicies.has(poolLine.policy) || this.fitsReserve(poolLine)) return false;
+    if (borrows || this.#passed?.policies.has(poolLine.policy) !== true || this.fitsReserve(poolLine))
+      return false;
     waiter.borrows = true;
     waiter.rank = this.#rules.rankOf(poolLine, true);
     this.isReordered = true;
@@ -158,7 +164,7 @@ export class QueueWalk {
   }
 
   #bringFollower(poolLine: PoolLine): void {
-    const members = this.#followers.get(poolLine);
+    const members = this.#followers?.get(poolLine);
     const follower = members === undefined ? undefined : this.#follower(poolLine, members);
     if (follower !== undefined) this.#waiters.push(follower);
   }
@@ -166,6 +172,10 @@ export class QueueWalk {
   /** Of those not yet walked, in any order, all whom time can put before the last one, or the first of such a sequence. */
   rest(): readonly Waiter[] {
     return this.#kept === null ? this.#waiters.items : [...this.#kept.nextOfRank(), ...this.#waiters.items];
+  }
+
+  get passed(): ReadonlySet<Request> {
+    return this.#passed?.requests ?? NO_REQUESTS;
   }
 
   /** All waiters in order. */
@@ -375,7 +385,7 @@ export class QueueWalk {
     if (preemptedFor === null || hold?.pool === this.pool.record.name) return undefined;
     this.#holders ??= new Map([...this.pool.promised].map((holder) => [holder.spec.id, holder]));
     const owner = this.#holders.get(preemptedFor);
-    return owner === undefined || this.#walked.has(owner) ? undefined : owner;
+    return owner === undefined || this.passed.has(owner) || owner === this.#last?.request ? undefined : owner;
   }
 
   /** Holds of those before it come before its own claim, and as long as it has none, that of the one it was preempted for (V5). */
@@ -399,7 +409,7 @@ export class QueueWalk {
   /** What will be free when all has ended that is stopping, less what was promised to others before it (V5). */
   roomSoon(request: Request): Room {
     this.#soon ??= this.#makeSoon();
-    for (const holder of this.#soonUnknown.splice(0)) promiseIn(this.#soon, holder, -1);
+    for (const holder of this.#passed?.notInRoom.splice(0) ?? []) promiseIn(this.#soon, holder, -1);
     const owner = this.ownerBehind(request);
     if (owner === undefined) return this.#soon;
     const room = this.#soon.copy();
@@ -417,11 +427,12 @@ export class QueueWalk {
   }
 
   #promise(holder: Waiter): void {
-    this.passed.add(holder.request);
-    if (this.#soon !== null) this.#soonUnknown.push(holder.request);
+    this.#passed ??= { requests: new Set(), policies: new Set(), notInRoom: [] };
+    this.#passed.requests.add(holder.request);
+    this.#passed.policies.add(holder.poolLine.policy);
+    if (this.#soon !== null) this.#passed.notInRoom.push(holder.request);
     if (this.#passedOn !== null) this.#notePassedOn(this.#passedOn, holder.request);
     this.#promises.add(holder.poolLine);
-    this.#passedPolicies.add(holder.poolLine.policy);
   }
 }
 
