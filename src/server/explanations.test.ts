@@ -1,11 +1,17 @@
-// A request may go while its explanation is worked out.
+// Explanations beside the server: a request may go while its own is worked out, and time may pass as a test says.
 
 import { expect, onTestFinished, test } from "vitest";
-import { explain as explainState, type RequestId } from "../engine/index.ts";
+import { createRig, pool, request, submit } from "../../test/simulation/rig.ts";
+import {
+  type ComponentName,
+  explain as explainState,
+  type PoolSettings,
+  type RequestId,
+} from "../engine/index.ts";
 import type { Call, Services } from "./call.ts";
-import { explain } from "./explanations.ts";
+import { explain, explainNow } from "./explanations.ts";
 import { createGrants } from "./grants.ts";
-import { identityOf } from "./identity.ts";
+import { type Identity, identityOf } from "./identity.ts";
 import { openServer } from "./index.ts";
 import { locate } from "./locate.ts";
 
@@ -41,4 +47,59 @@ test("a request that is deleted while its explanation is worked out is not found
   const asked = { suggestions: false, before: undefined };
   const explained = explain(call, services, await locate(call, services), asked);
   await expect(explained).rejects.toMatchObject({ problem: { code: "not_found" } });
+});
+
+const ANN: Identity = {
+  ...{ tokenId: "t", name: "ann", role: "admin", pools: null, components: null, expiresAtMs: null },
+  ...{ permissions: new Set(), extra: new Set() },
+};
+
+/** The line about those who went on, as the victim of a late taker reads it (Y6); time passes as the test says. */
+async function sparedWords(
+  discipline: "priority" | "class",
+  { settings = {}, afterMs }: { readonly settings?: Partial<PoolSettings>; readonly afterMs: number },
+): Promise<{ readonly older?: string | undefined; readonly newer?: string | undefined }> {
+  const rig = await createRig();
+  await rig.do({
+    kind: "createPool",
+    name: pool("main"),
+    capacity: { gpu: 2 },
+    discipline,
+    settings: { leaseMs: 86_400_000, ...settings },
+  });
+  for (const [name, priority] of Object.entries({ low: 0, top: 9 })) {
+    const policy = { pool: pool("main"), component: name as ComponentName, priority };
+    await rig.do({ kind: "attachPolicy", policy });
+  }
+  const low = { component: "low" as ComponentName, preemptionClass: 2 };
+  await rig.do(submit("older", low));
+  await rig.clock.advance(afterMs);
+  await rig.do(submit("newer", low));
+  await rig.clock.advance(60_000);
+  const top = { component: "top" as ComponentName, preemptionClass: 8, walltimeMs: 360_000_000 };
+  await rig.do(submit("taker", top));
+  const caller = {
+    identity: ANN,
+    grants: createGrants(rig.leader.grantKeys),
+    said: [],
+  };
+  const spared = (id: string) =>
+    rig.leader.read((view) => {
+      const { text } = explainNow(view, request(id), caller).explanation;
+      return text[0]?.lines.find(({ label }) => label === "spared")?.text;
+    });
+  return { older: await spared("older"), newer: await spared("newer") };
+}
+
+test("a victim is told that a run was spared because it had not run long enough (V2)", async () => {
+  const settings = { minRuntimeMs: 600_000 };
+  expect(await sparedWords("priority", { settings, afterMs: 700_000 })).toEqual({
+    older: "#2 had not run long enough (V2)",
+  });
+});
+
+test("a victim is told that a run of its class was spared because it costs more, with both costs (10.5)", async () => {
+  expect(await sparedWords("class", { afterMs: 7_200_000 })).toEqual({
+    newer: expect.stringMatching(/^#1 costs \S.*, this one \S.* \(10\.5\)$/),
+  });
 });

@@ -1,10 +1,17 @@
 // Explanations (14): the facts of the engine in the words of the wire, without what the caller may not know.
 
-import { compareOrder, type Explanation, explain as explainState, type RequestId } from "../engine/index.ts";
+import {
+  compareOrder,
+  type Explanation,
+  explain as explainState,
+  type RequestId,
+  requestOf,
+} from "../engine/index.ts";
 import { type Explained, ForesightError, type Suggestion } from "../foresight/index.ts";
-import type { View } from "../leader/index.ts";
+import type { RequestBody, View } from "../leader/index.ts";
 import type { WireExplanation, WireParty, WireRequest, WireSuggestion } from "../protocol/index.ts";
-import { toPoolName, toTimestamp } from "../translation/index.ts";
+import type { RequestRecord } from "../store/index.ts";
+import { toPoolName, toRequestId, toTimestamp } from "../translation/index.ts";
 import type { Agents } from "./agents/agents.ts";
 import { reportersOf } from "./agents/reporters.ts";
 import type { Call, Services } from "./call.ts";
@@ -14,7 +21,7 @@ import { type Located, locate } from "./locate.ts";
 import { affectedIn } from "./plans.ts";
 import { presentLive, presentRecord } from "./presentation.ts";
 import { notFound } from "./problems.ts";
-import { type Sight, sightOf } from "./sight.ts";
+import { ownedOfRecord, type Sight, sightOf } from "./sight.ts";
 import { changeText } from "./why/changes.ts";
 import { Presenter } from "./why/facts.ts";
 import { tell } from "./why/words.ts";
@@ -30,12 +37,14 @@ export async function explain(
   const { leader, grants } = services;
   const { identity } = call;
   const sees = (pool: string) => reachesPool(identity, pool);
+  const failed = await failedBefore(services, { id, record });
   if (record !== undefined) {
     return leader.read((view) => {
-      const shown = presentRecord(record, sightOf(identity, view));
+      const sight = sightOf(identity, view);
+      const shown = presentRecord(record, sight);
       const { number, status, reasons } = shown;
       const facts = { ...NOTHING_TO_SAY, request_id: id, number, status, reasons };
-      return { ...facts, text: tell(facts, shown, worldOf(view, [])) };
+      return { ...facts, text: tell(facts, shown, worldOf(view, { sight, failed })) };
     });
   }
   const whole = await foreseen(call, services, { requestId: id, suggestions: isAsked, before });
@@ -45,7 +54,7 @@ export async function explain(
     // What is said about a job is for those who may see all of it.
     const isWhole = sightOf(identity, view).degreeOf(owned) === "whole";
     const said = isWhole ? saidOf(view, services.agents, id) : [];
-    const caller = { identity, grants, said };
+    const caller = { identity, grants, said, failed };
     const request = presentLive(view, id, caller);
     return request && presentExplanation(view, request, { ...whole, facts }, caller);
   });
@@ -74,11 +83,43 @@ function saidOf({ state }: View, agents: Agents, id: RequestId): readonly string
   return [...new Set(parts.flatMap((part) => (part?.phase === "starting" ? (part.progress ?? []) : [])))];
 }
 
+/** The request without whose success this one was cancelled (J9); it may be in the store alone. */
+async function failedBefore(
+  { leader, store }: Services,
+  { id, record }: { readonly id: RequestId; readonly record: RequestRecord | undefined },
+): Promise<RequestRecord | undefined> {
+  const { progress } =
+    record === undefined
+      ? ((await leader.read(({ state }) => requestOf(state, id))) ?? {})
+      : (record.body as RequestBody);
+  const failedId = progress?.cancelledBecause ?? null;
+  return failedId === null ? undefined : store.getRequest(failedId);
+}
+
 /** What words need to know beside the facts. */
-function worldOf({ state, nowMs }: View, said: readonly string[]): World {
+function worldOf(
+  view: View,
+  {
+    sight,
+    said = [],
+    failed,
+  }: {
+    readonly sight: Sight;
+    readonly said?: readonly string[];
+    readonly failed?: RequestRecord | undefined;
+  },
+): World {
+  const { state, nowMs } = view;
+  const affected = affectedIn(view, sight);
   return {
     nowMs,
     said,
+    partyOf(id) {
+      if (failed?.id !== id) return affected(toRequestId(id)) ?? { id: null };
+      if (!sight.sees(ownedOfRecord(failed))) return { id: null };
+      const { number, component } = failed;
+      return { id, number, component, name: (failed.body as RequestBody).spec.name };
+    },
     amountsOf(name) {
       const pool = state.pools.get(toPoolName(name));
       const at = (amounts: readonly number[] | undefined, key: string) =>
@@ -179,7 +220,12 @@ function presentExplanation(
   view: View,
   request: WireRequest,
   { facts, suggestions, starts, next, before }: Foreseen & { readonly facts: Explanation },
-  caller: { identity: Identity; grants: Grants; said: readonly string[] },
+  caller: {
+    readonly identity: Identity;
+    readonly grants: Grants;
+    readonly said: readonly string[];
+    readonly failed?: RequestRecord | undefined;
+  },
 ): WireExplanation {
   const { requestId, status, rejection, delayedUntilMs, blocked, victim, stop } = facts;
   const sight = sightOf(caller.identity, view);
@@ -214,5 +260,5 @@ function presentExplanation(
     suggestions: presentSuggestions(view, suggestions.all, sight, request),
     truncated: suggestions.isTruncated,
   };
-  return { ...explained, text: tell(explained, request, worldOf(view, caller.said)) };
+  return { ...explained, text: tell(explained, request, worldOf(view, { ...caller, sight })) };
 }

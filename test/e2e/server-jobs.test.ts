@@ -347,16 +347,20 @@ async function wantedReader(agent: ScriptedAgent): Promise<string> {
 }
 
 test("a job waits for another, by its number, and is cancelled when that fails (J9)", async () => {
-  const first = await submit();
+  const first = await submit({ name: "prepare" });
   const second = await submit({ after: [{ id: `${first.number}` }] });
   expect(second).toMatchObject({ status: "queued", blocked: true, after: [{ id: first.id, when: "ok" }] });
   const { body: why } = await server.admin("GET", `/v1/resource-requests/${second.id}/explanation`);
   expect(why.blocked).toEqual({ after: [first.id], at_once: null });
+  const after = { label: "after", text: `#${first.number} prepare` };
+  expect(why.text[0].lines).toEqual([after]);
   const agent = await agentOf(first.id);
   await agent.takeUp();
   const [token] = [...agent.jobs.keys()] as [string];
   await agent.end(token, { outcome: "failed", exit_code: 1 });
   expect(await job(second.id)).toMatchObject({ status: "cancelled", cancelled_because: first.id });
+  const { body: over } = await server.admin("GET", `/v1/resource-requests/${second.id}/explanation`);
+  expect(over.text[0].lines).toEqual([after]);
   expect(
     (
       await server.admin("POST", "/v1/jobs", {

@@ -90,6 +90,44 @@ describe("a plan of several changes", () => {
     expect((await plan([...changes, batch])).body.warnings).toEqual([]);
   });
 
+  test("warns of guarantees that it scales down (9.1)", async () => {
+    const guarantee = (component: string, gpu: number) => ({
+      method: "PUT",
+      path: `/v1/pools/shared/policies/${component}?force=true`,
+      body: { reserved: { gpu } },
+    });
+    const created = { capacity: { gpu: 4 }, discipline: "fair_share" };
+    const changes = [{ method: "PUT", path: "/v1/pools/shared", body: created }, guarantee("vision", 3)];
+    expect((await plan(changes)).body.warnings).toEqual([]);
+    expect((await plan([...changes, guarantee("speech", 2)])).body.warnings).toEqual([
+      "Pool shared guarantees more than it has; guarantees are scaled down.",
+      "Pool shared has 4 gpu, but its policies reserve 5.",
+    ]);
+  });
+
+  test("warns of runs that it shields (V6)", async () => {
+    await server.admin("PUT", "/v1/pools/tight", { capacity: { gpu: 1 } });
+    await server.admin("PUT", "/v1/pools/tight/policies/often", {});
+    await server.admin("PUT", "/v1/pools/tight/policies/urgent", { priority: 5 });
+    const end = async (id: string, outcome: string) => {
+      const { body } = await server.admin("GET", `/v1/resource-requests/${id}`);
+      const { token } = body;
+      return server.admin("POST", `/v1/resource-requests/${id}/release`, { token, outcome });
+    };
+    const { body: victim } = await submit("often", 1);
+    const { body: taker } = await submit("urgent", 1);
+    await end(victim.id, "stopped");
+    await end(taker.id, "succeeded");
+    const shield = {
+      method: "PATCH",
+      path: "/v1/pools/tight",
+      body: { settings: { max_preemptions: 1 } },
+    };
+    await expect
+      .poll(async () => (await plan([shield])).body.warnings)
+      .toEqual(["1 running in pool tight was preempted too often lately and cannot be preempted now."]);
+  });
+
   test("names the change that is refused", async () => {
     const { status, body } = await plan([lifted, { method: "DELETE", path: "/v1/pools/nowhere" }]);
     expect(status).toBe(404);

@@ -235,11 +235,16 @@ function tellOther(facts: Facts, request: WireRequest, world: World): WireWhyTex
     const left = durationText((Date.parse(until) - world.nowMs) / 1000);
     return { sentence: `${title} pauses before its next attempt, for another ${left}.`, lines: attempts };
   }
-  if (blocked != null) return tellBlocked(title, blocked);
+  const after = (id: string) => {
+    const party = world.partyOf(id);
+    const isForgotten = party.id !== null && party.number === undefined;
+    return { label: "after" as const, text: isForgotten ? id : titleOfParty(party, request.component) };
+  };
+  if (blocked != null) return tellBlocked(title, blocked.at_once, blocked.after.map(after));
   if (request.cancelled_because != null) {
     return {
       sentence: `${title} was cancelled: it waited for a request that has not ended well.`,
-      lines: [{ label: "after", text: request.cancelled_because }, ...attempts],
+      lines: [after(request.cancelled_because), ...attempts],
     };
   }
   if (request.status === "rejected") {
@@ -259,15 +264,12 @@ function tellOther(facts: Facts, request: WireRequest, world: World): WireWhyTex
   return { sentence: `${title} does not wait: it is ${request.status}.`, lines: attempts };
 }
 
-function tellBlocked(title: string, blocked: NonNullable<Facts["blocked"]>): WireWhyText {
+function tellBlocked(title: string, atOnce: number | null, after: WireWhyText["lines"]): WireWhyText {
   const what =
-    blocked.after.length > 0
-      ? `until ${blocked.after.length === 1 ? "another request has" : "other requests have"} ended`
-      : `for its turn: at most ${blocked.at_once} of its array at once`;
-  return {
-    sentence: `${title} is not in the queue yet: it waits ${what}.`,
-    lines: blocked.after.map((id) => ({ label: "after", text: id })),
-  };
+    after.length > 0
+      ? `until ${after.length === 1 ? "another request has" : "other requests have"} ended`
+      : `for its turn: at most ${atOnce} of its array at once`;
+  return { sentence: `${title} is not in the queue yet: it waits ${what}.`, lines: after };
 }
 
 /** Granted, but whoever is to start it has not done so (S3, K3). */
