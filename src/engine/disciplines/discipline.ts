@@ -14,8 +14,11 @@ import type { Transaction } from "../transaction.ts";
 import type { OrderFact, Permit, Protection, Sparing } from "../why.ts";
 
 export interface Discipline {
-  /** What a pool would do next, and until when that stands. */
-  look(transaction: Transaction, pool: Pool): PoolLook;
+  /**
+   * What a pool would do next, and until when that stands. Null: the time was up before that was known; the next look goes
+   * on from there, and takes at least one step.
+   */
+  look(transaction: Transaction, pool: Pool): PoolLook | null;
   /** The first promise that cannot be kept any more, beside those that the pool does not even admit (V5). */
   lostHold(pool: Pool, nowMs: number): LostHold | undefined;
   /** Everything that waits, in the order of service. */

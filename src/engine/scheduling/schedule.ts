@@ -33,8 +33,9 @@ export function schedule(transaction: Transaction): void {
   let taker: Waiter | undefined;
   let steps = 0;
   while (taker !== undefined || state.unsettled.size > 0) {
-    steps += lookAround(transaction, looks, taker, steps > 0);
-    const isCut = steps > 0 && transaction.isTimeUp(); // At least one step, or it would never end.
+    const { lost, isUnfinished } = lookAround(transaction, looks, taker, steps > 0);
+    steps += lost;
+    const isCut = isUnfinished || (steps > 0 && transaction.isTimeUp()); // At least one step, or it would never end.
     if (isCut && (state.unsettled.size > 0 || hasSomethingToDo(looks))) return pause(transaction, looks);
     taker = act(transaction, looks);
     steps++;
@@ -44,27 +45,41 @@ export function schedule(transaction: Transaction): void {
 }
 
 /**
- * Looks at every pool in which something changed, until no promise is lost any more; answers how many were. Whoever
- * took units is known here only, so that it is cut short only if nobody did.
+ * Looks at every pool in which something changed, until no promise is lost any more; answers how many were, and whether
+ * a look had to be left unfinished. Whoever took units is known here only, so that it is cut short only if nobody did.
  */
 function lookAround(
   transaction: Transaction,
   looks: Map<Pool, PoolLook>,
   taker: Waiter | undefined,
   hasStepped: boolean,
-): number {
+): { lost: number; isUnfinished: boolean } {
   const { unsettled, undo } = transaction.state;
+  const unfinished = new Set<Pool>();
   let lost = 0;
   while (unsettled.size > 0) {
     for (const pool of poolsByName(unsettled)) {
-      if (taker === undefined && (hasStepped || lost > 0) && transaction.isTimeUp()) return lost;
+      if (taker === undefined && (hasStepped || lost > 0) && transaction.isTimeUp()) return end();
       undo.removeFrom(unsettled, pool);
-      if (endLostHold(transaction, pool, taker))
+      unfinished.delete(pool);
+      if (endLostHold(transaction, pool, taker)) {
         lost++; // Looked at again: it is unsettled now.
-      else looks.set(pool, disciplineOf(pool).look(transaction, pool));
+        continue;
+      }
+      const look = disciplineOf(pool).look(transaction, pool);
+      if (look !== null) looks.set(pool, look);
+      else unfinished.add(pool);
     }
   }
-  return lost;
+  return end();
+
+  function end(): { lost: number; isUnfinished: boolean } {
+    for (const pool of unfinished) {
+      looks.delete(pool);
+      undo.addTo(unsettled, pool);
+    }
+    return { lost, isUnfinished: unfinished.size > 0 };
+  }
 }
 
 function pause(transaction: Transaction, looks: Looks): void {

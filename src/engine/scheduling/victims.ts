@@ -1,6 +1,5 @@
 // What all disciplines share in the search for victims: who borrows, who is old enough, who is barred (V2, V6).
 
-import { memoised } from "../memoised.ts";
 import type { RequestId } from "../records.ts";
 import { compareIds } from "../resources.ts";
 import {
@@ -137,11 +136,10 @@ export function isShielded({ shieldEndsAtMs }: RunKind, nowMs: number): boolean 
 export function permittedBy(
   judge: (kind: RunKind) => { readonly from: number } | string,
 ): (run: Run) => boolean {
-  const firstOf = memoised((kind: RunKind) => {
+  return ({ kind, token }) => {
     const verdict = judge(kind);
-    return typeof verdict === "string" ? Number.POSITIVE_INFINITY : verdict.from;
-  });
-  return ({ kind, token }) => token >= firstOf(kind);
+    return typeof verdict !== "string" && token >= verdict.from;
+  };
 }
 
 /** Whether a run has run long enough to be a victim (V2). */

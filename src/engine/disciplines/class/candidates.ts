@@ -1,5 +1,6 @@
 // Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
 
+import { memoised } from "../../memoised.ts";
 import type { PreemptionReason } from "../../records.ts";
 import {
   BorrowLines,
@@ -143,7 +144,7 @@ export function rightsOf(search: VictimSearch): string {
 /** Shields end with time; costs, and who is near its end, are not looked at. */
 export function mayEverStop(search: VictimSearch): (run: Run) => boolean {
   const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
-  return permittedBy(judgeOf(ever, shortKeys(search.shortage)));
+  return permittedBy(memoised(judgeOf(ever, shortKeys(search.shortage))));
 }
 
 /** What the runs of the waiter's component hold in lines that are `counted`, stopping ones included. */

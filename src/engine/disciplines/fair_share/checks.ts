@@ -2,7 +2,7 @@
 
 import type { EngineState, Pool } from "../../state.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
-import { Stages } from "./stages.ts";
+import { Stages, takeOverChanges } from "./stages.ts";
 import { statusViolations } from "./starvation.ts";
 import { type Operation, type Peers, type PoolTree, type Standing, shareTreeOf } from "./tree.ts";
 
@@ -12,6 +12,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
   pool.shareTree = null;
   const fresh = shareTreeOf(state, pool);
   pool.shareTree = kept;
+  takeOverChanges(pool, kept, nowMs);
   const [has, should] = [describe(kept), describe(fresh)];
   const differences = [...new Set([...has.keys(), ...should.keys()])]
     .filter((key) => has.get(key) !== should.get(key))

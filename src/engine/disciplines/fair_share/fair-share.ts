@@ -15,8 +15,10 @@ import { lookAtShares } from "./stages.ts";
 import { sharedQueueOf } from "./view.ts";
 
 export const fairShareDiscipline: Discipline = {
-  look: (transaction, pool): PoolLook => {
-    const { grant, enforcement, service, untilMs } = lookAtShares(transaction, pool);
+  look: (transaction, pool): PoolLook | null => {
+    const look = lookAtShares(transaction, pool);
+    if (look === null) return null;
+    const { grant, enforcement, service, untilMs } = look;
     const isCovered = service?.choice === null;
     return {
       grant: grant === undefined ? undefined : { waiter: grant, opportunistic: false },

@@ -66,6 +66,9 @@ export class Search {
   readonly #givers = new SortedList<Place>(byBest);
   readonly #due = new SortedList<Place>(byDue);
   readonly #stale = new Set<Node | null>();
+  /** All needs with peers in vain, and all peers that may hope in some places only; perhaps some that no longer are. */
+  readonly #vainNeeds = new Set<Need>();
+  readonly #confined = new Set<Peers>();
   #nowMs = Number.NEGATIVE_INFINITY;
 
   constructor(stage: Stage, pool: Pool, tree: PoolTree) {
@@ -87,8 +90,11 @@ export class Search {
     if (node !== null || !this.#pool.record.nodeBacked) this.#stale.add(node);
   }
 
-  /** Takes over what has changed, and gives hope to those who may find something there now. */
-  renew(nowMs: number): void {
+  /**
+   * Takes over what has changed, and gives hope to those who may find something there now; false: the time was up after
+   * some of it, and the next call goes on.
+   */
+  renew(nowMs: number, isTimeUp: () => boolean = () => false): boolean {
     this.#nowMs = nowMs;
     for (const place of this.#due) {
       if (place.dueMs > nowMs) break;
@@ -96,9 +102,11 @@ export class Search {
     }
     for (const node of this.#stale) {
       const place = this.#replace(node);
+      this.#stale.delete(node);
       if (place !== undefined) this.#giveHope(place);
+      if (this.#stale.size > 0 && isTimeUp()) return false;
     }
-    this.#stale.clear();
+    return true;
   }
 
   #replace(node: Node | null): Place | undefined {
@@ -179,15 +187,18 @@ export class Search {
   }
 
   #giveHope(place: Place): void {
-    for (const need of this.#tree.needs.values()) {
+    for (const need of this.#vainNeeds) {
       const vain = need.vain[this.stage];
-      if (vain.size === 0 || !this.#mayServe(place, need)) continue;
-      for (const peers of vain)
-        if (isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
+      if (vain.size === 0) this.#vainNeeds.delete(need);
+      else if (this.#mayServe(place, need)) {
+        for (const peers of vain)
+          if (isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
+      }
     }
-    for (const [peers, hope] of this.hopes) {
-      if (hope.where !== null && peers.needs.some((need) => this.#mayServe(place, need)))
-        this.#hopeAt(peers, place);
+    for (const peers of this.#confined) {
+      const where = this.hopes.get(peers)?.where ?? null;
+      if (where === null) this.#confined.delete(peers);
+      else if (peers.needs.some((need) => this.#mayServe(place, need))) this.#hopeAt(peers, place);
     }
   }
 
@@ -198,8 +209,10 @@ export class Search {
 
   #hopeAt(peers: Peers, { node }: Place): void {
     const hope = this.hopes.get(peers);
-    if (hope === undefined) this.hopes.set(peers, { where: new Set([node]), vain: null });
-    else {
+    if (hope === undefined) {
+      this.hopes.set(peers, { where: new Set([node]), vain: null });
+      this.#confined.add(peers);
+    } else {
       hope.where?.add(node);
       hope.vain = null;
     }
@@ -227,7 +240,10 @@ export class Search {
     hope.vain.add(operation);
     if (peers.runCount > 0 && hope.vain.size < this.#searcherCount(peers)) return;
     this.hopes.delete(peers);
-    for (const { vain } of peers.needs) vain[this.stage].add(peers);
+    for (const need of peers.needs) {
+      need.vain[this.stage].add(peers);
+      this.#vainNeeds.add(need);
+    }
   }
 
   /** How many of the peers have the right to this stage. */
@@ -308,8 +324,8 @@ export function mayTake(stage: Stage, { settings }: Peers, group: AllocationGrou
 }
 
 /** What is left when everything has ended that stops for nobody. */
-function leftSoon(pool: Pool, { holds }: PoolTree, node: Node | null): number[] {
-  if (node !== null) return node.left.map((amount, i) => amount + node.stopping[i]!);
+function leftSoon(pool: Pool, { holds }: PoolTree, node: Node | null): readonly number[] {
+  if (node !== null) return [...node.leftSoon]; // As it is now: places are compared with what was.
   return pool.keys.map((_, i) => freeOf(pool, i) + pool.stopping[i]! - (holds?.promises.claimed[i] ?? 0));
 }
 

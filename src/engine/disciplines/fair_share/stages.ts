@@ -10,6 +10,7 @@ import type { VictimChoice, Waiter } from "../discipline.ts";
 import { type Allocation, unitsOn } from "./allocations.ts";
 import { type Holds, holdsOf, isServed } from "./holds.ts";
 import { type Need, noteGrowth } from "./needs.ts";
+import { forgetFindings } from "./operations.ts";
 import { inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { byPlace, inheritedRight, type Place, RIGHT_FOR, Search, STAGES, type Stage } from "./search.ts";
@@ -45,13 +46,21 @@ export interface ShareLook {
   readonly untilMs: number;
 }
 
-/** Looks at shares and statuses, which is an evaluation, and then at the stages one after another. */
-export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook {
-  const { state, nowMs } = transaction;
+/**
+ * Looks at shares and statuses, which is an evaluation, and then at the stages one after another. Null: the time was up
+ * before the searches had taken over what changed.
+ */
+export function lookAtShares(transaction: Transaction, pool: Pool): ShareLook | null {
+  const { state, nowMs, isTimeUp } = transaction;
   const tree = shareTreeOf(state, pool);
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
   const moved = new Set(Array.from(tree.moved, ({ peers }) => peers as Peers));
   const evaluation = new Evaluation(transaction, pool, tree);
+  if (!takeOverChanges(pool, tree, nowMs, isTimeUp)) {
+    evaluation.finish(false);
+    forgetFindings(tree);
+    return null;
+  }
   const stages = new Stages(state, pool, tree, nowMs, moved);
   const grant = stages.findGrant();
   const enforcement = grant === undefined ? stages.findEnforcement() : undefined;
@@ -94,7 +103,6 @@ export class Stages {
     this.#holds = tree.holds;
     this.#space = spaceOf(pool, tree.holds);
     this.#moved = moved;
-    takeOverChanges(pool, tree, nowMs);
   }
 
   // --- regular ---------------------------------------------------------------------------------------
@@ -402,9 +410,15 @@ export class Stages {
   }
 }
 
-/** The searches learn what has changed since the last look. */
-function takeOverChanges(pool: Pool, tree: PoolTree, nowMs: number): void {
+/** The searches learn what has changed since the last look; answers whether the time was enough for all of it. */
+export function takeOverChanges(
+  pool: Pool,
+  tree: PoolTree,
+  nowMs: number,
+  isTimeUp: () => boolean = () => false,
+): boolean {
   const { searches, rights } = tree;
+  tree.holds ??= holdsOf(pool); // A pool without nodes is one place, and what is promised is not left there.
   for (const stage of STAGES) {
     if (rights[stage] === 0) continue;
     const known = searches[stage];
@@ -417,7 +431,10 @@ function takeOverChanges(pool: Pool, tree: PoolTree, nowMs: number): void {
     for (const stage of STAGES) searches[stage]?.note(node);
   }
   pool.places.changed.clear();
-  for (const stage of STAGES) if (rights[stage] > 0) searches[stage]?.renew(nowMs);
+  for (const stage of STAGES) {
+    if (rights[stage] > 0 && searches[stage]?.renew(nowMs, isTimeUp) === false) return false;
+  }
+  return true;
 }
 
 function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {

@@ -142,7 +142,7 @@ function rightsOf(search: VictimSearch): string {
 function mayEverStop(search: VictimSearch): (run: Run) => boolean {
   const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
   const short = shortKeys(search.shortage);
-  return permittedBy(judgeFor(ever, short, rightsFor(search, short)));
+  return permittedBy(memoised(judgeFor(ever, short, rightsFor(search, short))));
 }
 
 /** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
@@ -227,20 +227,26 @@ function* candidatesIn(
   { runs, runKinds }: Policy,
   judge: (kind: RunKind) => Permission | string,
 ): Generator<Candidate, void> {
-  let from = Number.POSITIVE_INFINITY;
-  for (const kind of runKinds) {
-    const verdict = judge(kind);
-    if (typeof verdict !== "string") from = Math.min(from, verdict.from);
-  }
-  if (from === Number.POSITIVE_INFINITY) return;
+  let from: number | undefined; // Asked for when somebody is met who may not be taken: most searches end before.
   for (const run of runs.backwards()) {
-    if (run.token < from) return;
-    if (run.isStopping) continue;
-    const permission = judge(run.kind);
-    if (typeof permission === "string" || run.token < permission.from || !isMature(run, pool, nowMs))
+    const permission = run.isStopping ? "" : judge(run.kind);
+    if (typeof permission !== "string" && run.token >= permission.from) {
+      if (isMature(run, pool, nowMs)) yield { run, permission };
       continue;
-    yield { run, permission };
+    }
+    from ??= firstPermitted(runKinds, judge);
+    if (run.token < from) return;
   }
+}
+
+/** From which token on some run may be taken; infinite: none. */
+function firstPermitted(kinds: Iterable<RunKind>, judge: (kind: RunKind) => Permission | string): number {
+  let first = Number.POSITIVE_INFINITY;
+  for (const kind of kinds) {
+    const verdict = judge(kind);
+    if (typeof verdict !== "string") first = Math.min(first, verdict.from);
+  }
+  return first;
 }
 
 /** Candidates in the order of 8.3: lower priority first, then the latest. Those of no use any more are left out. */
