@@ -59,9 +59,9 @@ async function proveOn(options: {
   readonly store: StoreKind;
   readonly rounds: readonly Round[];
   readonly faults?: Canary["faults"];
-  readonly kinds?: Canary["kinds"];
+  readonly load?: Canary["load"];
 }): Promise<Proof> {
-  const { name, store, rounds, kinds, faults = [] } = options;
+  const { name, store, rounds, load, faults = [] } = options;
   const programs = await buildPrograms(name, faults);
   const directory = mkdtempSync(join(values.keep ?? tmpdir(), "berth-proof-"));
   const onRound = (text: string) => (faults.length === 0 ? console.log(text) : undefined);
@@ -72,7 +72,7 @@ async function proveOn(options: {
       directory,
       rounds,
       random,
-      kinds,
+      load,
       namespaces: !values.proxies,
       onRound,
     });
@@ -81,9 +81,11 @@ async function proveOn(options: {
   }
 }
 
-async function findOut({ what, faults, rounds, finders, kinds }: Canary): Promise<number> {
-  const { verdict } = await proveOn({ name: what, store: "sqlite", rounds, faults, kinds });
-  return finders.flatMap((finder) => verdict.problems[finder]).length;
+async function findOut({ what, faults, rounds, finders, load }: Canary): Promise<number> {
+  const { verdict } = await proveOn({ name: what, store: "sqlite", rounds, faults, load });
+  const found = finders.flatMap((finder) => verdict.problems[finder]).length;
+  if (found === 0) for (const problem of Object.values(verdict.problems).flat()) console.log(`  ${problem}`);
+  return found;
 }
 
 /** All pairs of fault and moment as often as each other; every fourth cut is a long one. */

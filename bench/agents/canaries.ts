@@ -3,7 +3,7 @@
 import type { Fault } from "../proving/canaries.ts";
 import type { Round } from "./faults.ts";
 import type { Question } from "./judge.ts";
-import type { Wish } from "./load.ts";
+import type { LoadOptions, Wish } from "./load.ts";
 
 export interface Canary {
   readonly what: string;
@@ -12,8 +12,7 @@ export interface Canary {
   readonly rounds: readonly Round[];
   /** By which of the questions it must be found: one that shows by chance proves nothing. */
   readonly finders: readonly Question[];
-  /** Only jobs of these kinds show it. */
-  readonly kinds?: readonly Wish["kind"][] | undefined;
+  readonly load: LoadOptions;
 }
 
 const startedTwice: Fault = {
@@ -31,9 +30,29 @@ const ownSocket: Fault = {
   instead: 'listenForAgents(join(directory, "socket" + String(process.pid)))',
 };
 
+/** An agent that never connects does not renew its lease: on a slow machine it would stand still before it shows. */
+const endlessLease: Fault = {
+  what: "",
+  file: "src/agent/agent.ts",
+  text: "const LEASE_SHARE = 2 / 3;",
+  instead: "const LEASE_SHARE = 20;",
+};
+
 const at = (fault: Round["fault"], ...moments: readonly Round["moment"][]): Round[] =>
   moments.map((moment) => ({ fault, moment }));
-const LONG_CUT: Round = { fault: "node cut", moment: "start", isLong: true, how: "silent" };
+/** There is always room: nobody waits for a preemption, which a fault may make impossible. */
+const LIGHT_LOAD: LoadOptions = { live: 4, usual: { gpus: 1, nodes: 1 }, patienceMs: 8_000 };
+/** A job that has begun, and has not ended when its node is back. */
+const UNDER_WAY: Partial<Wish> = { kind: "short", ms: 12_000, gpus: 1, onLost: "suspend" };
+const during = (fault: Round["fault"]): Round[] => [{ fault, moment: "start", under: UNDER_WAY }];
+const END_IN_A_CUT: Round = {
+  ...{ fault: "node cut", moment: "start", how: "reset" },
+  under: { kind: "short", ms: 2_000, gpus: 1, onLost: "suspend" },
+};
+const LONG_CUT: Round = {
+  ...{ fault: "node cut", moment: "start", isLong: true, how: "silent" },
+  under: { kind: "tree", ms: 60_000, gpus: 1, requeue: "on_failure", onLost: "suspend" },
+};
 
 export const CANARIES: readonly Canary[] = [
   canary(
@@ -43,13 +62,12 @@ export const CANARIES: readonly Canary[] = [
       text: 'const jobs = join(directory, "jobs");',
       instead: "const jobs = join(directory, String(process.pid));",
     },
-    { rounds: at("agent killed", "start", "stop", "start"), finders: ["exits lost", "double starts"] },
+    { rounds: during("agent killed"), finders: ["exits lost"] },
   ),
   {
     what: "an agent that starts again what it finds",
     faults: [
-      startedTwice,
-      ownSocket,
+      ...[startedTwice, ownSocket, endlessLease],
       {
         what: "",
         file: "src/agent/finding.ts",
@@ -57,14 +75,14 @@ export const CANARIES: readonly Canary[] = [
         instead: 'alive: "start"',
       },
     ],
-    rounds: at("agent killed", "start", "start"),
+    rounds: during("agent killed"),
     finders: ["double starts"],
+    load: LIGHT_LOAD,
   },
   {
     what: "a second start after a reset",
     faults: [
-      startedTwice,
-      ownSocket,
+      ...[startedTwice, ownSocket, endlessLease],
       {
         what: "",
         file: "src/agent/finding.ts",
@@ -72,8 +90,9 @@ export const CANARIES: readonly Canary[] = [
         instead: 'if (bootId !== currentBootId) return "start";',
       },
     ],
-    rounds: at("machine reset", "start", "start"),
+    rounds: during("machine reset"),
     finders: ["double starts"],
+    load: LIGHT_LOAD,
   },
   canary(
     "an end that is forgotten when its report fails",
@@ -87,15 +106,16 @@ export const CANARIES: readonly Canary[] = [
           journal.prune(Number.POSITIVE_INFINITY);
         }`,
     },
-    {
-      rounds: [...at("node cut", "start", "stop", "start"), LONG_CUT, ...at("server replaced", "stop")],
-      finders: ["double starts"],
-    },
+    { rounds: [END_IN_A_CUT], finders: ["double starts"] },
   ),
   canary(
     "an end that is reported before the whole tree has ended",
     { file: "src/agent/supervision.ts", text: "    await job.gone;\n", instead: "" },
-    { rounds: at("agent killed", "stop", "start"), finders: ["survivors of ended jobs"], kinds: ["tree"] },
+    {
+      rounds: at("agent killed", "stop", "start"),
+      finders: ["survivors of ended jobs"],
+      load: { ...LIGHT_LOAD, usual: { ...LIGHT_LOAD.usual, kind: "tree" } },
+    },
   ),
   canary(
     "a shim that drops output",
@@ -113,13 +133,12 @@ export const CANARIES: readonly Canary[] = [
       text: "from: call.query.from ?? 0,",
       instead: "from: Math.min(0, call.query.from ?? 0),",
     },
-    { rounds: at("server replaced", "start", "stop", "start"), finders: ["logs incomplete"] },
+    { rounds: during("server replaced"), finders: ["logs incomplete"] },
   ),
-  canary(
-    "an agent that does not honour the lease of its node",
-    { file: "src/agent/agent.ts", text: "const LEASE_SHARE = 2 / 3;", instead: "const LEASE_SHARE = 20;" },
-    { rounds: [LONG_CUT], finders: ["requests alive twice"] },
-  ),
+  canary("an agent that does not honour the lease of its node", endlessLease, {
+    rounds: [LONG_CUT],
+    finders: ["requests alive twice"],
+  }),
   canary(
     "a server that gives away the work of a node that still runs it",
     {
@@ -140,6 +159,10 @@ export const CANARIES: readonly Canary[] = [
   ),
 ];
 
-function canary(what: string, fault: Omit<Fault, "what">, rest: Omit<Canary, "what" | "faults">): Canary {
-  return { what, faults: [{ what, ...fault }], ...rest };
+function canary(
+  what: string,
+  fault: Omit<Fault, "what">,
+  rest: Pick<Canary, "rounds" | "finders"> & Partial<Canary>,
+): Canary {
+  return { what, faults: [{ ...fault, what }], load: LIGHT_LOAD, ...rest };
 }

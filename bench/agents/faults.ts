@@ -1,9 +1,9 @@
 // What happens to a cluster under proof: one fault at a time, in the middle of a start, of a stop or of a checkpoint.
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { isOver, type Load, type LoadedJob, nowS } from "./load.ts";
+import { isOver, type Load, type LoadedJob, nowS, type Wish } from "./load.ts";
 import { kill, within } from "./machines.ts";
 import { LOST_SECONDS, NODE_GPUS, type Node, type Scene } from "./scene.ts";
 
@@ -25,6 +25,8 @@ export interface Round {
   readonly isLong?: boolean;
   /** Of a cut; left out: in any way. */
   readonly how?: Cut;
+  /** The moment is made certain: such a job has begun on the node that is struck, and a cut that is not long lasts until it has ended. */
+  readonly under?: Partial<Wish>;
 }
 
 /** What the judge must know to tell a lost end from one that nobody could know. */
@@ -44,6 +46,13 @@ export interface Strikes extends Struck {
 const CUTS = ["cable", "silent", "answers lost", "nothing arrives", "reset"] as const;
 type Cut = (typeof CUTS)[number];
 const MOMENT_MS_MAX = 20_000;
+const READ_MS_MAX = 5_000;
+/** How long an agent is away at most. */
+const AWAY_MS_MAX = 2_500;
+/** Has not ended when its node is lost. */
+const LONG_JOB: Partial<Wish> = { kind: "tree", ms: 45_000, requeue: "on_failure" };
+/** An agent has noticed by then what its shim has written down. */
+const AGENT_MS = 1_500;
 /** How long after its cause a moment is struck, at most. */
 const AFTER_MS_MAX = { start: 700, stop: 500, checkpoint: 900 };
 
@@ -80,12 +89,17 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
     return nodeOf(victims.find((job) => job.latest.stop !== null) ?? (victims[0] as LoadedJob));
   }
 
-  /** A node with a job that has not ended when the node is lost. */
-  async function longRunning(): Promise<Node> {
-    const wish = { kind: "tree", ms: 45_000, nodes: 1, component: "urgent", requeue: "on_failure" } as const;
-    const job = await load.submit(wish);
-    await within(MOMENT_MS_MAX, "a long job that runs", () => job.latest.phase === "running");
-    return nodeOf(job);
+  const hasBegun = ({ id }: LoadedJob, attempt: number) =>
+    readdirSync(scene.evidence).some((name) => name.startsWith(`${id}.${attempt}.`));
+
+  /** Submits it, and waits until it has written its first mark: it runs, whatever servers and agents say. */
+  async function begun(wish: Partial<Wish>): Promise<LoadedJob> {
+    const job = await load.submit({ ...wish, nodes: 1, component: "urgent", isFollowed: true });
+    await within(MOMENT_MS_MAX, "a job that has begun", () => hasBegun(job, 1));
+    // And is read, unless a planted fault keeps its agent from reporting it.
+    const isRead = () => load.followed.some(({ id, output }) => id === job.id && output.stdout !== "");
+    await within(READ_MS_MAX, "a log that is followed", isRead).catch(() => load.look(job));
+    return job;
   }
 
   async function absent(node: Node, during: () => Promise<void>): Promise<void> {
@@ -94,9 +108,9 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
     struck.absences.push({ node: node.machine.name, from, to: nowS() });
   }
 
-  async function killAgent(node: Node): Promise<void> {
+  async function killAgent(node: Node, awayMs: number): Promise<void> {
     await node.machine.killAgent();
-    await delay(random() * 2_500);
+    await delay(awayMs);
     await startAgent(node);
   }
 
@@ -113,7 +127,8 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
     kill(pid);
   }
 
-  async function cut({ machine, paths }: Node, isLong: boolean, wanted: Cut | undefined): Promise<void> {
+  async function cut(node: Node, wanted: Cut | undefined, during: () => Promise<unknown>): Promise<void> {
+    const { machine, paths } = node;
     const how = wanted ?? pick(CUTS.filter((one) => one !== "cable" || scene.hasCables));
     if (how === "cable") machine.pullCable();
     for (const path of paths) {
@@ -122,10 +137,22 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
       if (how === "nothing arrives") path.silence("to");
       if (how === "reset") path.reset();
     }
-    await delay(1_000 * (isLong ? LOST_SECONDS + 5 + random() * 3 : 0.3 + random() * 4));
+    await during();
     if (how === "cable") machine.plugIn();
     if (how === "answers lost") for (const path of paths) path.reset();
     for (const path of paths) path.heal();
+  }
+
+  /** How long a cut lasts; a long one until what was lost runs elsewhere, if there is room. */
+  async function cutTime(isLong: boolean, job: LoadedJob | undefined): Promise<void> {
+    if (job === undefined) return delay(1_000 * (0.3 + random() * 4));
+    if (isLong) {
+      await delay(1_000 * (LOST_SECONDS + 2 + random() * 3));
+      return within(MOMENT_MS_MAX, "the next attempt", () => hasBegun(job, 2)).catch(() => undefined);
+    }
+    const { machine } = nodeOf(job);
+    await within(MOMENT_MS_MAX, "an end on a node that is cut off", () => machine.hasEnd(job.id));
+    await delay(AGENT_MS);
   }
 
   async function reset(node: Node): Promise<void> {
@@ -147,16 +174,21 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
 
   return {
     ...struck,
-    async strike({ fault, moment, isLong = false, how }) {
-      const node = isLong ? await longRunning() : await bring(moment);
-      await delay(random() * AFTER_MS_MAX[moment]);
+    async strike({ fault, moment, isLong = false, how, under = isLong ? LONG_JOB : undefined }) {
+      const job = under && (await begun(under));
+      const node = job === undefined ? await bring(moment) : nodeOf(job);
+      if (job === undefined) await delay(random() * AFTER_MS_MAX[moment]);
       switch (fault) {
         case "agent killed":
-          return absent(node, () => killAgent(node));
+          return absent(node, () => killAgent(node, job === undefined ? random() * AWAY_MS_MAX : 0));
         case "shim killed":
           return killShim(node);
         case "node cut":
-          return absent(node, () => cut(node, isLong, how));
+          await absent(node, () => cut(node, how, () => cutTime(isLong, job)));
+          // What was started again shows before it is cancelled.
+          if (job !== undefined && !isLong)
+            await within(MOMENT_MS_MAX, "its end", () => isOver(job)).catch(() => undefined);
+          return;
         case "machine reset":
           return absent(node, () => reset(node));
         case "server replaced":

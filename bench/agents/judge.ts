@@ -48,10 +48,11 @@ interface Marks {
 }
 
 /**
- * A node acts two thirds into the time after which it counts as lost, from the sending of its last answered sync, which the
- * server may have held for five seconds. Away for less than the rest, with a second for the clocks, it has lost nothing.
+ * Away for less than this, a node has lost nothing: it acts two thirds into the time after which it counts as lost, and the
+ * server at the end of it. Both count from the last answered sync, which the server may have held for five seconds; a second more
+ * is for the clocks. What is suspended is not lost before the server says so.
  */
-const LOSS_AFTER_S_MIN = (LOST_SECONDS * 2) / 3 - 5 - 1;
+const LOSS_AFTER_S_MIN = { kill: (LOST_SECONDS * 2) / 3 - 6, suspend: LOST_SECONDS - 6 };
 /** For logs that do not come. */
 const LOGS_MS_MAX = 90_000;
 /** Code of a job that ended because it was asked to. */
@@ -100,7 +101,7 @@ export async function judge(given: {
       for (const one of ran) {
         const place = { id: job.id, attempt: one.attempt, rank: one.rank };
         const output = await readWhole(api, place, patience);
-        const found = judgeLog(job, one, output);
+        const found = judgeLog(job, one, output, hasLostItsShim(attempt, one, struck));
         lines += found.lines;
         problems["logs incomplete"].push(...found.problems);
         const other = followed.find((it) => it.id === job.id && it.attempt === one.attempt);
@@ -167,14 +168,14 @@ function judgeExit(job: LoadedJob, attempt: Body, ran: readonly Marks[], struck:
   const said = `${outcome} ${code ?? "without a code"} ${signal ?? ""} ${cause ?? ""} ${message ?? ""}`;
   const codes = ran.flatMap(({ end }) => (end === undefined ? [] : [end.code]));
   const mayBeUnknown =
-    (code === null && mayBeLost(ran, struck)) ||
+    (code === null && mayBeLost(job, ran, struck)) ||
     struck.shims.has(name) ||
     (outcome === "cancelled" && ran.length === 0);
   const lostExits: string[] = [];
   const invented: string[] = [];
   if (codes.length > 0 && !codes.includes(code) && !mayBeUnknown)
     lostExits.push(`${name} ended with ${codes.join(", ")}, reported: ${said}`);
-  if (outcome === "lost" && !mayBeLost(ran, struck))
+  if (outcome === "lost" && !mayBeLost(job, ran, struck))
     lostExits.push(`${name} counts as lost although its node was there: ${said}`);
   if (cause === "start_failed") lostExits.push(`${name} was not started: ${said}`);
   if (codes.length === 0 && code !== null && signal === null)
@@ -186,22 +187,32 @@ function judgeExit(job: LoadedJob, attempt: Body, ran: readonly Marks[], struck:
 }
 
 /** Its node, one of them if there were several, was reset, or away for long enough, since the attempt began. */
-function mayBeLost(ran: readonly Marks[], { resets, absences }: Struck): boolean {
+function mayBeLost({ onLost }: LoadedJob, ran: readonly Marks[], { resets, absences }: Struck): boolean {
+  const afterS = LOSS_AFTER_S_MIN[onLost];
   const beganAt = Math.min(...ran.map(({ startedAt }) => startedAt));
   const isLater = (at: number) => ran.length === 0 || at >= beganAt - 1;
   const nodes = new Set(ran.map(({ node }) => node));
   const isThere = (node: string) => nodes.size === 0 || nodes.has(undefined) || nodes.has(node);
   return (
     resets.some(({ node, at }) => isThere(node) && isLater(at)) ||
-    absences.some(({ node, from, to }) => isThere(node) && to - from >= LOSS_AFTER_S_MIN && isLater(to))
+    absences.some(({ node, from, to }) => isThere(node) && to - from >= afterS && isLater(to))
   );
 }
 
-/** Each line once and in order; all of them, if it has come to its end. */
+/** What its shim had not read when it was killed, by itself or with the machine, is in no log. */
+function hasLostItsShim(attempt: Body, { request, node, startedAt }: Marks, struck: Struck): boolean {
+  const isReset = struck.resets.some(
+    (one) => (node === undefined || node === one.node) && one.at >= startedAt - 1,
+  );
+  return struck.shims.has(`${request}.${attempt.attempt}`) || (attempt.exit_code === null && isReset);
+}
+
+/** Each line once and in order; all of them, if it has come to its end and its shim has seen that. */
 function judgeLog(
   job: LoadedJob,
   { key, end }: Marks,
   output: Output,
+  hasLostShim: boolean,
 ): { lines: number; problems: string[] } {
   const problems: string[] = [];
   if (!output.isComplete || output.isTail) problems.push(`${key}: its node does not send the whole log`);
@@ -217,7 +228,7 @@ function judgeLog(
     if (wrong >= 0)
       problems.push(`${key}: line ${wrong + 1} of ${stream} is "${texts[wrong]?.slice(0, 80)}"`);
     lines += texts.length;
-    const count = end?.[letter === "o" ? "out" : "err"];
+    const count = hasLostShim ? undefined : end?.[letter === "o" ? "out" : "err"];
     if (count === undefined && !lineOf(job, letter, texts.length + 1, key).startsWith(rest))
       problems.push(`${key}: ${stream} ends with "${rest.slice(0, 80)}"`);
     if (count !== undefined && (texts.length !== count || rest !== ""))

@@ -15,6 +15,8 @@ export interface LoadedJob {
   readonly id: string;
   readonly kind: string;
   readonly code: number;
+  readonly onLost: Wish["onLost"];
+  readonly isFollowed: boolean;
   /** What a server said last. */
   latest: Body;
   /** By attempt: when we first heard of its end. */
@@ -34,6 +36,18 @@ export interface Load {
   stop(): void;
 }
 
+export interface LoadOptions {
+  /** So many that wait or run. */
+  readonly live: number;
+  /** What all jobs have in common, apart from those that the rounds need. */
+  readonly usual: Partial<Wish>;
+  /** For jobs that run to end by themselves, before they are cancelled. */
+  readonly patienceMs: number;
+}
+
+/** A few more than there is room for. */
+export const FULL_LOAD: LoadOptions = { live: 9, usual: {}, patienceMs: 20_000 };
+
 export interface Wish {
   readonly kind: "short" | "saver" | "tree" | "deaf" | "loud";
   readonly ms: number;
@@ -42,10 +56,11 @@ export interface Wish {
   readonly component: string;
   readonly onLost: "suspend" | "kill";
   readonly requeue: "never" | "on_preemption" | "on_failure";
+  /** Its output is read while it is written. */
+  readonly isFollowed: boolean;
 }
 
 const KINDS = ["short", "short", "saver", "saver", "saver", "saver", "tree", "deaf", "loud"] as const;
-const LIVE = 9;
 const POLL_MS = 400;
 const END_MS_MAX = 120_000;
 const LEFT_MS_MAX = 30_000;
@@ -57,7 +72,8 @@ export const isOver = ({ latest }: LoadedJob) => OVER.has(latest.status);
 /** It is gone, or only its name is left. */
 const hasEnded = (pid: number) => ["Z", "X", ""].includes(stateOf(pid));
 
-export function startLoad(scene: Scene, random: () => number, kinds: readonly Wish["kind"][] = KINDS): Load {
+export function startLoad(scene: Scene, random: () => number, options: LoadOptions): Load {
+  const { live, usual, patienceMs } = options;
   const { api, evidence, directory } = scene;
   const jobs: LoadedJob[] = [];
   const survivors: string[] = [];
@@ -68,7 +84,7 @@ export function startLoad(scene: Scene, random: () => number, kinds: readonly Wi
   const pick = <T>(values: readonly T[]): T => values[Math.floor(random() * values.length)] as T;
 
   function wishFor(given: Partial<Wish>): Wish {
-    const kind = pick(kinds);
+    const kind = given.kind ?? usual.kind ?? pick(KINDS);
     return {
       kind,
       ms: 500 + Math.floor(random() * (kind === "saver" ? 12_000 : 6_000)),
@@ -78,12 +94,14 @@ export function startLoad(scene: Scene, random: () => number, kinds: readonly Wi
       onLost: pick(["suspend", "suspend", "kill"] as const),
       // Who saves wants to go on.
       requeue: kind === "saver" ? "on_failure" : pick(["never", "on_preemption", "on_failure"] as const),
+      isFollowed: jobs.length % 3 === 0,
+      ...usual,
       ...given,
     };
   }
 
   async function submit(given: Partial<Wish> = {}): Promise<LoadedJob> {
-    const { kind, ms, gpus, nodes, component, onLost, requeue } = wishFor(given);
+    const { kind, ms, gpus, nodes, component, onLost, requeue, isFollowed } = wishFor(given);
     const code = pick([0, 0, 3, 11, 42]);
     const latest = await api.call("POST", "/v1/jobs", {
       ...{ component, requeue, resources: { gpu: gpus }, name: `${kind} ${jobs.length + 1}` },
@@ -96,7 +114,8 @@ export function startLoad(scene: Scene, random: () => number, kinds: readonly Wi
         on_lost: onLost,
       },
     });
-    const job = { id: latest.id as string, kind, code, latest, heardEnds: new Map<number, number>() };
+    const heardEnds = new Map<number, number>();
+    const job = { id: latest.id as string, kind, code, onLost, isFollowed, latest, heardEnds };
     jobs.push(job);
     return job;
   }
@@ -107,8 +126,8 @@ export function startLoad(scene: Scene, random: () => number, kinds: readonly Wi
     for (const { attempt } of job.latest.attempts)
       if (!job.heardEnds.has(attempt)) job.heardEnds.set(attempt, heard);
     const { attempt, phase } = job.latest;
-    const isFollowed = followed.some((one) => one.id === job.id && one.attempt === attempt);
-    if (phase === "running" && !isFollowed && jobs.indexOf(job) % 3 === 0)
+    const isRead = followed.some((one) => one.id === job.id && one.attempt === attempt);
+    if (phase === "running" && !isRead && job.isFollowed)
       followed.push(follow(api, { id: job.id, attempt }, stopping.signal));
     return job.latest;
   }
@@ -138,7 +157,7 @@ export function startLoad(scene: Scene, random: () => number, kinds: readonly Wi
     while (!stopping.signal.aborted) {
       for (const job of jobs.filter((one) => !isOver(one))) await look(job);
       countSurvivors();
-      while (isFeeding && jobs.filter((one) => !isOver(one)).length < LIVE) await submit();
+      while (isFeeding && jobs.filter((one) => !isOver(one)).length < live) await submit();
       await delay(POLL_MS, undefined, { signal: stopping.signal }).catch(() => undefined);
     }
   }
@@ -156,7 +175,7 @@ export function startLoad(scene: Scene, random: () => number, kinds: readonly Wi
       isFeeding = false;
       const isDone = () => jobs.every(isOver);
       await Promise.race([
-        within(20_000, "jobs to end by themselves", isDone).catch(() => undefined),
+        within(patienceMs, "jobs to end by themselves", isDone).catch(() => undefined),
         watching,
       ]);
       for (const job of jobs.filter((one) => !isOver(one))) await cancel(job);

@@ -17,6 +17,8 @@ export interface Machine {
   killAgent(): Promise<void>;
   /** Pids of the shims here, with the directories of their jobs. */
   shims(): { readonly pid: number; readonly directory: string }[];
+  /** Whether the end of an attempt of this request is written down here, or nothing about it any more. */
+  hasEnd(request: string): boolean;
   /** Everything ends at once, and the machine comes back with another boot id and nothing running. */
   reset(): Promise<void>;
   /** Whether there is a cable that can be pulled. */
@@ -113,6 +115,7 @@ async function createMachine(
       if (current !== undefined) await ended(current);
     },
     shims: () => shimsBelow(join(directory, name)),
+    hasEnd: (request) => hasEndBelow(join(directory, name), request),
     async reset() {
       const gone = once(host, "exit");
       kill(firstPid); // Everything else inside ends with it.
@@ -156,6 +159,7 @@ function withoutNamespaces(): Network {
       };
       return {
         ...{ name, killAgent, shims, hasCable: false },
+        hasEnd: (request) => hasEndBelow(join(directory, name), request),
         startAgent(more = []) {
           const env = { ...process.env, BERTH_AGENT_BOOT_ID: bootId };
           const log = join(directory, `${name}.log`);
@@ -193,6 +197,14 @@ function shimsBelow(directory: string): { pid: number; directory: string }[] {
       ? [{ pid, directory: job }]
       : [];
   });
+}
+
+/** As agents write it down: a directory per attempt, with its order, and its end once it has one. */
+function hasEndBelow(directory: string, request: string): boolean {
+  const attempts = readdirSync(join(directory, "jobs"), { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith("/order.json") && read(join(directory, "jobs", path)).includes(request))
+    .map((path) => join(directory, "jobs", path, "..", "end.json"));
+  return attempts.every((path) => read(path) !== "");
 }
 
 /** Of jobs, which have the directory for their checkpoints in their environment. */

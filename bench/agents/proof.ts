@@ -4,7 +4,7 @@ import { loadavg } from "node:os";
 import type { Programs } from "./build.ts";
 import { createStrikes, type Round } from "./faults.ts";
 import { judge, type Verdict } from "./judge.ts";
-import { startLoad, type Wish } from "./load.ts";
+import { FULL_LOAD, type LoadOptions, startLoad } from "./load.ts";
 import { openScene } from "./scene.ts";
 import type { StoreKind } from "./servers.ts";
 
@@ -23,14 +23,13 @@ export async function prove(options: {
   readonly rounds: readonly Round[];
   readonly random: () => number;
   readonly namespaces: boolean;
-  /** Only jobs of these kinds, apart from those that the rounds need. */
-  readonly kinds?: readonly Wish["kind"][] | undefined;
+  readonly load?: LoadOptions | undefined;
   readonly onRound: (text: string) => void;
 }): Promise<Proof> {
   const { rounds, random, onRound } = options;
   const beganMs = performance.now();
   const scene = await openScene(options);
-  const load = startLoad(scene, random, options.kinds);
+  const load = startLoad(scene, random, options.load ?? FULL_LOAD);
   const strikes = createStrikes(scene, load, random);
   const done: Round[] = [];
   const others: string[] = [];
