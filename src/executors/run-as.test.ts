@@ -1,8 +1,8 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { type Account, choose, type RunAsPolicy, readPolicy } from "./run-as.ts";
+import { type Account, choose, chooseDirectory, type RunAsPolicy, readPolicy } from "./run-as.ts";
 
 const policy: RunAsPolicy = {
   components: {
@@ -36,6 +36,23 @@ for (const [name, [component, user, want]] of Object.entries(cases)) {
     else expect(attempt).toThrow(want);
   });
 }
+
+test("E6: the directory that is named, if permitted; else the home, if permitted; else the first that is", () => {
+  const [home, data] = [join(directory, "home"), join(directory, "data")];
+  for (const path of [home, data]) mkdirSync(path);
+  symlinkSync(home, join(data, "link"));
+  const rules = (...directories: string[]): RunAsPolicy => ({
+    components: { vision: { users: ["alice"], directories } },
+  });
+  const chosen = (policy: RunAsPolicy, wanted?: string) =>
+    chooseDirectory(policy, { component: "vision", directory: wanted }, home);
+  expect(chosen(rules(data, home))).toBe(home);
+  expect(chosen(rules(data))).toBe(data);
+  expect(chosen(rules(data), join(data, "runs"))).toBe(join(data, "runs"));
+  expect(chosen(rules("/"), home)).toBe(home);
+  expect(() => chosen(rules(data), `${data}-other`)).toThrow(`only in ${data}`);
+  expect(() => chosen(rules(data), join(data, "link"))).toThrow("may not run in");
+});
 
 let directory: string;
 beforeEach(() => {

@@ -51,9 +51,9 @@ export function identityFor(wish: Wish, policyFile = POLICY_FILE): Identity & { 
       throw new RunAsRefusal(`This node runs everything as ${own.name}, not as ${wish.user}.`);
     return { ...own, directory: wish.directory ?? own.home };
   }
-  const { uid, gid, name, home } = choose(readPolicy(policyFile), wish, accountOf);
-  const directory = wish.directory ?? (existsSync(home) ? home : sep);
-  checkDirectory(readPolicy(policyFile), wish.component, directory);
+  const policy = readPolicy(policyFile);
+  const { uid, gid, name, home } = choose(policy, wish, accountOf);
+  const directory = chooseDirectory(policy, wish, home);
   return { name, home, directory, user: { name, uid, gid } };
 }
 
@@ -79,14 +79,26 @@ function ruleOf(components: RunAsPolicy["components"], component: string): z.inf
   return found;
 }
 
+/** That which is named, else the home of its user where that is permitted, else the first that is; throws a refusal. */
+export function chooseDirectory(
+  { components }: RunAsPolicy,
+  { component, directory: wanted }: Pick<Wish, "component" | "directory">,
+  home: string,
+): string {
+  const { directories } = ruleOf(components, component);
+  if (wanted === undefined)
+    return existsSync(home) && isBelow(home, directories) ? home : (directories[0] as string);
+  if (isBelow(wanted, directories)) return wanted;
+  const permitted = directories.join(", ");
+  throw new RunAsRefusal(`Jobs of ${component} may not run in ${wanted} on this node, only in ${permitted}.`);
+}
+
 /** By its real path: a link must not lead elsewhere. */
-function checkDirectory({ components }: RunAsPolicy, component: string, directory: string): void {
+function isBelow(directory: string, permitted: readonly string[]): boolean {
   const real = realPath(directory);
-  const isWithin = ruleOf(components, component).directories.some((one) => {
-    const allowed = realPath(one);
-    return real === allowed || real.startsWith(allowed === sep ? sep : allowed + sep);
-  });
-  if (!isWithin) throw new RunAsRefusal(`Jobs of ${component} may not run in ${directory} on this node.`);
+  return permitted
+    .map(realPath)
+    .some((one) => real === one || real.startsWith(one === sep ? sep : one + sep));
 }
 
 function realPath(path: string): string {
@@ -100,7 +112,9 @@ function realPath(path: string): string {
 export function readPolicy(path: string): RunAsPolicy {
   const known = lstatSync(path, { throwIfNoEntry: false });
   if (known === undefined)
-    throw new RunAsRefusal(`The agent of this node runs as root and has no ${path}: it may run nothing.`);
+    throw new RunAsRefusal(
+      `The agent of this node runs as root and has no ${path}: it may run nothing until that says who may run as whom.`,
+    );
   if (known.uid !== 0 || (known.mode & 0o022) !== 0 || !known.isFile())
     throw new RunAsRefusal(`${path} is not a file that only root can write: this node runs nothing.`);
   const read = policy.safeParse(parse(readFileSync(path, "utf8")));
