@@ -76,6 +76,13 @@ test("what may run on keeps its units and its node; the rest there is lost (E3)"
   expect([statusOf("stays"), statusOf("goes"), stateOf("a")]).toEqual(["allocated", "expired", "suspect"]);
 });
 
+test("where something runs on, a node that is given up before it is suspected gets nothing new (E3)", () => {
+  const { pass, submit, stateOf } = world(["a"], { allowRunOn: true, nodeLostMs: 10_000 });
+  submit("stays", { runsOn: true });
+  pass(10);
+  expect(stateOf("a")).toBe("suspect");
+});
+
 test("a drained node stays drained, however silent it is (N4)", () => {
   const { pass, send, submit, stateOf } = world(["a"]);
   submit("job");

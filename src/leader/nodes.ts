@@ -125,7 +125,7 @@ const DEFAULT_NODE_LOST_MS = DEFAULT_POOL_SETTINGS.nodeLostMs as number;
 
 /**
  * The node is down, and what ran there is lost. Not so where a person has drained it, because that must stay known, and
- * where something runs on: then the node stays as it is, and all but that is lost (E3).
+ * where something runs on: then the node stays, gets nothing new, and all but that is lost (E3).
  */
 function lossOf(state: EngineState, name: NodeName): Command[] {
   const node = state.nodes.get(name);
@@ -136,9 +136,11 @@ function lossOf(state: EngineState, name: NodeName): Command[] {
   const staying = runs.filter((id) => mayRunOn && requestOf(state, id)?.spec.runsOn === true);
   const isPlain = record.state === "ready" || record.state === "suspect";
   if (isPlain && staying.length === 0) return [{ kind: "loseNode", name }];
-  return runs.flatMap((requestId): Command[] => {
+  const losses = runs.flatMap((requestId): Command[] => {
     const token = requestOf(state, requestId)?.progress.allocation?.token;
     if (staying.includes(requestId) || token === undefined) return [];
     return [{ kind: "loseHolder", requestId, token }];
   });
+  // A pool may give up its nodes before they would be suspected: what is lost must not be placed there again.
+  return record.state === "ready" ? [{ kind: "suspectNode", name }, ...losses] : losses;
 }
