@@ -1,11 +1,12 @@
-// The loop on a disk that takes nothing: it goes on, says so once, and starts what is wanted when the disk takes it again.
+// The loop on a disk that takes nothing: it goes on, says so once, and starts what is wanted when the disk takes it again. And
+// what readers of logs and later processes hear from it.
 
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { WireRunningPart, WireWantedPart } from "../protocol/index.ts";
-import type { Executor } from "./executor.ts";
+import type { WireLogPiece, WireRunningPart, WireWantedPart } from "../protocol/index.ts";
+import type { Executor, SyncAnswer } from "./executor.ts";
 import type { Order } from "./journal.ts";
 import { type SyncBody, startLoop } from "./loop.ts";
 
@@ -28,19 +29,23 @@ function world() {
   const started: string[] = [];
   const said: string[] = [];
   const bodies: SyncBody[] = [];
+  const pieces: WireLogPiece[] = [];
   let jobs: WireWantedPart[] = [];
+  let logs: SyncAnswer["logs"] = [];
+  let phase: WireRunningPart["phase"] = "running";
+  let noteChange: () => void = () => undefined;
   const executor: Executor<Order> = {
     order: ({ request_id: requestId, token }) => ({ order: { requestId, token } }),
     start: ({ order }) => void started.push(order.requestId),
     list: async () =>
       started.map((id): WireRunningPart => {
         const token = jobs.find(({ request_id }) => request_id === id)?.token ?? "";
-        return { request_id: id, token, phase: "running" };
+        return { request_id: id, token, phase };
       }),
     instruct: () => undefined,
     stop: () => undefined,
     forget: () => undefined,
-    openLog: () => undefined,
+    openLog: () => ({ next: () => ({ from: 0, parts: [], dropped: 0 }), seek: () => undefined }),
     close: () => undefined,
   };
   const loop = startLoop({
@@ -48,17 +53,31 @@ function world() {
       async sync(body) {
         bodies.push(body);
         const facts = { epoch: 3, version: "v", sync_after_seconds: 0.01, lost_after_seconds: 300 };
-        return { ...facts, may_run_on: false, jobs, logs: [] };
+        return { ...facts, may_run_on: false, jobs, logs };
       },
       checkpoint: async () => ({}),
-      sendLog: async () => ({ go_on: false, position: 0 }),
+      async sendLog(_, piece) {
+        pieces.push(piece);
+        return { go_on: !piece.is_end, position: 0 };
+      },
     },
     stateDirectory: directory,
-    executor: () => executor,
+    executor(events) {
+      noteChange = events.onChange;
+      return executor;
+    },
     compareEverySeconds: 0.01,
     tell: (text) => said.push(text),
   });
-  return { loop, started, said, bodies, want: (...next: WireWantedPart[]) => (jobs = next) };
+  return {
+    ...{ loop, started, said, bodies, pieces },
+    want: (...next: WireWantedPart[]) => (jobs = next),
+    read: (token: string) => (logs = [{ reader: "reader", token, from: 0, follow: true }] as typeof logs),
+    end() {
+      phase = "ended";
+      noteChange();
+    },
+  };
 }
 
 test("J5: what cannot be written down is not started, is said once, and starts when the disk takes it", async () => {
@@ -86,6 +105,19 @@ test("one attempt that cannot be written down does not hold up another", async (
   want(first, wanted("two", 2));
   await vi.waitFor(() => expect(started).toEqual(["two"]));
   expect(said[0]).toContain("is tried again");
+  await loop.close();
+});
+
+test("J6: a reader of a job that has ended is told at once that nothing follows", async () => {
+  const { loop, started, bodies, pieces, want, read, end } = world();
+  want(wanted("one", 1));
+  await vi.waitFor(() => expect(started).toEqual(["one"]));
+  read("1.mac");
+  const before = bodies.length;
+  await vi.waitFor(() => expect(bodies.length).toBeGreaterThan(before + 2)); // The reader waits for more.
+  end();
+  // Before the time at which it would only hear that the node is there.
+  await vi.waitFor(() => expect(pieces[0]).toEqual({ from: 0, parts: [], is_end: true }));
   await loop.close();
 });
 

@@ -83,10 +83,7 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
   const ending = new AbortController();
   const news = createNews();
   const executor = options.executor({
-    onChange() {
-      news.note();
-      relays.noteGrown(); // Also when it has ended: then its log is complete.
-    },
+    onChange: () => news.note(),
     onLogGrown: () => relays.noteGrown(),
     passOn: (order, report) => passOn(channel, order, report),
   });
@@ -140,7 +137,9 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
 
   async function list(): Promise<WireRunningPart[]> {
     const jobs = [...(await executor.list())];
+    const known = ended.size;
     for (const { token, phase } of jobs) if (phase === "ended") ended.add(token);
+    if (ended.size > known) relays.noteGrown(); // Their logs are complete: readers are told at once.
     return jobs;
   }
 
