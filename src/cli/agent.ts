@@ -43,7 +43,7 @@ The agent can be stopped, upgraded and started again: jobs go on meanwhile, and 
 only as the users that ${POLICY_FILE} permits; as any other user it runs them as itself.
 
 Examples:
-  BERTH_URL=https://berth.example.org berth agent --join bj_… --name gpu-7
+  BERTH_URL=https://berth.example.org berth agent --join berth_… --name gpu-7
   berth agent
   berth agent --capacity gpu=2        pretend to have two GPUs
 `;
@@ -74,7 +74,11 @@ async function agent(flags: AgentFlags, context: CliContext): Promise<void> {
   checkPolicy(flags.policy ?? POLICY_FILE, context);
   const other = takeDirectory(directory);
   if (other !== undefined) {
-    throw new CliError("name_taken", `An agent works with ${shownPath(directory)} already (pid ${other}).`);
+    throw new CliError(
+      "name_taken",
+      `An agent works with ${shownPath(directory)} already (pid ${other}).`,
+      "Stop that one first. Another node on the same machine needs a directory of its own: --state-dir DIRECTORY.",
+    );
   }
   const member =
     flags.join === undefined ? known(directory) : await joinCluster(flags, { directory, capacity });

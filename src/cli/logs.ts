@@ -5,6 +5,7 @@ import { CHOICES } from "./choices.ts";
 import type { CliContext } from "./context.ts";
 import { followJob } from "./jobs/following.ts";
 import { type ConnectionOptions, given, oneOf, wholeNumber, withConnection } from "./options.ts";
+import { printable } from "./output/text.ts";
 import { connect, findRequest } from "./session.ts";
 
 interface LogsOptions extends ConnectionOptions {
@@ -36,7 +37,7 @@ export function define(command: Command, context: CliContext): void {
     .action((text: string, options: LogsOptions) => logs(text, options, context));
 }
 
-async function logs(text: string, options: LogsOptions, { signal }: CliContext): Promise<void> {
+async function logs(text: string, options: LogsOptions, { signal, tell }: CliContext): Promise<void> {
   const { client } = connect(options);
   const { attempt, rank, stream, tail } = options;
   const request = await findRequest(client, text);
@@ -46,5 +47,11 @@ async function logs(text: string, options: LogsOptions, { signal }: CliContext):
     stream: stream === undefined ? undefined : oneOf("--stream", stream, CHOICES.stream),
     from: tail === undefined ? undefined : -wholeNumber("--tail", tail),
   });
-  await followJob(client, request, { query, follow: options.follow === true, ...(signal && { signal }) });
+  const follow = options.follow === true;
+  const bytes = await followJob(client, request, { query, follow, ...(signal && { signal }) });
+  if (bytes > 0) return;
+  const { attempts } = await client.requests.get(request.id);
+  const shown = attempts.find((each) => each.attempt === (query.attempt ?? attempts.at(-1)?.attempt));
+  if (shown?.cause === "start_failed")
+    tell(`${printable(`Attempt ${shown.attempt} could not be started: ${shown.message ?? ""}`)}\n`);
 }

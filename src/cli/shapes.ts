@@ -15,7 +15,7 @@ import { endText } from "../sdk/index.ts";
 import type { Line, Shape } from "./output/print.ts";
 import type { Cells, Column } from "./output/table.ts";
 import type { Style } from "./output/text.ts";
-import { ageOf, amountsText, durationText, labelsText } from "./output/text.ts";
+import { ageOf, amountsText, durationText, labelsText, listed } from "./output/text.ts";
 import { titleOf } from "./session.ts";
 
 export { endText } from "../sdk/index.ts";
@@ -183,10 +183,9 @@ function requestLines(request: WireRequest): Line[] {
   }
   for (const each of attempts) {
     const ran = ageOf(each.started_at, Date.parse(each.ended_at));
-    lines.push([
-      `attempt ${each.attempt}`,
-      `${endText(each)} after ${ran}${each.reason === null ? "" : ` (${each.reason})`}`,
-    ]);
+    const where = each.nodes?.length ? ` on ${listed(each.nodes)}` : "";
+    const why = each.reason === null ? "" : ` (${each.reason})`;
+    lines.push([`attempt ${each.attempt}`, `${endText(each)} after ${ran}${where}${why}`]);
   }
   lines.push(["id", request.id]);
   return lines;

@@ -59,6 +59,8 @@ export const endCause = z.enum([...reportedCause.options, "not_taken_up", "holde
 export const attemptAnswer = z.object({
   attempt: z.int(),
   pool: z.string().nullable(),
+  /** Where it ran, in a pool with nodes; absent from attempts of a time before this was kept. */
+  nodes: z.array(z.string()).optional(),
   started_at: timestamp,
   ended_at: timestamp,
   outcome: z.enum(["succeeded", "failed", "preempted", "cancelled", "lost", "walltime"]),

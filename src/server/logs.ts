@@ -22,6 +22,8 @@ interface LoggedAttempt {
   readonly token: number;
   readonly pool: string | null;
   readonly nodes: readonly string[];
+  /** Its end was reported, and with it the end of its output, if there was any. */
+  readonly isReported: boolean;
 }
 
 export async function readLog(call: LogCall, services: Services, located: Located): Promise<Reply> {
@@ -51,7 +53,7 @@ export async function readLog(call: LogCall, services: Services, located: Locate
     if (await passOn(call, services, { located, wanted, reporter, response })) return "sent";
   }
   const { from = 0 } = call.query;
-  return keptTail(services, { located, attempt: wanted.attempt, rank, from, response });
+  return keptTail(services, { located, wanted, rank, from, response });
 }
 
 function attemptOf(
@@ -63,11 +65,14 @@ function attemptOf(
   const allocation = progress?.allocation ?? null;
   if (progress !== undefined && allocation !== null && (attempt ?? progress.attempt) === progress.attempt) {
     const nodes = allocation.placement.map(({ node }) => node);
-    return { attempt: progress.attempt, token: allocation.token, pool: allocation.pool, nodes };
+    const { token, pool } = allocation;
+    return { attempt: progress.attempt, token, pool, nodes, isReported: false };
   }
   const ended = record === undefined ? view.attemptsOf(id) : (record.body as RequestBody).attempts;
   const found = attempt === undefined ? ended.at(-1) : ended.find((one) => one.attempt === attempt);
-  return found && { attempt: found.attempt, token: found.token, pool: found.pool, nodes: found.nodes ?? [] };
+  if (found === undefined) return undefined;
+  const { token, pool, nodes = [], outcome } = found;
+  return { attempt: found.attempt, token, pool, nodes, isReported: outcome !== "lost" };
 }
 
 /** A node is heard of by its clock, an adapter by its last sync. */
@@ -118,10 +123,14 @@ function passOn(
 
 async function keptTail(
   { store }: Services,
-  log: { located: Located; attempt: number; rank: number; from: number; response: Response },
+  log: { located: Located; wanted: LoggedAttempt; rank: number; from: number; response: Response },
 ): Promise<Reply> {
-  const { located, attempt, rank, from, response } = log;
-  const kept = await store.getAttachment(located.id, logPartOf(attempt, rank));
+  const { located, wanted, rank, from, response } = log;
+  const kept = await store.getAttachment(located.id, logPartOf(wanted.attempt, rank));
+  if (kept === undefined && wanted.isReported) {
+    response.end(true); // It has written nothing, such as a job that could not be started.
+    return "sent";
+  }
   if (kept === undefined) {
     throw problemError(
       "node_silent",
@@ -137,10 +146,10 @@ async function keptTail(
   // In its place: a reader that has read some of it on the node goes on from there.
   const end = bytes ?? tail.length;
   const begin = end - tail.length;
-  const wanted = from < 0 ? Math.max(0, end + from) : from;
-  const at = Math.max(begin, wanted);
+  const first = from < 0 ? Math.max(0, end + from) : from;
+  const at = Math.max(begin, first);
   const part: LogPart = { at, stream: "stdout", data: tail.subarray(at - begin) };
-  await response.write([part], Math.max(0, begin - wanted), { "berth-log": "tail" });
+  await response.write([part], Math.max(0, begin - first), { "berth-log": "tail" });
   response.end(true);
   return "sent";
 }

@@ -79,6 +79,7 @@ function presentAttempt(attempt: EndedAttempt) {
   return {
     attempt: attempt.attempt,
     pool: attempt.pool,
+    ...(attempt.nodes !== undefined && { nodes: [...attempt.nodes] }),
     started_at: toTimestamp(attempt.startedAtMs),
     ended_at: toTimestamp(attempt.endedAtMs),
     outcome: attempt.outcome,

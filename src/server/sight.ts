@@ -113,9 +113,9 @@ export class Sight {
     if (shown.stop !== null)
       shown.stop = { ...shown.stop, for_request: this.idOrNull(shown.stop.for_request) };
     shown.reasons = shown.reasons && this.reasons(shown.reasons);
-    shown.attempts = shown.attempts.map((attempt) => ({
+    shown.attempts = shown.attempts.map(({ nodes, ...attempt }) => ({
       ...attempt,
-      pool: this.seesPool(attempt.pool) ? attempt.pool : null,
+      ...(this.seesPool(attempt.pool) ? { pool: attempt.pool, ...(nodes && { nodes }) } : { pool: null }),
       preempted_for: this.idOrNull(attempt.preempted_for),
       message: isWhole ? attempt.message : null,
     }));

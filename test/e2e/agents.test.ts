@@ -149,6 +149,7 @@ test("J4: what cannot be started is a failed start, with the reason", async () =
   const job = await cluster.until(id, "it has ended", hasEnded);
   expect(job).toMatchObject({ status: "failed", exit: { reason: "start_failed" } });
   expect(job.exit?.message).toContain("/nowhere/to-be-found");
+  expect(await cluster.output(id)).toBe(""); // Its node has no output of it, and that is no error.
 });
 
 test("J8: a signal goes to the command where it runs, once", async () => {

@@ -53,6 +53,11 @@ test("a join token works once, for its node only, and becomes a token of the nod
   const capacity = { gpu: 8, mcpu: 1000 };
   expect((await joining("POST", "/v1/nodes/one/join", { capacity })).status).toBe(403);
   expect((await joining("GET", "/v1/pools")).status).toBe(403);
+  const stranger = await joining("POST", "/v1/nodes/three/join", { capacity: { mcpu: 1000 } });
+  expect(stranger).toMatchObject({
+    status: 400,
+    body: { code: "empty_capacity", hint: expect.stringContaining("--capacity mcpu=1000") },
+  });
   const joined = await joining("POST", "/v1/nodes/three/join", { capacity });
   // It may offer less than was enrolled, not more, and nothing else.
   expect(joined).toMatchObject({ status: 201, body: { node: "three", capacity: { gpu: 2 } } });

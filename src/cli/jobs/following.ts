@@ -44,31 +44,40 @@ export interface Follow {
   readonly onAttempt?: (request: WireRequest) => void;
 }
 
-/** Its output to our own; standard output and standard error each to theirs. */
-export async function followJob(client: Client, request: WireRequest, order: Follow): Promise<void> {
+/** Its output to our own; standard output and standard error each to theirs. Resolves with how many bytes there were. */
+export async function followJob(client: Client, request: WireRequest, order: Follow): Promise<number> {
   const { query, follow, signal, onAttempt } = order;
   let current = request;
+  let bytes = 0;
   for (let shown = 0; ; ) {
     while (current.status === "queued" && follow) current = await changed(client, current.id, signal);
     const attempt = query.attempt ?? (hasEnded(current) ? current.attempts.at(-1)?.attempt : current.attempt);
-    if (attempt === undefined || attempt === shown) return;
+    if (attempt === undefined || attempt === shown) return bytes;
     onAttempt?.(current);
-    await copyLog(client, current.id, { ...query, attempt, follow: follow ? "true" : "false" }, signal);
+    bytes += await copyLog(
+      client,
+      current.id,
+      { ...query, attempt, follow: follow ? "true" : "false" },
+      signal,
+    );
     shown = attempt;
-    if (!follow || query.attempt !== undefined) return;
+    if (!follow || query.attempt !== undefined) return bytes;
     // The log of an attempt ends with it; the server may hear of that a moment later.
     current = await client.requests.get(current.id);
     while (!hasEnded(current) && current.status !== "queued" && current.attempt === attempt) {
       current = await changed(client, current.id, signal);
     }
-    if (hasEnded(current)) return;
+    if (hasEnded(current)) return bytes;
   }
 }
 
-async function copyLog(client: Client, id: string, query: LogQuery, signal?: AbortSignal): Promise<void> {
+async function copyLog(client: Client, id: string, query: LogQuery, signal?: AbortSignal): Promise<number> {
+  let bytes = 0;
   for await (const { stream, data } of client.jobs.logs(id, query, signal)) {
+    bytes += data.length;
     const target = stream === "stdout" ? process.stdout : process.stderr;
     if (target.write(data)) continue;
     await new Promise((resolve) => target.once("drain", resolve));
   }
+  return bytes;
 }

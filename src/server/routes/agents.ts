@@ -18,6 +18,7 @@ import type {
   WireReportedNode,
 } from "../../protocol/index.ts";
 import { toMs, toNodeName, toPoolName, toRequestId, toTimestamp } from "../../translation/index.ts";
+import { amountsText } from "../../words/index.ts";
 import { heldIn } from "../agents/adopted.ts";
 import type { Sync } from "../agents/agents.ts";
 import { nodeChanges } from "../agents/machines.ts";
@@ -143,6 +144,8 @@ export const joinNode: Handler<"joinNode"> = async (call, services) => {
     if (known instanceof Error) throw known;
     const bound = known?.enrolled ?? call.body.capacity;
     const capacity = atMost(call.body.capacity, bound);
+    if (Object.keys(capacity).length === 0)
+      throw nothingEnrolled(name, pool, { offered: call.body.capacity, bound });
     await perform(call, services, {
       command: {
         kind: "putNode",
@@ -173,6 +176,20 @@ export const joinNode: Handler<"joinNode"> = async (call, services) => {
     giveUp();
   }
 };
+
+/** The machine is another one than was enrolled, or has changed. */
+function nothingEnrolled(
+  name: string,
+  pool: string,
+  { offered, bound }: { readonly offered: Resources; readonly bound: Resources },
+): Error {
+  const has = Object.entries(offered).map(([key, amount]) => `${key}=${amount}`);
+  return problemError(
+    "empty_capacity",
+    `Node "${name}" offers ${amountsText(offered)}, and was enrolled with ${amountsText(bound)}: no key is in both.`,
+    { hint: `Enrol what it has: berth node enroll ${name} --pool ${pool} --capacity ${has.join(",")}` },
+  );
+}
 
 // --- Sync (E2)
 
