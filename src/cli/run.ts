@@ -171,7 +171,7 @@ async function runElsewhere(
     attended: _,
     ...submission
   } = {
-    ...{ ...plan.submission, component, ...afterOf(options.after) },
+    ...{ ...plan.submission, component, ...(await afterOf(client, options.after)) },
     ...(Object.keys(labels).length > 0 && { labels }),
   };
   const run = runOf(plan.command, options, { isOwnServer });

@@ -170,6 +170,11 @@ function requestLines(request: WireRequest): Line[] {
   }
   if (request.started_at !== null) lines.push(["started", request.started_at]);
   if (request.ended_at !== null) lines.push(["ended", request.ended_at]);
+  if (request.cancelled_because != null)
+    lines.push([
+      "cancelled",
+      `it waited for a request that has not ended well (berth why ${request.number})`,
+    ]);
   lines.push(["attempt", `${request.attempt}${request.resume ? ", resumes from a checkpoint" : ""}`]);
   if (stop !== null)
     lines.push(["stopping", `${stop.phase} until ${stop.deadline} (${stop.reason ?? stop.cause})`]);

@@ -91,7 +91,7 @@ async function submit(words: readonly string[], options: SubmitOptions, context:
   const component = await componentOf(session);
   const body: WireRequestSubmission = {
     ...(await submissionOf(options, component)),
-    ...afterOf(options.after),
+    ...(await afterOf(session.client, options.after)),
   };
   if (words.length > 0) {
     const job = { ...jobSubmissionOf(body, options), run: runOf(words, options, session) };

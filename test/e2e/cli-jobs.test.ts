@@ -88,6 +88,7 @@ test("an array is one operation that can be shown and cancelled; --after waits (
   expect(await job(after)).toMatchObject({ blocked: true });
   const why = await user.berth(["why", after]);
   expect(why.stdout).toContain("is not in the queue yet: it waits until another request has ended.");
+  expect(why.stdout).toMatch(new RegExp(`after +${numbers[0]}\n`));
   const shown = await user.berth(["operation", "show", "sweep"]);
   expect(shown.stdout).toContain("2 allocated, 3 blocked");
   expect((await user.berth(["operation", "list"])).stdout).toContain("sweep");
@@ -95,6 +96,22 @@ test("an array is one operation that can be shown and cancelled; --after waits (
   await endAll({ outcome: "stopped" });
   await endAll();
   expect(await job(after)).toMatchObject({ status: "released" });
+});
+
+test("an array without an operation is told which one it is; --after takes a name; what can no longer happen says why (J9)", async () => {
+  const array = await user.berth(["submit", "--gpu", "1", "--name", "fold", "--array", "0-1", "--", "x"]);
+  expect(array.stdout.trim().split("\n")).toHaveLength(2);
+  const [, operation = ""] = /berth operation show\|cancel (fold-\w+)\n/.exec(array.stderr) ?? [];
+  expect((await user.berth(["operation", "cancel", operation, "-y"])).stderr).toContain(
+    "Cancelled 2 requests",
+  );
+  await endAll({ outcome: "stopped" });
+  const [first = ""] = await submitted("--gpu", "1", "--name", "before", "--", "x");
+  const [next = ""] = await submitted("--gpu", "1", "--after", "before", "--", "y");
+  await endAll({ outcome: "failed", exit_code: 1 });
+  const why = await user.berth(["why", next]);
+  expect(why.stdout).toContain("was cancelled: it waited for a request that has not ended well.");
+  expect(why.stdout).toContain(`after  ${first} before`);
 });
 
 const mistakes: Record<string, string[]> = {

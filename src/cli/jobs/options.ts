@@ -3,10 +3,12 @@
 import type { Command } from "commander";
 import type { WireJobArray, WireRequestSubmission, WireRun } from "../../protocol/index.ts";
 import { checkWords, isJobRefusal } from "../../runner/index.ts";
+import type { Client } from "../../sdk/index.ts";
 import { CHOICES } from "../choices.ts";
 import { CliError } from "../context.ts";
 import { collect, given, oneOf, wholeNumber } from "../options.ts";
 import { signalNamed } from "../run/plan.ts";
+import { findRequest } from "../session.ts";
 
 export interface JobOptions {
   readonly env?: readonly string[];
@@ -34,7 +36,11 @@ export function withJobOptions(command: Command): Command {
     .option("--user <user>", "as whom it runs, where the machine permits it")
     .option("--image <image>", "in which it runs, where Kubernetes runs it")
     .option("--array <indices>", "one job for each, such as 0-99 or 0-99%10 for ten at once")
-    .option("--after <request>", "not before this one has ended well; 42:any: however it ends", collect);
+    .option(
+      "--after <request>",
+      "not before this one (number or name) has ended well; 42:any: however it ends",
+      collect,
+    );
 }
 
 export function runOf(
@@ -86,15 +92,22 @@ function environmentOf(texts: readonly string[]): Record<string, string> {
   );
 }
 
-/** `42`, `42:ok` or `42:any`. */
-export function afterOf(texts: readonly string[] | undefined): Pick<WireRequestSubmission, "after"> {
+/** `42`, `42:ok` or `42:any`; also by name. */
+export async function afterOf(
+  client: Client,
+  texts: readonly string[] | undefined,
+): Promise<Pick<WireRequestSubmission, "after">> {
   if (texts === undefined) return {};
-  const after = texts.map((text) => {
-    const [, id = "", when = "ok"] = /^#?([^:]+)(?::(.*))?$/.exec(text) ?? [];
-    if (id === "") throw new CliError("usage", `"${text}" does not name a request.`, "Write --after 42.");
-    return { id, when: oneOf("--after", when, ["ok", "any"] as const) };
+  const named = texts.map((text) => {
+    const [, name = "", when = "ok"] = /^#?([^:]+)(?::(.*))?$/.exec(text) ?? [];
+    if (name === "") throw new CliError("usage", `"${text}" does not name a request.`, "Write --after 42.");
+    return { name, when: oneOf("--after", when, ["ok", "any"] as const) };
   });
-  return { after };
+  const after = named.map(async ({ name, when }) => {
+    const id = /^\d+$/.test(name) ? name : (await findRequest(client, name)).id;
+    return { id, when };
+  });
+  return { after: await Promise.all(after) };
 }
 
 const MEMBERS_MAX = 1_000;

@@ -5,6 +5,7 @@ import type { Client } from "../../sdk/index.ts";
 import { type CliContext, CliError } from "../context.ts";
 import { given } from "../options.ts";
 import { type OutputOptions, printOne, printRows } from "../output/print.ts";
+import { printable } from "../output/text.ts";
 import { REQUEST } from "../shapes.ts";
 import { exitCodeOf, waitForEnd } from "./following.ts";
 import { arrayOf, type JobOptions } from "./options.ts";
@@ -37,13 +38,21 @@ export async function submitJob(
       if ("problem" in result)
         throw new CliError("invalid_request", result.problem.detail, result.problem.hint);
     }
-    return printNumbers(made, options, context);
+    await printNumbers(made, options, context);
+    if (body.operation === undefined) tellOperation(made, context);
+    return;
   }
   const job = await client.jobs.submit(body, call);
   await printNumbers([job], options, context);
   if (job.status === "rejected" || options.wait === true) {
     context.exitCode = await exitCodeOf(await waitForEnd(client, job));
   }
+}
+
+/** By this name all of it can be shown and cancelled. */
+function tellOperation([first]: readonly WireRequest[], context: CliContext): void {
+  if (first?.operation == null) return;
+  context.tell(`${printable(`All of them: berth operation show|cancel ${first.operation}`)}\n`);
 }
 
 /** `#42`, one line each: short enough to be typed again. */

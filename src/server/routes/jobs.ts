@@ -2,13 +2,14 @@
 
 import { type RequestId, requestOf } from "../../engine/index.ts";
 import type { Answer, View } from "../../leader/index.ts";
-import type {
-  WireBulkAnswer,
-  WireJob,
-  WireJobSubmission,
-  WireRequest,
-  WireRequestSubmission,
-  WireRun,
+import {
+  NAME_LENGTH_MAX,
+  type WireBulkAnswer,
+  type WireJob,
+  type WireJobSubmission,
+  type WireRequest,
+  type WireRequestSubmission,
+  type WireRun,
 } from "../../protocol/index.ts";
 import { reportersOf } from "../agents/reporters.ts";
 import {
@@ -81,7 +82,7 @@ export const submitJobArray: Handler<"submitJobArray"> = async (call, services) 
       errors: [{ pointer: "/indices", message: "has an index twice" }],
     });
   }
-  const operation = wanted.operation ?? `array-${newRequestId().slice(-12)}`;
+  const operation = wanted.operation ?? operationNamed(wanted.name);
   const resolved = await resolvedSubmission(call, services, { ...wanted, operation });
   await services.rates.checkComponent(wanted.component);
   const { idempotencyKey: key } = call;
@@ -94,6 +95,15 @@ export const submitJobArray: Handler<"submitJobArray"> = async (call, services) 
   const answers = await services.leader.performMany(calls);
   return ok({ results: answers.map(arrayResult) });
 };
+
+/** With what tells one submission from another it stays within the limit for names. */
+const OPERATION_NAME_CHARS_MAX = NAME_LENGTH_MAX - 9;
+
+/** Of one submission only: two arrays of one name must not count for each other. */
+function operationNamed(name = ""): string {
+  const suffix = newRequestId().slice(-8);
+  return `${name.slice(0, OPERATION_NAME_CHARS_MAX) || "array"}-${suffix}`;
+}
 
 function arrayResult(answer: Answer): WireBulkAnswer["results"][number] {
   if (answer.outcome === "refused") return { problem: refusalProblem(answer.refusal) };
