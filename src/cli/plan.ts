@@ -4,7 +4,7 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import type { WirePlanAnswer } from "../protocol/index.ts";
-import { accountLines, laterLines } from "../sdk/index.ts";
+import { accountLines, isBerthError, laterLines } from "../sdk/index.ts";
 import { changesFor, readPresent } from "./apply/changes.ts";
 import { readWanted } from "./apply/document.ts";
 import { type CliContext, CliError, type CommandModule } from "./context.ts";
@@ -23,6 +23,9 @@ interface Options extends ConnectionOptions, OutputOptions {
   readonly apply?: boolean;
   readonly yes?: boolean;
 }
+
+/** In a pool that is busy a plan may be outdated each time; then it is for the caller to decide. */
+const TRIES_MAX = 3;
 
 interface Commands {
   isCommand(word: string): boolean;
@@ -70,12 +73,20 @@ async function plan(
   if (changes.length === 0) return context.tell("Nothing to change: everything is as in the files.\n");
   const horizon = options.horizon === undefined ? {} : { horizon_seconds: durationSeconds(options.horizon) };
   const body = { changes, ...horizon };
-  const made = await session.client.plans.make(body);
-  await show(made, options, context);
-  if (options.apply !== true) return;
-  if (isHarmful(made.now)) await confirm(`Make ${counted(changes.length, "change")}?`, [], options, context);
-  await session.client.plans.apply({ changes }, made.at_seq);
-  context.tell(`${counted(changes.length, "change")} made.\n`);
+  for (let tries = 1; ; tries++) {
+    const made = await session.client.plans.make(body);
+    await show(made, options, context);
+    if (options.apply !== true) return;
+    if (isHarmful(made.now))
+      await confirm(`Make ${counted(changes.length, "change")}?`, [], options, context);
+    try {
+      await session.client.plans.apply({ changes }, made.at_seq);
+      return context.tell(`${counted(changes.length, "change")} made.\n`);
+    } catch (error) {
+      if (tries >= TRIES_MAX || !isBerthError(error, "plan_outdated")) throw error;
+      context.tell("A pool that the plan touches has changed meanwhile. Planned anew:\n");
+    }
+  }
 }
 
 async function collectChanges(

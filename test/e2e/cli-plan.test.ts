@@ -69,6 +69,18 @@ test("files are planned together, and applied as shown", async () => {
   expect((await world.client.requests.get("2")).pool).toBe("spare");
 });
 
+test("a plan that is outdated when it is to be applied is made anew, and asked about again (X3)", async () => {
+  let asked = 0;
+  const ask = async () => {
+    if (++asked === 1) await world.client.policies.update("spare", "research", { priority: 1 });
+    return "yes";
+  };
+  const said = await user.berth(["plan", "cancel", "2", "--apply"], { ask });
+  expect(said).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("Planned anew:\n") });
+  expect(said.stdout.match(/1 request is stopped: #2 eval/g)).toHaveLength(2);
+  expect(asked).toBe(2);
+});
+
 test("what harms is not applied without a yes", async () => {
   const said = await berth("plan", "cancel", "1", "--apply");
   expect(said.exitCode).toBe(2);
