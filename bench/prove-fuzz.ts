@@ -78,6 +78,9 @@ const TEXTS = [
   "[".repeat(200),
 ];
 
+/** Of changes in plans: no paths of a server, or no text. */
+const PATHS = ["/v1/pools/%E0", "/v1/pools/%", "http://[", "http://elsewhere/v1/pools/gpus", "//", "?", "#"];
+
 /** Nobody listens at the first two. */
 const URLS = [
   ...["http://127.0.0.1:9/", "http://localhost:9/x", "http://10.0.0.1/", "https://[::1]/", "https://a:b@c/"],
@@ -428,7 +431,10 @@ function fieldValue(field: string, schema: JsonSchema, depth: number): unknown {
   if (field === "run" && chance(80))
     return { command: ["true"], ...(chance(30) && { directory: someText() }) };
   if (field === "changes" && chance(80))
-    return Array.from({ length: between(1, 3) }, () => pick(PLANNED_CHANGES));
+    return Array.from({ length: between(1, 3) }, () => {
+      const change = pick(PLANNED_CHANGES);
+      return chance(20) ? { ...change, path: chance(50) ? change.path + pick(TEXTS) : pick(PATHS) } : change;
+    });
   if (field === "signal" && chance(80)) return pick(["SIGUSR1", "SIGTERM", "SIGKILL"]);
   if (field === "request_id" && chance(80)) return pick([...known.requests, "1"]);
   if (field === "seen" || field === "wait_seconds") return undefined;

@@ -128,6 +128,15 @@ describe("a plan of several changes", () => {
       .toEqual(["1 running in pool tight was preempted too often lately and cannot be preempted now."]);
   });
 
+  test.each([
+    ...["/v1/pools/%E0", "/v1/pools/%", "http://[", "http://elsewhere/v1/pools/gpus", "v1/pools/gpus", "//x"],
+    ..."/v1/plans?|?|#".split("|"),
+  ])("is refused with a path that is none of this server: %j", async (path) => {
+    const { status, body } = await plan([lifted, { ...lifted, path }]);
+    expect(status, JSON.stringify(body)).toBe(400);
+    expect(body).toMatchObject({ code: "invalid_request", errors: [{ pointer: "/changes/1" }] });
+  });
+
   test("names the change that is refused", async () => {
     const { status, body } = await plan([lifted, { method: "DELETE", path: "/v1/pools/nowhere" }]);
     expect(status).toBe(404);
@@ -204,7 +213,11 @@ describe("a plan is applied", () => {
   });
 
   test("only with the event that it was made at", async () => {
-    expect((await server.admin("POST", "/v1/plans?apply=true", { changes: [lifted] })).status).toBe(400);
+    const apply = async (headers = {}) =>
+      (await server.admin("POST", "/v1/plans?apply=true", { changes: [lifted] }, headers)).status;
+    expect(await apply()).toBe(400);
+    expect(await apply({ "if-match": '""' })).toBe(400);
+    expect(await apply({ "if-match": "1e1" })).toBe(400);
   });
 });
 

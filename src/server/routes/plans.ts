@@ -43,9 +43,13 @@ export function plansOver(handlers: Omit<Handlers, "makePlan">): Handler<"makePl
 
 type Planned = Extract<Plan, { outcome: "planned" }>;
 
+/** As a number, or as an entity tag. */
+const AT_SEQ = /^"?(\d{1,16})"?$/;
+
 /** Makes the changes, unless a pool that they touch has changed since the plan that the caller has seen (X3). */
 async function apply(call: Call, services: Services, steps: readonly Step[], plan: Planned): Promise<void> {
-  const seenSeq = Number(call.ifMatch?.replaceAll('"', ""));
+  const [, written] = AT_SEQ.exec(call.ifMatch ?? "") ?? [];
+  const seenSeq = Number(written);
   if (!Number.isSafeInteger(seenSeq)) {
     throw problemError("invalid_request", "A plan is applied with If-Match, which names its at_seq.", {
       hint: "Plan without apply first, and send the at_seq of the answer.",
@@ -85,9 +89,10 @@ async function stepOf(
   services: Services,
   { method, path, body }: Change,
 ): Promise<Step> {
-  const url = new URL(path, "http://plan.invalid");
-  const found = matchRoute(method, decodeURI(url.pathname));
-  if (found === undefined || !isPlannable(found.route)) throw notPlannable(method, path);
+  const target = parseTarget(path);
+  const found = target && matchRoute(method, target.pathname);
+  if (target === undefined || found === undefined || !isPlannable(found.route))
+    throw notPlannable(method, path);
   const { name, route, params } = found;
   checkPermission(call.identity, route.permission); // Planning a change needs the right to make it (X8).
   const planned: PlannedStep = { commands: [], slips: [] };
@@ -95,7 +100,7 @@ async function stepOf(
     ...call,
     ...{ route: name, planned, idempotencyKey: undefined, ifMatch: undefined },
     params: parseParams(params),
-    query: parseQuery(Object.fromEntries(url.searchParams), route),
+    query: parseQuery(target.query, route),
     body: parseBody(body, route),
   };
   // The types of the call and of its handler come from the same row of the table.
@@ -104,7 +109,18 @@ async function stepOf(
     services: Services,
   ) => Promise<unknown>;
   await handle(meant, services);
-  return { ...planned, route: name, target: url.pathname };
+  return { ...planned, route: name, target: target.pathname };
+}
+
+/** Of this server alone; undefined: not a path, or not UTF-8 behind its percent signs. */
+function parseTarget(path: string): { pathname: string; query: Record<string, string> } | undefined {
+  if (!path.startsWith("/")) return undefined;
+  try {
+    const { pathname, searchParams } = new URL(`http://plan.invalid${path}`);
+    return { pathname: decodeURI(pathname), query: Object.fromEntries(searchParams) };
+  } catch {
+    return undefined;
+  }
 }
 
 /** What can be tried alone can be tried with others. */
