@@ -19,8 +19,8 @@ import { seededRandom } from "./proving/random.ts";
 
 const { values } = parseArgs({
   options: {
-    /** In all, half of them on each kind of store. */
-    rounds: { type: "string", default: "100" },
+    /** In all, half of them on each kind of store; default: 100, beside canaries each fault at each moment once. */
+    rounds: { type: "string" },
     store: { type: "string" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     /** No namespaces, even where they could be had. */
@@ -41,7 +41,9 @@ try {
       if (!tell(canary.what, await findOut(canary))) hasFailed = true;
   }
   const stores = (values.store === undefined ? ["postgres", "sqlite"] : [values.store]) as StoreKind[];
-  const rounds = drawRounds(Number(values.rounds));
+  const rounds = drawRounds(
+    Number(values.rounds ?? (values.canaries ? FAULTS.length * MOMENTS.length : 100)),
+  );
   const share = Math.ceil(rounds.length / stores.length);
   for (const [index, store] of stores.entries()) {
     const own = rounds.slice(index * share, (index + 1) * share);

@@ -10,7 +10,10 @@ import {
   type RouteName,
 } from "../src/protocol/index.ts";
 import { type OpenedServer, openServer } from "../src/server/index.ts";
+import { type Fault, tell } from "./proving/canaries.ts";
+import { MACHINE_CANARIES, proveMachines } from "./proving/machines.ts";
 import { proveSight, SIGHT_CANARIES } from "./proving/sight.ts";
+import { bundle } from "./proving/start.ts";
 
 /** Written by hand, not read from the server: which roles have which permission. */
 const MAY: Record<Permission, readonly Role[]> = {
@@ -278,8 +281,15 @@ const sight = await onServer((server, admin) => proveSight(server, admin));
 console.log(`${sight.answers} answers and streams on shared pools: ${sight.leaks.length} leaks`);
 for (const line of sight.leaks.slice(0, 40)) console.log(`  ${line}`);
 
+const machines = await proveMachines();
+console.log(
+  `${machines.calls} calls about users of jobs and by machines: ${machines.faults.length} unexpected`,
+);
+for (const line of machines.faults.slice(0, 40)) console.log(`  ${line}`);
+
 let missed = 0;
 if (process.argv.includes("--canaries")) {
+  for (const fault of MACHINE_CANARIES) if (!tell(fault.what, await findMachineFault(fault))) missed++;
   for (const [what, plant] of Object.entries(SIGHT_CANARIES)) {
     const mend = plant();
     const { leaks } = await onServer((server, admin) => proveSight(server, admin)).finally(mend);
@@ -288,8 +298,17 @@ if (process.argv.includes("--canaries")) {
   }
 }
 
-const faults = sound.unexpected.length + sound.accepted.length + sight.leaks.length + missed;
+const faults =
+  sound.unexpected.length + sound.accepted.length + sight.leaks.length + machines.faults.length + missed;
 if (faults > 0 || holed.unexpected.length === 0) process.exitCode = 1;
+
+/** The same proof, with the fault in a copy of the source. */
+async function findMachineFault(fault: Fault): Promise<number> {
+  const copy = (await import(await bundle("proving/machines", fault))) as {
+    proveMachines: typeof proveMachines;
+  };
+  return (await copy.proveMachines()).faults.length;
+}
 
 /** On a server of its own, with no limits but those that are proved. */
 async function onServer<Result>(
