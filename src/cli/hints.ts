@@ -41,8 +41,12 @@ const OTHER_KEYS: Readonly<Record<string, string>> = {
 };
 
 /** What to do about a rejection: the server's reasons name the rule, not the way out. */
-export function hintOfRejection({ reasons, component, resources }: WireRequest): string | undefined {
+export function hintOfRejection({ reasons, component, resources, pools }: WireRequest): string | undefined {
   const codes = new Set((reasons ?? []).map(({ code }) => code));
+  const [named] = pools ?? [];
+  if (codes.has("no_policy") && named !== undefined) {
+    return `${component} has no policy in ${(pools ?? []).join(" or ")}. Attach one with \`berth policy attach ${named} ${component}\`, or name another pool with --pool.`;
+  }
   if (codes.has("no_policy")) {
     return `${component} has no policy in any pool. Attach one with \`berth policy attach POOL ${component}\`, or name another component with --component.`;
   }

@@ -84,11 +84,16 @@ async function watch(
   while (context.signal?.aborted !== true) {
     const explanation = await ask();
     const text = await shown(explanation, options, context);
-    if (text !== before) context.write(text);
-    before = text;
+    if (timeless(text) !== before) context.write(text);
+    before = timeless(text);
     if (!OPEN.has(explanation.status)) return;
     await sleep(WATCH_EVERY_MS, undefined, { signal: context.signal }).catch(() => undefined);
   }
+}
+
+/** That time has passed is no other answer. */
+function timeless(text: string): string {
+  return text.replaceAll(/\d[\d.]* ?(?:min|[dhms])(?:\d+[hms])*\b/g, "");
 }
 
 /** What the server says about a request, in each pool in which it waits. */

@@ -63,6 +63,26 @@ test("wait --any ends with the first; a rejected or cancelled one decides the ex
   expect((await berth("wait", "held", "--until", "done")).exitCode).toBe(2);
 });
 
+test("why --watch says it again when the answer is another one, not because time has passed, and ends with the request", async () => {
+  const [holds, late] = [await ask("holds", 4), await ask("late", 1)];
+  const explained = async () => {
+    const headers = { authorization: `Bearer ${world.token}` };
+    const text = await (await fetch(`${world.url}/metrics`, { headers })).text();
+    return Number(/berth_http_requests_total\{route="explainRequest",status="200"\} (\d+)/.exec(text)?.[1]);
+  };
+  const watching = berth("why", "late", "--watch");
+  await expect.poll(explained, { timeout: 30_000 }).toBeGreaterThanOrEqual(4);
+  await release(holds.id, "succeeded");
+  await world.client.waitForGrant(late.id);
+  await release(late.id, "succeeded");
+  const { exitCode, stdout } = await watching;
+  expect(exitCode).toBe(0);
+  // Once more because its holder falls silent, and no more often than that.
+  expect(stdout.match(/^#\d+ late waits for 1 gpu in pool lab/gm)?.length, stdout).toBeLessThanOrEqual(2);
+  expect(stdout).toMatch(/in use +4 of 4 gpu by #\d+ holds \(.*\d+ ?s\)/);
+  expect(stdout).toMatch(/#\d+ late does not wait: it is released\.\n/);
+});
+
 test("usage is a table, CSV with a price, and JSON as the API has it (H6)", async () => {
   const table = await berth("usage");
   expect(table).toMatchObject({ exitCode: 0, stderr: "" });
