@@ -60,7 +60,7 @@ export function define(command: Command, context: CliContext): void {
   );
 
   const list = command.command("list").alias("ls").description("the groups of a pool");
-  withWatch(withOutput(withConnection(list.argument("<pool>", "its name")))).addHelpText(
+  withWatch(list.argument("<pool>", "its name")).addHelpText(
     "after",
     "\nExamples:\n  berth group list lab\n",
   );

@@ -35,7 +35,7 @@ export function define(command: Command, context: CliContext): void {
   command.addHelpText("after", HELP);
 
   const list = command.command("list").alias("ls").description("jobs that run and wait");
-  withWatch(withOutput(withConnection(list)))
+  withWatch(list)
     .option("-a, --all", "also those that have ended")
     .option("--operation <name>", "only those that belong to it")
     .addHelpText("after", "\nExamples:\n  berth job list\n  berth job list --all -o wide\n")

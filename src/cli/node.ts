@@ -110,7 +110,7 @@ Examples:
   });
 
   const list = command.command("list").alias("ls").description("all nodes, or those of one pool");
-  withWatch(withOutput(withConnection(list)))
+  withWatch(list)
     .option("--pool <pool>", "only those of this pool")
     .addHelpText("after", "\nExamples:\n  berth node list\n  berth node list --pool cluster -o wide\n");
   list.action(async (options: ConnectionOptions & WatchOptions & { pool?: string }) => {

@@ -35,7 +35,7 @@ export function define(command: Command, context: CliContext): void {
     .command("list")
     .alias("ls")
     .description("operations with something that waits or runs");
-  withWatch(withOutput(withConnection(list)))
+  withWatch(list)
     .addHelpText("after", "\nExamples:\n  berth operation list\n")
     .action(async (options: Options & WatchOptions) => {
       const session = connect(options);

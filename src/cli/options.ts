@@ -19,8 +19,9 @@ export function withOutput(command: Command): Command {
     .option("--no-headers", "leave the line of headings out");
 }
 
+/** For what is shown once, or again whenever it changes. */
 export function withWatch(command: Command): Command {
-  return command.option("-w, --watch", "go on, and show what changes");
+  return withOutput(withConnection(command)).option("-w, --watch", "go on, and show what changes");
 }
 
 /** For whatever creates something. */

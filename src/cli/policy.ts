@@ -70,7 +70,7 @@ export function define(command: Command, context: CliContext): void {
   );
 
   const list = command.command("list").alias("ls").description("policies of a pool, or of all pools");
-  withWatch(withOutput(withConnection(list.argument("[pool]", "its name"))))
+  withWatch(list.argument("[pool]", "its name"))
     .option("--component <component>", "only those of this component")
     .addHelpText(
       "after",

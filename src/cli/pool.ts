@@ -69,10 +69,7 @@ Examples:
   );
 
   const list = command.command("list").alias("ls").description("all pools");
-  withWatch(withOutput(withConnection(list))).addHelpText(
-    "after",
-    "\nExamples:\n  berth pool list\n  berth pool list -o wide --watch\n",
-  );
+  withWatch(list).addHelpText("after", "\nExamples:\n  berth pool list\n  berth pool list -o wide --watch\n");
   list.action((options: Options & WatchOptions) => {
     const session = connect(options);
     const load = () => gather(session.client.pools.all());
@@ -143,7 +140,7 @@ Examples:
   remove.action((name: string, options: Options) => deletePool(name, options, context));
 
   const queue = command.command("queue").description("what waits in a pool, in order");
-  withWatch(withOutput(withConnection(queue.argument("<pool>", "its name")))).addHelpText(
+  withWatch(queue.argument("<pool>", "its name")).addHelpText(
     "after",
     "\nExamples:\n  berth pool queue lab\n  berth pool queue lab -o name | head -1 | xargs berth why\n",
   );

@@ -3,7 +3,7 @@
 import type { Command } from "commander";
 import type { WireRequest } from "../protocol/index.ts";
 import type { CliContext } from "./context.ts";
-import { type ConnectionOptions, wholeNumber, withConnection, withOutput, withWatch } from "./options.ts";
+import { type ConnectionOptions, wholeNumber, withWatch } from "./options.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { connect, findPool, gather } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
@@ -39,7 +39,7 @@ export function define(command: Command, context: CliContext): void {
 }
 
 export function withFilters(command: Command): Command {
-  return withWatch(withOutput(withConnection(command)))
+  return withWatch(command)
     .option("--pool <pool>", "only those that run in this pool")
     .option("--component <component>", "only those of this component")
     .option("--status <status>", "only these, separated by commas")

@@ -38,7 +38,7 @@ import {
 } from "./run/talk.ts";
 import { type Verdict, verdictOfCommand, verdictOfError, writeReport } from "./run/verdict.ts";
 import { componentOf } from "./session.ts";
-import { withPlacementOptions } from "./submission.ts";
+import { withSubmissionOptions } from "./submission.ts";
 
 const HELP = `
 The command waits until its resources are granted, and ends with its own exit code. Berth's own are
@@ -63,39 +63,17 @@ export function define(command: Command, context: CliContext): void {
   command
     .usage("[resources] [options] [--] COMMAND...")
     .argument("[command...]", "the command and its arguments")
-    .passThroughOptions()
-    .option("--gpu <count>", "GPUs")
-    .option("--cpu <count>", "CPUs, such as 4 or 0.5")
-    .option("--memory <size>", "memory with its unit, such as 16GiB")
-    .option("-r, --resource <key=amount>", "any other resource; may be repeated", collect)
-    .option("--component <name>", "who asks; needs a policy in some pool")
-    .option("--name <name>", "what to call it")
-    .option("--operation <name>", "what it belongs to, such as a pipeline run")
-    .option("--class <0-10>", "preemption class")
-    .option("--no-preempt", "never stop it for others; it must then fit into what is reserved")
-    .option("--sensitive", "sensitive work")
-    .option("--checkpoint <how>", "auto or manual: it can save its state when asked; default none")
+    .passThroughOptions();
+  withSubmissionOptions(command)
     .option("--checkpoint-signal <signal>", "ask for a checkpoint with this signal, too")
     .option("--checkpoint-cmd <shell>", "save its state with this command")
     .option("--checkpoint-dir <directory>", "BERTH_CHECKPOINT_DIR, kept afterwards")
-    .option("--checkpoint-time <duration>", "how long a checkpoint takes, as an estimate")
-    .option("--walltime <duration>", "stop it after this time, such as 1h30m")
-    .option("--wait-timeout <duration>", "do not wait longer than this")
-    .option("--retries <count>", "further attempts at most; also after failures")
-    .option("--retry-delay <duration>", "pause before another attempt after a failure")
-    .option("--requeue <when>", "never, on_preemption or on_failure")
     .option("--on-lost <how>", "after a lease without any server: suspend, run-on or kill", "suspend")
-    .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
-    .option("--label <key=value>", "a label; may be repeated", collect)
-    .option("--note <text>", "a note for those who look")
     .option("--report <file>", "write how it ended, as JSON")
     .option("-d, --detach", "start it where there is room, and return at once; `berth logs` shows its output")
     .option("--notify <name>", "a target of `berth notify`, or desktop; may be repeated", collect)
     .option("-q, --quiet", "say nothing unless it goes wrong");
-  withJobOptions(withPlacementOptions(withIdempotencyKey(withConnection(command)))).addHelpText(
-    "after",
-    HELP,
-  );
+  withJobOptions(withIdempotencyKey(withConnection(command))).addHelpText("after", HELP);
   command.action((words: string[], options: RunOptions) => runCommand(words, options, context));
 }
 

@@ -14,7 +14,7 @@ import {
   shareStatusText,
 } from "../sdk/index.ts";
 import { type CliContext, CliError } from "./context.ts";
-import { type ConnectionOptions, withConnection, withOutput, withWatch } from "./options.ts";
+import { type ConnectionOptions, withWatch } from "./options.ts";
 import type { Shape } from "./output/print.ts";
 import { listed } from "./output/text.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
@@ -39,7 +39,7 @@ export function define(command: Command, context: CliContext): void {
   command
     .option("--tree", "groups above and operations below the components too, in discipline fair_share")
     .option("--key <key>", "another key than the main one of the pool, or all");
-  withWatch(withOutput(withConnection(command))).addHelpText("after", HELP);
+  withWatch(command).addHelpText("after", HELP);
   command.action(async (text: string | undefined, options: Options) => {
     const session = connect(options);
     const { client } = session;

@@ -3,7 +3,7 @@
 import type { Command } from "commander";
 import { isBerthError } from "../sdk/index.ts";
 import { type CliContext, CliError } from "./context.ts";
-import { type ConnectionOptions, withConnection, withOutput, withWatch } from "./options.ts";
+import { type ConnectionOptions, withWatch } from "./options.ts";
 import { printOne, type Shape } from "./output/print.ts";
 import { showRows, type Watched, type WatchOptions } from "./output/watch.ts";
 import { connect, findNode, findPool, findRequest } from "./session.ts";
@@ -20,11 +20,10 @@ Examples:
 `;
 
 export function define(command: Command, context: CliContext): void {
-  withWatch(
-    withOutput(
-      withConnection(command.argument("<request>", "number, name or id of a request; or a pool or node")),
-    ),
-  ).addHelpText("after", HELP);
+  withWatch(command.argument("<request>", "number, name or id of a request; or a pool or node")).addHelpText(
+    "after",
+    HELP,
+  );
   command.action((text: string, options: ConnectionOptions & WatchOptions) => show(text, options, context));
 }
 

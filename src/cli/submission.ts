@@ -27,9 +27,29 @@ export interface SubmissionOptions extends ResourceOptions {
   readonly constraint?: readonly string[];
 }
 
-/** Where it may run, the same for `berth submit` and `berth run`. */
-export function withPlacementOptions(command: Command): Command {
+/** What is asked for and how, the same for `berth submit` and `berth run`. */
+export function withSubmissionOptions(command: Command): Command {
   return command
+    .option("--gpu <count>", "GPUs")
+    .option("--cpu <count>", "CPUs, such as 4 or 0.5")
+    .option("--memory <size>", "memory with its unit, such as 16GiB")
+    .option("-r, --resource <key=amount>", "any other resource; may be repeated", collect)
+    .option("--component <component>", "who asks; needs a policy in some pool")
+    .option("--name <name>", "what to call it")
+    .option("--operation <name>", "what it belongs to, such as a pipeline run")
+    .option("--class <0-10>", "preemption class")
+    .option("--no-preempt", "never stop it for others; it must then fit into what is reserved")
+    .option("--sensitive", "sensitive work")
+    .option("--checkpoint <how>", "auto or manual: it can save its state when asked; default: none")
+    .option("--checkpoint-time <duration>", "how long a checkpoint takes, as an estimate")
+    .option("--walltime <duration>", "stop it after this time, such as 1h30m")
+    .option("--wait-timeout <duration>", "do not wait longer than this")
+    .option("--retries <count>", "further attempts at most; also after failures")
+    .option("--retry-delay <duration>", "pause before another attempt after a failure")
+    .option("--requeue <when>", "never, on_preemption or on_failure")
+    .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
+    .option("--label <key=value>", "a label; may be repeated", collect)
+    .option("--note <text>", "a note for those who look")
     .option(
       "--gang",
       "fair_share only: the fair share of its operation is all that it asks for, or nothing; its requests still start one by one",

@@ -7,19 +7,12 @@ import { type CliContext, CliError } from "./context.ts";
 import { hintOfRejection } from "./hints.ts";
 import { afterOf, type JobOptions, runOf, withJobOptions } from "./jobs/options.ts";
 import { jobFromFile, jobSubmissionOf, submitJob } from "./jobs/submitting.ts";
-import {
-  type ConnectionOptions,
-  collect,
-  given,
-  withConnection,
-  withIdempotencyKey,
-  withOutput,
-} from "./options.ts";
+import { type ConnectionOptions, given, withConnection, withIdempotencyKey, withOutput } from "./options.ts";
 import { type OutputOptions, printDone } from "./output/print.ts";
 import { tellWarnings } from "./output/warnings.ts";
 import { componentOf, connect, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
-import { type SubmissionOptions, submissionOf, withPlacementOptions } from "./submission.ts";
+import { type SubmissionOptions, submissionOf, withSubmissionOptions } from "./submission.ts";
 
 interface SubmitOptions extends ConnectionOptions, OutputOptions, SubmissionOptions, JobOptions {
   readonly file?: string;
@@ -47,36 +40,17 @@ export function define(command: Command, context: CliContext): void {
   command
     .usage("[resources] [options] [--] [COMMAND...]")
     .argument("[command...]", "the command and its arguments; left out: only ask")
-    .passThroughOptions()
+    .passThroughOptions();
+  withSubmissionOptions(command)
     .option("-f, --file <file>", "a job as YAML or JSON, as the API takes it")
-    .option("--gpu <count>", "GPUs")
-    .option("--cpu <count>", "CPUs, such as 4 or 0.5")
-    .option("--memory <size>", "memory with its unit, such as 16GiB")
-    .option("-r, --resource <key=amount>", "any other resource; may be repeated", collect)
-    .option("--component <component>", "who asks; needs a policy in some pool")
-    .option("--name <name>", "what to call it")
-    .option("--operation <name>", "what it belongs to, such as a pipeline run")
-    .option("--class <number>", "preemption class, 0 to 10")
-    .option("--no-preempt", "never stop it for others; it must fit what is reserved")
-    .option("--sensitive", "sensitive work")
-    .option("--checkpoint <how>", "none, auto or manual")
-    .option("--checkpoint-time <duration>", "how long a checkpoint takes, as an estimate")
-    .option("--walltime <duration>", "stop it after this time, such as 1h30m")
-    .option("--wait-timeout <duration>", "do not wait longer than this")
-    .option("--retries <count>", "further attempts at most; also after failures")
-    .option("--retry-delay <duration>", "pause before another attempt after a failure")
-    .option("--requeue <when>", "never, on_preemption or on_failure")
     .option("--checkpoint-signal <signal>", "of a job: ask for a checkpoint with this signal, too")
     .option("--checkpoint-cmd <shell>", "of a job: save its state with this command")
     .option("--on-lost <how>", "of a job whose node reaches no server: suspend, run-on or kill")
-    .option("--pool <pool>", "only this pool may admit it; may be repeated", collect)
-    .option("--label <key=value>", "a label; may be repeated", collect)
-    .option("--note <text>", "a note for those who look")
     .option(
       "--wait",
       "wait until it is granted or refused; of a job: until it has ended, with its exit code",
     );
-  withJobOptions(withPlacementOptions(withIdempotencyKey(withOutput(withConnection(command)))));
+  withJobOptions(withIdempotencyKey(withOutput(withConnection(command))));
   command.addHelpText("after", HELP);
   command.action((words: string[], options: SubmitOptions) => submit(words, options, context));
 }
