@@ -1,5 +1,5 @@
-// What decisions cost in one pool of a real cluster's size, and how that grows with the cluster. Processor time, so
-// that a busy machine distorts little; the limits are meant for a quiet one.
+// What decisions cost in one pool of a real cluster's size, and how that grows with the cluster. Processor time, or the
+// clock where that says less, so that a busy machine distorts little; the limits are meant for a quiet one.
 // `npm run bench:cluster -- [--discipline priority,class,fair_share] [--k 0.02,0.06,0.2,1]`: the limits are those of k = 1,
 // and what does not reach it is judged by them all the same. Ends with 1 if a limit is missed.
 

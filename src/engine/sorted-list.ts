@@ -23,6 +23,8 @@ export interface Summaries<Item> {
 export class SortedList<Item> {
   size = 0;
   readonly #chunks: Chunk<Item>[] = [];
+  /** What `firstWhereSumExceeds` answered last on each index, as long as the list stays as it is. */
+  #exceeding: { readonly bound: number; readonly item: Item | undefined }[] | null = null;
   readonly #compare: (a: Item, b: Item) => number;
   readonly #weigh: ((item: Item) => Vector) | undefined;
   readonly #rank: ((item: Item) => number) | undefined;
@@ -35,6 +37,7 @@ export class SortedList<Item> {
 
   insert(item: Item): void {
     this.size++;
+    this.#exceeding = null;
     const lastChunk = this.#chunks[this.#chunks.length - 1];
     const isLast = lastChunk !== undefined && this.#compare(lastOf(lastChunk), item) < 0; // As most are.
     const chunkIndex = isLast ? this.#chunks.length - 1 : this.#chunkFor(item);
@@ -70,6 +73,7 @@ export class SortedList<Item> {
     if (position === 0) chunk.items.shift();
     else chunk.items.splice(position, 1);
     this.size--;
+    this.#exceeding = null;
     if (chunk.items.length === 0) {
       this.#chunks.splice(chunkIndex, 1);
       return;
@@ -113,6 +117,15 @@ export class SortedList<Item> {
 
   /** The first item, in order, with which the sum on `index` from the start exceeds `bound`. */
   firstWhereSumExceeds(index: number, bound: number): Item | undefined {
+    this.#exceeding ??= [];
+    const known = this.#exceeding[index];
+    if (known?.bound === bound) return known.item;
+    const item = this.#findExceeding(index, bound);
+    this.#exceeding[index] = { bound, item };
+    return item;
+  }
+
+  #findExceeding(index: number, bound: number): Item | undefined {
     const weigh = this.#weigh as (item: Item) => Vector;
     let sum = 0;
     for (const chunk of this.#chunks) {

@@ -117,7 +117,7 @@ export class NodeCover implements Cover {
   /** Whether a run helps if only those go that may: not on nodes that would not have room even with all of them gone. */
   helpers(mayGo: (run: Run) => boolean): (run: Run) => boolean {
     const { need } = this.#ask;
-    const isClearable = memoised((node: Node) => covers(this.#room.leftWithout(node, mayGo), need));
+    const isClearable = memoised((node: Node) => this.#room.isEnoughWithout(node, need, mayGo));
     const helpsOn = (node: Node) => mayServe(node, this.#ask) && !this.#hasRoom(node) && isClearable(node);
     return ({ nodes }) => nodes.some(helpsOn);
   }

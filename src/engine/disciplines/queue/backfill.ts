@@ -100,7 +100,6 @@ class Gap {
   /** What is free, in a pool without nodes. */
   readonly #free: number[] = [];
   #judge: ((waiter: Waiter) => boolean) | undefined;
-  #mostLeft: Map<string, readonly number[]> | undefined;
   #isForHead: Map<string, boolean> | undefined;
   #startMs: number | undefined;
 
@@ -141,7 +140,8 @@ class Gap {
   mayServe(part: Part): boolean {
     const { any, least } = part;
     const { ask } = any;
-    if (!covers(ask === null ? this.#free : this.#mostLeftFor(ask), least)) return false;
+    const mayFit = ask === null ? covers(this.#free, least) : this.#head.walk.mayHaveRoomFor(ask, least);
+    if (!mayFit) return false;
     if (this.#isOpportunistic) return true;
     const mayLeaveEnough =
       ask === null ? this.leavesEnough(waiterOf(any, least)) : !this.#takesFromHead(ask, least, part.most);
@@ -159,7 +159,7 @@ class Gap {
       const isServed =
         this.mayFill(poolLine) || this.isShort(first) || this.leavesEnough(waiterOf(poolLine, need));
       if (isServed) return [first];
-    } else if (!covers(this.#mostLeftFor(ask), ask.need) || !this.#room.hasRoomFor(ask)) return [];
+    } else if (!this.#head.walk.mayHaveRoomFor(ask, ask.need) || !this.#room.hasRoomFor(ask)) return [];
     const hasWalltimes = line.members.rankMin() < Number.POSITIVE_INFINITY;
     const short = hasWalltimes ? line.members.firstRankedAtMost(this.#walltimeMsMax()) : undefined;
     // Where the first would go on nodes, and whether that leaves enough, is only known at its place.
@@ -167,17 +167,6 @@ class Gap {
       ask !== null && (this.mayFill(poolLine) || !this.#takesFromHead(ask, ask.need, ask.need));
     const others = short === undefined || (isFirstNeeded && short === first) ? [] : [short];
     return isFirstNeeded ? [first, ...others] : others;
-  }
-
-  /** What one node at most has left of each key, among those that a request wants; found once for all that want the same. */
-  #mostLeftFor({ wanted }: Ask): readonly number[] {
-    this.#mostLeft ??= new Map();
-    let most = this.#mostLeft.get(wanted.key);
-    if (most === undefined) {
-      most = this.pool.places.mostLeft(this.pool, wanted);
-      this.#mostLeft.set(wanted.key, most);
-    }
-    return most;
   }
 
   /**

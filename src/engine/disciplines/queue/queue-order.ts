@@ -9,6 +9,7 @@
 //   3. What is in here can be thrown away at any time (`forgetOrder`).
 
 import { Heap } from "../../heap.ts";
+import type { RequestId } from "../../records.ts";
 import { compareIds } from "../../resources.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
@@ -54,6 +55,7 @@ export class QueueOrder {
   readonly #pool: Pool;
   readonly #ranks: Rank[] = [];
   readonly #places = new Map<PoolLine | Request, Place>();
+  readonly #holders = new Map<RequestId, Request>();
   readonly #byPolicy = new Map<Policy, Set<Place>>();
   #nextNumber = 0;
   /** Components whose holds were not looked at since something about them changed. */
@@ -127,6 +129,11 @@ export class QueueOrder {
     return new OrderWalk(this.#ranks, compare);
   }
 
+  /** The request of this name, if it is promised units here. */
+  holderNamed(id: RequestId): Request | undefined {
+    return this.#holders.get(id);
+  }
+
   #settleLine(poolLine: PoolLine): void {
     const first = this.#pool.waiting.has(poolLine) ? poolLine.line.members.first() : undefined;
     if (first === undefined) this.#leave(poolLine);
@@ -136,6 +143,8 @@ export class QueueOrder {
   #settleHolder(request: Request): void {
     const { promised, passers, record } = this.#pool;
     const hold = promised.has(request) ? "here" : passers.has(request) ? "elsewhere" : null;
+    if (hold === "here") this.#holders.set(request.spec.id, request);
+    else this.#holders.delete(request.spec.id);
     const poolLine = request.line.pools.get(record.name);
     if (hold === null || poolLine === undefined) this.#leave(request);
     else this.#settle(request, request, poolLine, hold);

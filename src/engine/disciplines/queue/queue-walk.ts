@@ -7,6 +7,7 @@
 import { isFirmOn } from "../../admission.ts";
 import { Heap } from "../../heap.ts";
 import { isReady } from "../../placement/node-index.ts";
+import { covers } from "../../placement/node-list.ts";
 import { placesOf } from "../../placement/occupancy.ts";
 import { type Ask, mayServe, Room } from "../../placement/room.ts";
 import type { RequestId } from "../../records.ts";
@@ -70,6 +71,8 @@ export class QueueWalk {
   /** All holders by id; made when somebody asks for one. */
   #holders: Map<RequestId, Request> | null = null;
   readonly #now: Room;
+  /** What one node at most has left of each key, among those that a request wants. */
+  #mostLeft: Map<string, readonly number[]> | undefined;
   #soon: Room | null = null;
   /** Those not yet walked, beside those in the kept order; of a line only its next member, since the others follow it. */
   readonly #waiters: Heap<Waiter>;
@@ -217,8 +220,21 @@ export class QueueWalk {
   /** A hold starts on its nodes, or else like everybody where nothing is promised to others. */
   #placeNow(waiter: Waiter): readonly Node[] | null {
     const ask = waiter.poolLine.ask as Ask;
-    if (waiter.hold !== "here" || !this.#mayStartOnHold(waiter)) return this.#now.place(ask);
+    if (waiter.hold !== "here") return this.#now.place(ask);
+    if (!this.#mayStartOnHold(waiter))
+      return this.mayHaveRoomFor(ask, ask.need) ? this.#now.place(ask) : null;
     return this.#freeOnHold(waiter) ?? this.roomNow(waiter).place(ask);
+  }
+
+  /** Whether some node may have so much left: a no is certain. Found once for all that want the same nodes. */
+  mayHaveRoomFor({ wanted }: Ask, need: readonly number[]): boolean {
+    this.#mostLeft ??= new Map();
+    let most = this.#mostLeft.get(wanted.key);
+    if (most === undefined) {
+      most = this.pool.places.mostLeft(this.pool, wanted);
+      this.#mostLeft.set(wanted.key, most);
+    }
+    return covers(most, need);
   }
 
   /** Whether what is promised to it may be of use to it now on some node: a no is certain. */
@@ -383,9 +399,14 @@ export class QueueWalk {
   ownerBehind({ progress }: Request): Request | undefined {
     const { preemptedFor, hold } = progress;
     if (preemptedFor === null || hold?.pool === this.pool.record.name) return undefined;
-    this.#holders ??= new Map([...this.pool.promised].map((holder) => [holder.spec.id, holder]));
-    const owner = this.#holders.get(preemptedFor);
+    const owner = this.pool.order?.holderNamed(preemptedFor) ?? this.#holderNamed(preemptedFor);
     return owner === undefined || this.passed.has(owner) || owner === this.#last?.request ? undefined : owner;
+  }
+
+  #holderNamed(id: RequestId): Request | undefined {
+    if (this.pool.order !== null) return undefined;
+    this.#holders ??= new Map([...this.pool.promised].map((holder) => [holder.spec.id, holder]));
+    return this.#holders.get(id);
   }
 
   /** Holds of those before it come before its own claim, and as long as it has none, that of the one it was preempted for (V5). */
