@@ -91,10 +91,9 @@ export function connect(
 
   async function sendSnapshot(): Promise<void> {
     const snapshot = await store.latestSnapshot();
-    const pieces: Uint8Array[] = [];
-    for await (const piece of snapshot?.pieces ?? []) pieces.push(piece);
+    for await (const piece of snapshot?.pieces ?? []) send({ kind: "piece", piece });
     sentSeq = snapshot?.seq ?? 0;
-    send({ kind: "snapshot", seq: sentSeq, pieces });
+    send({ kind: "snapshot", seq: sentSeq });
   }
 
   /** Looks again whenever the replica has moved. */

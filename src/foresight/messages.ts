@@ -4,8 +4,10 @@ import type { CommittedEvent } from "../leader/index.ts";
 import type { Answer, Question } from "./questions.ts";
 
 export type ToThread =
-  /** The pieces of the snapshot at `seq`; none at 0: the journal begins there. */
-  | { readonly kind: "snapshot"; readonly seq: number; readonly pieces: readonly Uint8Array[] }
+  /** One after the other: each is copied between the threads, and nobody waits for that of a whole state. */
+  | { readonly kind: "piece"; readonly piece: Uint8Array }
+  /** All pieces of the snapshot at `seq` have come; none at 0: the journal begins there. */
+  | { readonly kind: "snapshot"; readonly seq: number }
   | { readonly kind: "events"; readonly events: readonly CommittedEvent[] }
   | { readonly kind: "ask"; readonly id: number; readonly question: Question; readonly nowMs: number };
 

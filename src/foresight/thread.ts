@@ -13,6 +13,8 @@ if (parentPort === null) throw new Error("this program runs in a thread of the s
 lowerPriority();
 const port = parentPort;
 let memory: Memory = createMemory();
+/** Of the snapshot that comes. */
+const pieces: Uint8Array[] = [];
 /** One message after the other: loading a snapshot waits for nothing else, but is not done at once. */
 let turn: Promise<void> = Promise.resolve();
 
@@ -22,9 +24,13 @@ port.on("message", (message: ToThread) => {
 
 async function take(message: ToThread): Promise<void> {
   switch (message.kind) {
+    case "piece":
+      pieces.push(message.piece);
+      return;
     case "snapshot": {
-      const { seq, pieces } = message;
-      memory = pieces.length === 0 ? createMemory() : await loadSnapshot({ seq, pieces: each(pieces) });
+      const whole = pieces.splice(0);
+      memory =
+        whole.length === 0 ? createMemory() : await loadSnapshot({ seq: message.seq, pieces: each(whole) });
       return tellPosition();
     }
     case "events":
@@ -50,8 +56,8 @@ function answered({ id, question, nowMs }: Extract<ToThread, { kind: "ask" }>): 
   }
 }
 
-async function* each(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
-  yield* pieces;
+async function* each(whole: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
+  yield* whole;
 }
 
 function tellPosition(): void {
