@@ -1,6 +1,6 @@
 // Jobs run where they are placed (19, 20): a real server, agents, shims and commands.
 
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type AgentCluster, hasEnded, openAgentCluster } from "./agents-support.ts";
@@ -17,7 +17,7 @@ afterAll(() => cluster.close());
 
 test("J1, E6: a job runs on a node with its devices, its environment and no token; its exit code comes back", async () => {
   const script =
-    'echo "gpu=$CUDA_VISIBLE_DEVICES/$ROCR_VISIBLE_DEVICES/$NVIDIA_VISIBLE_DEVICES $WORD"; env; id -u; exit 7';
+    'echo "gpu=$CUDA_VISIBLE_DEVICES/$ROCR_VISIBLE_DEVICES/$NVIDIA_VISIBLE_DEVICES $WORD"; env; id -u; grep NoNewPrivs /proc/self/status; exit 7';
   const id = await cluster.submit(["sh", "-c", script], {
     resources: { gpu: 2 },
     run: { environment: { WORD: "a b" } },
@@ -28,7 +28,13 @@ test("J1, E6: a job runs on a node with its devices, its environment and no toke
   expect(output).toContain("gpu=0,1/0,1/0,1 a b\n");
   expect(output).toContain("BERTH_NODE_RANK=0\n");
   expect(output).not.toMatch(/TOKEN|BERTH_GRANT/);
-  if (process.getuid?.() === 0) expect(output).not.toMatch(/^0$/m);
+  if (process.getuid?.() !== 0) return;
+  expect(output).not.toMatch(/^0$/m);
+  expect(output).toMatch(/NoNewPrivs:\s1/);
+});
+
+test("E1: what an agent keeps of its membership is readable by its owner only", () => {
+  expect(statSync(join(cluster.directoryOf("one"), "agent.json")).mode & 0o777).toBe(0o600);
 });
 
 test("J6: a log is followed while it is written, and its streams are told apart", async () => {
@@ -142,6 +148,15 @@ test("N4: a drained node stops its jobs at the deadline and gets no more", async
   expect(moved.where?.[0]?.node).not.toBe(node);
   await cluster.client.nodes.undrain(node);
   await cluster.endAll();
+});
+
+test("J4: an end says that it was cancelled, or that its time was over", async () => {
+  const cancelled = await cluster.submit(["sleep", uniqueSeconds()]);
+  await cluster.until(cancelled, "it runs", ({ phase }) => phase === "running");
+  await cluster.client.requests.cancel(cancelled);
+  const late = await cluster.submit(["sleep", uniqueSeconds()], { walltime_seconds: 1, requeue: "never" });
+  const ends = [cancelled, late].map((id) => cluster.until(id, "it has ended", hasEnded));
+  expect((await Promise.all(ends)).map(({ exit }) => exit?.reason)).toEqual(["cancelled", "walltime"]);
 });
 
 test("J4: what cannot be started is a failed start, with the reason", async () => {

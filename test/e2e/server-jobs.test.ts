@@ -49,6 +49,7 @@ test("a join token works once, for its node only, and becomes a token of the nod
     capacity: { gpu: 2 },
   });
   expect((await server.admin("GET", "/v1/nodes/three")).body).toMatchObject({ state: "down" });
+  expect(Math.round((Date.parse(enrolled.expires_at) - Date.now()) / 60_000)).toBe(10);
   const joining = server.as(enrolled.join_token);
   const capacity = { gpu: 8, mcpu: 1000 };
   expect((await joining("POST", "/v1/nodes/one/join", { capacity })).status).toBe(403);
