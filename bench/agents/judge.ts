@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Api, Body } from "./calls.ts";
 import type { Struck } from "./faults.ts";
 import { type Followed, type Output, readWhole } from "./followers.ts";
-import type { LoadedJob } from "./load.ts";
+import { type LoadedJob, nowS } from "./load.ts";
 import { LOST_SECONDS } from "./scene.ts";
 
 export const QUESTIONS = [
@@ -168,14 +168,14 @@ function judgeExit(job: LoadedJob, attempt: Body, ran: readonly Marks[], struck:
   const said = `${outcome} ${code ?? "without a code"} ${signal ?? ""} ${cause ?? ""} ${message ?? ""}`;
   const codes = ran.flatMap(({ end }) => (end === undefined ? [] : [end.code]));
   const mayBeUnknown =
-    (code === null && mayBeLost(job, ran, struck)) ||
+    (code === null && mayBeLost(job, attempt, struck)) ||
     struck.shims.has(name) ||
     (outcome === "cancelled" && ran.length === 0);
   const lostExits: string[] = [];
   const invented: string[] = [];
   if (codes.length > 0 && !codes.includes(code) && !mayBeUnknown)
     lostExits.push(`${name} ended with ${codes.join(", ")}, reported: ${said}`);
-  if (outcome === "lost" && !mayBeLost(job, ran, struck))
+  if (outcome === "lost" && !mayBeLost(job, attempt, struck))
     lostExits.push(`${name} counts as lost although its node was there: ${said}`);
   if (cause === "start_failed") lostExits.push(`${name} was not started: ${said}`);
   if (codes.length === 0 && code !== null && signal === null)
@@ -186,16 +186,18 @@ function judgeExit(job: LoadedJob, attempt: Body, ran: readonly Marks[], struck:
   return { lostExits, invented };
 }
 
-/** Its node, one of them if there were several, was reset, or away for long enough, since the attempt began. */
-function mayBeLost({ onLost }: LoadedJob, ran: readonly Marks[], { resets, absences }: Struck): boolean {
-  const afterS = LOSS_AFTER_S_MIN[onLost];
-  const beganAt = Math.min(...ran.map(({ startedAt }) => startedAt));
-  const isLater = (at: number) => ran.length === 0 || at >= beganAt - 1;
-  const nodes = new Set(ran.map(({ node }) => node));
-  const isThere = (node: string) => nodes.size === 0 || nodes.has(undefined) || nodes.has(node);
+/**
+ * Its node, one of them if there were several, was reset, or away for long enough, since the attempt began. The server says which
+ * nodes: a part may be gone before it has written its first mark.
+ */
+function mayBeLost(job: LoadedJob, attempt: Body, { resets, absences }: Struck): boolean {
+  const nodes: readonly string[] = attempt.nodes ?? [];
+  const beganAt = Date.parse(attempt.started_at) / 1000 - (Date.now() / 1000 - nowS());
+  const isLater = (at: number) => at >= beganAt - 1;
+  const afterS = LOSS_AFTER_S_MIN[job.onLost];
   return (
-    resets.some(({ node, at }) => isThere(node) && isLater(at)) ||
-    absences.some(({ node, from, to }) => isThere(node) && to - from >= afterS && isLater(to))
+    resets.some(({ node, at }) => nodes.includes(node) && isLater(at)) ||
+    absences.some(({ node, from, to }) => nodes.includes(node) && to - from >= afterS && isLater(to))
   );
 }
 

@@ -26,6 +26,7 @@ export function createNews(): News {
       return new Promise((resolve) => {
         const settle = () => {
           clearTimeout(timer);
+          signal.removeEventListener("abort", settle); // It outlives every wait.
           resolve();
         };
         const timer = setTimeout(settle, ms);
