@@ -16,7 +16,7 @@ export interface Canary {
 }
 
 const startedTwice: Fault = {
-  what: "a claim that everybody gets",
+  what: "a claim that every process gets",
   file: "src/agent/claims.ts",
   text: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;',
   instead: 'if ((error as NodeJS.ErrnoException).code === "EEXIST") return true;',
@@ -40,7 +40,7 @@ const endlessLease: Fault = {
 
 const at = (fault: Round["fault"], ...moments: readonly Round["moment"][]): Round[] =>
   moments.map((moment) => ({ fault, moment }));
-/** There is always room: nobody waits for a preemption, which a fault may make impossible. */
+/** There is always room: no job waits for a preemption, which a fault may make impossible. */
 const LIGHT_LOAD: LoadOptions = { live: 4, usual: { gpus: 1, nodes: 1 }, patienceMs: 8_000 };
 /** A job that has begun, and has not ended when its node is back. */
 const UNDER_WAY: Partial<Wish> = { kind: "short", ms: 12_000, gpus: 1, onLost: "suspend" };

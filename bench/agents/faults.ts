@@ -29,13 +29,13 @@ export interface Round {
   readonly under?: Partial<Wish>;
 }
 
-/** What the judge must know to tell a lost end from one that nobody could know. */
+/** What the judge must know to tell a lost end from one that cannot be known. */
 export interface Struck {
   /** Attempts whose shim was killed, as `request.attempt`. */
   readonly shims: Set<string>;
   /** When machines were reset, in seconds. */
   readonly resets: { readonly node: string; readonly at: number }[];
-  /** When nodes could not be heard of, in seconds. */
+  /** When nodes could not sync, in seconds. */
   readonly absences: { readonly node: string; readonly from: number; readonly to: number }[];
 }
 
@@ -161,12 +161,12 @@ export function createStrikes(scene: Scene, load: Load, random: () => number): S
     await startAgent(node);
   }
 
-  /** Resolves when a server has heard of it. */
+  /** Resolves with its first sync. */
   async function startAgent({ machine }: Node): Promise<void> {
     const look = () => scene.api.call("GET", `/v1/nodes/${machine.name}`);
     const { heard_at: before } = await look();
     machine.startAgent();
-    await within(60_000, `${machine.name} to be heard of`, async () => {
+    await within(60_000, `a sync of ${machine.name}`, async () => {
       const { state, heard_at: heard } = await look();
       return state === "ready" && heard !== null && heard !== before;
     });

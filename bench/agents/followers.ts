@@ -87,7 +87,7 @@ async function read(
       for (const line of lines) if (line !== "") at = take(JSON.parse(line) as Line, at, output);
     }
   } catch {
-    // Cut off: whoever follows goes on from here.
+    // Cut off: the follower goes on from here.
   }
   return at;
 }

@@ -86,7 +86,7 @@ export async function judge(given: {
   let lost = 0;
   const known = new Set(jobs.map(({ id }) => id));
   for (const { request, key } of marks)
-    if (!known.has(request)) problems["other problems"].push(`${key} ran, and nobody has asked for it`);
+    if (!known.has(request)) problems["other problems"].push(`${key} ran, and was not submitted`);
   for (const job of jobs) {
     const own = marks.filter(({ request }) => request === job.id);
     problems["requests alive twice"].push(...aliveTwice(own));
@@ -249,7 +249,7 @@ function lineOf({ kind }: LoadedJob, letter: "o" | "e", number: number, key: str
 /** What was read while it was written is the same. */
 function judgeFollowed(key: string, followed: Output, whole: Output): string[] {
   return [
-    ...followed.jumps.map((jump) => `${key}: whoever followed it jumped ${jump}`),
+    ...followed.jumps.map((jump) => `${key}: its follower jumped ${jump}`),
     ...(followed.isTail ? judgeTail(key, followed, whole) : sameStreams(key, followed, whole)),
   ];
 }
@@ -260,7 +260,7 @@ function judgeTail(key: string, followed: Output, whole: Output): string[] {
   const read = lengthOf(followed) + followed.dropped;
   return !followed.isComplete || read === lengthOf(whole)
     ? []
-    : [`${key}: whoever followed it has read ${read} of ${lengthOf(whole)} bytes`];
+    : [`${key}: its follower has read ${read} of ${lengthOf(whole)} bytes`];
 }
 
 function sameStreams(key: string, followed: Output, whole: Output): string[] {
@@ -269,7 +269,7 @@ function sameStreams(key: string, followed: Output, whole: Output): string[] {
       const isSame = followed.isComplete
         ? followed[stream] === whole[stream]
         : whole[stream].startsWith(followed[stream]);
-      return isSame ? [] : [`${key}: whoever followed ${stream} has read something else`];
+      return isSame ? [] : [`${key}: the follower of ${stream} has read something else`];
     }),
   ];
 }

@@ -19,13 +19,13 @@ export interface LoadedJob {
   readonly isFollowed: boolean;
   /** What a server said last. */
   latest: Body;
-  /** By attempt: when we first heard of its end. */
+  /** By attempt: when an answer first had its end. */
   readonly heardEnds: Map<number, number>;
 }
 
 export interface Load {
   readonly jobs: readonly LoadedJob[];
-  /** Processes that were there although their attempt had ended. */
+  /** Processes that ran although their attempt had ended. */
   readonly survivors: readonly string[];
   readonly followed: readonly Followed[];
   submit(wish?: Partial<Wish>): Promise<LoadedJob>;
@@ -140,7 +140,7 @@ export function startLoad(scene: Scene, random: () => number, options: LoadOptio
     }
   }
 
-  /** Whatever we have heard the end of has no process; one that was lost stands still until its node is back. */
+  /** An attempt whose end was in an answer has no process; one that was lost stands still until its node is back. */
   function countSurvivors(): void {
     const ends = new Map(jobs.map((job) => [job.id, job]));
     for (const pid of pids()) {

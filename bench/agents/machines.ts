@@ -43,7 +43,7 @@ export interface Network {
   close(): void;
 }
 
-/** Reaps whatever is left to it, and ends with whoever proves. */
+/** Reaps what is left to it, and ends with the proof. */
 const FIRST_PROCESS = `$SIG{CHLD} = "IGNORE"; 1 while sysread(STDIN, my $byte, 1);`;
 
 let cables = 0;
@@ -228,7 +228,7 @@ export function environmentOf(pid: number): Record<string, string> {
   );
 }
 
-/** Z: it has ended, and nobody has asked how. */
+/** Z: it has ended, and its parent has not asked how. */
 export function stateOf(pid: number): string {
   return afterName(read(`/proc/${pid}/stat`))[0] ?? "";
 }

@@ -42,7 +42,7 @@ export async function openScene(options: {
   chmodSync(directory, 0o755);
   for (const path of [evidence, scratch]) {
     mkdirSync(path);
-    chmodSync(path, 0o777); // Jobs run as somebody else if we are root.
+    chmodSync(path, 0o777); // Jobs run as another user if the proof runs as root.
   }
   const policy = join(directory, "agent.yaml");
   writeFileSync(policy, `components: { "*": { users: [nobody], directories: [${scratch}] } }\n`, {

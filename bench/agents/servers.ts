@@ -11,7 +11,7 @@ export interface Servers {
   /** On this machine. */
   readonly ports: readonly number[];
   readonly token: string;
-  /** Kills whoever leads, or asks it to end; resolves when all are back. */
+  /** Kills the leader, or asks it to end; resolves when all are back. */
   replace(signal: "SIGKILL" | "SIGTERM"): Promise<void>;
   readonly surprises: () => readonly string[];
   close(): Promise<void>;

@@ -48,7 +48,7 @@ export interface AgentOptions {
 }
 
 export interface Agent extends ExecutorLoop {
-  /** Resolves when a server has heard for the first time what this machine has. */
+  /** Resolves with the first answer of a server, which then knows what this machine has. */
   readonly heard: Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 // What an agent and its shims keep beside an order (J5):
 //
-//   claim.json  the one shim that runs it: made once, by whoever comes first
+//   claim.json  the one shim that runs it: made once, by the first that tries
 //   plan.json   how to end it if its shim has died
 //   log.*       its output
 //
@@ -30,7 +30,7 @@ export interface NodeOrder extends Order {
   /** What it was given on this node. */
   readonly resources?: Readonly<Record<string, number>>;
   readonly devices?: readonly number[];
-  /** Until when it may run without another word from a server, in seconds since the machine was started. */
+  /** Until when it may run without another answer of a server, in seconds since the machine was started. */
   readonly leaseUntil: number;
   readonly job?: JobOrder;
 }

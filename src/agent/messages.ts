@@ -1,5 +1,5 @@
 // What an agent and the shim of a job say to each other, one JSON object per line, over a socket in the job's directory.
-// The agent may go away and come back at any time: whoever connects is told everything again.
+// The agent may go away and come back at any time: every agent that connects gets the whole state again.
 
 import type { NumberedReport } from "../executors/index.ts";
 import type { CheckpointAnswer } from "../runner/index.ts";

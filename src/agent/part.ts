@@ -37,7 +37,7 @@ export interface Part {
   /** For the next sync. */
   listing(): WireRunningPart;
   isEnded(): boolean;
-  /** Heard by the shim now, or as soon as it listens. */
+  /** Sent to the shim now, or as soon as it is connected. */
   say(message: ToShim): void;
   /** Which signals the shim has delivered. */
   hasDelivered(signal: number): boolean;
@@ -65,7 +65,7 @@ export function watchPart(entry: Entry<NodeOrder>, bootId: string, events: PartE
   let isClosed = false;
   let starts = 0;
   let isStarting = false;
-  /** What a shim that listens later must hear: the newest of each kind. */
+  /** For a shim that is not connected yet: the newest message of each kind. */
   const unsaid = new Map<string, ToShim>();
 
   /** A full disk or the like: it is tried again, and the agent goes on with the others. */
@@ -186,7 +186,7 @@ export function watchPart(entry: Entry<NodeOrder>, bootId: string, events: PartE
     if (isNews) events.onChange();
   }
 
-  /** Its shim died, or whoever claimed it did: it ends with its shim, and is reported when nothing of it is left. */
+  /** Its shim died, or the process that had claimed it: it ends with its shim, and is reported when nothing of it is left. */
   async function bury(): Promise<void> {
     const stored = readEnd(directory); // Written in the last moment.
     if (stored !== undefined) return;

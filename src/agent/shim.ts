@@ -1,5 +1,5 @@
 // The shim program: runs one attempt, and outlives the agent that started it (E5). Its own death ends the job, by the
-// runner's guardian. It speaks to no server: what it knows of the grant it hears from whichever agent is there.
+// runner's guardian. It calls no server: what it knows of the grant comes from the agent that is connected.
 //
 // Invariants
 //   1. Only the process with the claim starts the command (J5).
@@ -14,7 +14,7 @@ import { claim, type NodeOrder, readOrder, writePlan } from "./claims.ts";
 import type { FromShim, ToShim } from "./messages.ts";
 import { superviseJob } from "./supervision.ts";
 
-// Whoever ends the agent's process group or its terminal does not mean the jobs.
+// Signals to the agent's process group or terminal are not for the jobs.
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT"] as const) process.on(signal, () => undefined);
 
 /** More output is announced so often at most. */
@@ -74,7 +74,7 @@ function start({ job }: NodeOrder): Promise<Job> {
   });
 }
 
-/** One agent at a time: whoever connects takes the place of the one before. */
+/** One agent at a time: a new connection replaces the one before. */
 function listenForAgents(path: string) {
   let agent: Socket | undefined;
   let greet: (() => void) | undefined;

@@ -20,13 +20,13 @@ import type { NodeOrder } from "./claims.ts";
 import type { FromShim, OnLost, ShimState, ToShim } from "./messages.ts";
 
 export interface Supervision {
-  /** Tells an agent that has just come everything that it may have missed. */
+  /** Sends an agent that has just connected everything that it may have missed. */
   greet(): void;
   hear(message: ToShim): void;
   readonly ended: Promise<StoredEnd>;
 }
 
-/** How long a job that reports waits for the server's answer before it is told that its report is kept. */
+/** How long a job that reports waits for the server's answer, before the shim answers that the report is kept. */
 const ANSWER_MS_MAX = 5_000;
 const LOST_GRACE_MS = 10_000;
 const WATCHDOG_MARGIN_S = 2;
@@ -47,12 +47,12 @@ export function superviseJob(
   };
   let progress: string | undefined;
   let isStuck = false;
-  /** By a signal that somebody has sent to it. */
+  /** By a signal that a user has sent to it. */
   let isInterrupted = false;
   const tell = () => say({ kind: "state", state: state() });
   const reports = createReports(say);
   const lease = keepLease(job, order, { onChange: tell, stop });
-  setImmediate(lease.watch); // It may be over already, and whoever hears of that asks about it.
+  setImmediate(lease.watch); // Not at once: it may be over already, and onChange reads what is made below.
 
   function state(): ShimState {
     const { told } = circumstances;
@@ -193,7 +193,7 @@ function createReports(say: (message: FromShim) => void) {
   };
 }
 
-/** How long the job may run without a word from a server, and what happens then. */
+/** How long the job may run without an answer of a server, and what happens then. */
 function keepLease(
   job: Job,
   order: NodeOrder,

@@ -1,4 +1,4 @@
-// The highest epoch and the newest grant that an executor has ever heard of. It says so in every sync: a server whose history
+// The highest epoch and the newest grant that an executor has ever seen. Every sync has them: a server whose history
 // has less knows then that its database has lost something (C14).
 
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Says what an executor runs, hears what it should run, and makes the one into the other: the same loop for the agent of a
+// Sends what an executor runs, receives what it should run, and makes the one into the other: the same loop for the agent of a
 // node and for the adapter of a whole pool.
 //
 // Invariants
@@ -139,7 +139,7 @@ export function startLoop<O extends Order>(options: LoopOptions<O>): ExecutorLoo
     const jobs = [...(await executor.list())];
     const known = ended.size;
     for (const { token, phase } of jobs) if (phase === "ended") ended.add(token);
-    if (ended.size > known) relays.noteGrown(); // Their logs are complete: readers are told at once.
+    if (ended.size > known) relays.noteGrown(); // Their logs are complete: readers get the end of them at once.
     return jobs;
   }
 

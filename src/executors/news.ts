@@ -1,4 +1,4 @@
-// Something to say: the sync that waits is given up for one that says it.
+// News for the server: the sync that waits is given up for one with the news.
 
 export interface News {
   note(): void;

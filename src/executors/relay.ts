@@ -48,7 +48,7 @@ export function createRelays(source: LogSource): Relays {
     }
   }
 
-  /** Resolves with false when it is time to say that we are there. */
+  /** Resolves with false when it is time to send an empty piece. */
   function hasGrown(): Promise<boolean> {
     return new Promise((resolve) => {
       const settle = (grown: boolean) => {

@@ -13,7 +13,7 @@ import { problemError } from "./problems.ts";
 
 type LogCall = CallOf<"getJobLogs">;
 
-/** An agent that has not sent anything by then is not there. */
+/** An agent that has not sent anything by then does not answer. */
 const FIRST_PIECE_MS = 5_000;
 
 interface LoggedAttempt {
@@ -75,7 +75,7 @@ function attemptOf(
   return { attempt: found.attempt, token, pool, nodes, isReported: outcome !== "lost" };
 }
 
-/** A node is heard of by its clock, an adapter by its last sync. */
+/** Whether it has synced lately: of a node the leader keeps the time, of an adapter this server. */
 async function isHeard({ leader, agents }: Services, reporter: string): Promise<boolean> {
   const heardAtMs = await leader.read((view) => view.nodeHeardAtMs(toNodeName(reporter)));
   if (heardAtMs !== undefined) return leader.nowMs() - heardAtMs < SUSPECT_AFTER_MS;

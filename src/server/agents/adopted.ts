@@ -1,7 +1,7 @@
 // Work that runs by a grant which the database has lost (C14, E4): its node reports it with a token that is ours and that no
 // history has any more. It is adopted: it goes on and keeps its units until it ends, and its request is started nowhere else.
 //
-// After a loss nobody knows what still runs. So nothing is started until all nodes have reported, or are down.
+// After a loss it is unknown what still runs. So nothing is started until all nodes have reported, or are down.
 
 import {
   type EngineState,
@@ -113,7 +113,7 @@ export function stays(
 ): boolean {
   const id = part.request_id as RequestId;
   const progress = requestOf(view.state, id)?.progress;
-  if (progress === undefined) return part.phase !== "ended"; // Nobody else knows of it.
+  if (progress === undefined) return part.phase !== "ended"; // Only its node knows of it.
   if (progress.endedAtMs !== null) return false;
   return progress.allocation === null || !hasStarted(id);
 }

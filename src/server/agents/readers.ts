@@ -39,7 +39,7 @@ export interface Readers {
   open(order: LogOrder, sink: LogSink): () => void;
   /** Those whose logs it should send. */
   on(reporter: string): readonly OpenReader[];
-  /** Undefined: nobody reads that any more, or it is for another one to send. */
+  /** Undefined: that reader is gone, or another reporter has to send it. */
   take(reporter: string, reader: string, piece: WireLogPiece): Promise<WireLogPieceAnswer> | undefined;
   close(): void;
 }
@@ -75,7 +75,7 @@ export function createReaders(wake: (reporter: string) => void): Readers {
     if (dropped > (piece.dropped ?? 0)) return;
     const { parts, position: next } = newParts(piece, position);
     reader.position = next;
-    await reader.sink.take(parts, dropped); // Also an empty one: it says that the node is there.
+    await reader.sink.take(parts, dropped); // Also an empty one: it shows that the node answers.
     if (piece.is_end) end(reader, "complete");
   }
 

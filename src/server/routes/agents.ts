@@ -95,7 +95,7 @@ function checkEnrolment(view: View, name: string, pool: string): NodeRecord | un
   return known;
 }
 
-/** What was enrolled is known before the machine joins; a node that nobody has heard of gets no work. */
+/** What was enrolled is known before the machine joins; a node that has not synced yet gets no work. */
 async function register(
   call: Call,
   services: Services,
@@ -330,7 +330,7 @@ async function alertNotStarted(
   }
 }
 
-/** A node that is heard of is ready again, with what it offers now. A drained one stays so until an operator ends the drain. */
+/** A node that syncs is ready again, with what it offers now. A drained one stays so until an operator ends the drain. */
 async function settleNode(
   call: Call & { readonly body: WireNodeSync },
   services: Services,

@@ -60,7 +60,7 @@ function jobChange(
   return { ...change, attachments: [{ requestId: change.target, part: "run", body: run }] };
 }
 
-/** The token says as whom its jobs may run; without a word about it operators and administrators do (E6). */
+/** The token says as whom its jobs may run; without `run_as`, operators and administrators may name any user (E6). */
 function runAs({ name, role, runAs: users }: Identity, run: WireRun): WireRun {
   const { user = users?.[0] } = run;
   const mayNameAny = users === undefined && (role === "admin" || role === "operator");
