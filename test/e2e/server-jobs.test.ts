@@ -469,3 +469,17 @@ test("a node that answers cannot be confirmed lost", async () => {
   const refused = await server.admin("POST", "/v1/nodes/one/confirm-lost");
   expect(refused.body).toMatchObject({ code: "in_use" });
 });
+
+test("an operation outlives the pool that it ran in", async () => {
+  await server.admin("PUT", "/v1/pools/brief", { capacity: { gpu: 1 } });
+  await server.admin("PUT", "/v1/pools/brief/policies/brief", {});
+  const asked = { component: "brief", resources: { gpu: 1 }, operation: "brief" };
+  const { body } = await server.admin("POST", "/v1/resource-requests", asked);
+  await server.admin("POST", `/v1/resource-requests/${body.id}/release`, {
+    ...{ token: body.token, outcome: "succeeded" },
+  });
+  expect((await server.admin("DELETE", "/v1/pools/brief?force=true")).status).toBeLessThan(300);
+  const { status, body: list } = await server.admin("GET", "/v1/operations?component=brief");
+  expect(status).toBe(200);
+  expect(list.items).toMatchObject([{ operation: "brief", statuses: { released: 1 }, shares: [] }]);
+});

@@ -133,7 +133,8 @@ function sharesOf(
   key: string,
   { view, standings }: { readonly view: View; readonly standings: Standings },
 ): WireOperation["shares"] {
-  return [...pools].map(([pool, usage]) => {
+  const existing = [...pools].filter(([pool]) => view.state.pools.has(pool as PoolName));
+  return existing.map(([pool, usage]) => {
     const capacity = capacityOf(view.state, pool as PoolName);
     const parts = Object.entries(usage).map(([name, amount]) => [
       name,

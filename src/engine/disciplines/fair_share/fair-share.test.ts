@@ -91,6 +91,15 @@ test("what is reserved, idle and in others' hands is lent; free units are lent b
   ]);
 });
 
+test("nobody lends anything where more is in use than there is", () => {
+  const state = worldWith(pool(2), policy("guest"), policy("owner", POOL, { reserved: { gpu: 1 } }));
+  send(state, 0, submit("x", "guest", 2));
+  send(state, 0, { kind: "updatePool", name: POOL, capacity: { gpu: 1 }, force: true });
+  expect(viewOf(state, "guest")?.loans?.lent).toEqual({ gpu: 0 });
+  send(state, 0, { kind: "detachPolicy", pool: POOL, component: "owner" as ComponentName });
+  expect(viewOf(state, "guest")?.loans?.lent).toEqual({ gpu: 0 });
+});
+
 test("a request that waits in two pools is demand in both until one of them grants it", () => {
   const other = "q" as PoolName;
   const state = worldWith(

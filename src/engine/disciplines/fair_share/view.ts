@@ -191,9 +191,10 @@ function lentBy(tree: PoolTree): Map<Branch, readonly number[]> {
     const idle = members.map(({ guarantee, usageShare }) =>
       guarantee.map((share, key) => Math.max(0, share - usageShare[key]!)),
     );
-    const parts = free.map((unused, key) => {
+    const parts = free.map((left, key) => {
       const sum = idle.reduce((total, each) => total + each[key]!, 0);
-      return sum > unused + SHARE_EPSILON ? 1 - Math.max(0, unused) / sum : 0;
+      const unused = Math.max(0, left); // More may be in use than there is.
+      return sum > unused + SHARE_EPSILON ? 1 - unused / sum : 0;
     });
     for (const [index, member] of members.entries()) {
       const own = idle[index]!.map((share, key) => share * parts[key]!);
