@@ -24,22 +24,59 @@ interface Turn {
   next: Operation | null;
 }
 
-/** Operations with something waiting in their order, of the peers that are asked for as long as they are. */
-export function inOrder(
-  tree: PoolTree,
-  isAskedFor: (peers: Peers) => boolean = () => true,
-): Generator<Operation> {
-  return operationsBelow(tree.root, isAskedFor);
+/**
+ * Operations with something waiting in their order: all, or of some peers as long as they are asked for. Only the branches
+ * above those are walked.
+ */
+export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
+  return asked === undefined
+    ? operationsBelow(tree.root, everybodyBelow, () => true)
+    : operationsBelow(tree.root, onlyAbove(asked.among), asked.isAskedFor);
 }
 
-function* operationsBelow(branch: Branch, isAskedFor: (peers: Peers) => boolean): Generator<Operation> {
+export interface Asked {
+  /** All that may be asked for. */
+  readonly among: Iterable<Peers>;
+  isAskedFor(this: void, peers: Peers): boolean;
+}
+
+/** Who is right below a branch. */
+type Below = (branch: Branch) => Iterable<Branch | Peers>;
+
+function* everybodyBelow({ members }: Branch): Generator<Branch | Peers> {
+  for (const member of members) {
+    if (member.kind === "operations") yield* member.peers.values();
+    else yield member;
+  }
+}
+
+function onlyAbove(among: Iterable<Peers>): Below {
+  const below = new Map<Branch, Set<Branch | Peers>>();
+  for (const peers of among) {
+    let each: Branch | Peers = peers;
+    for (let above: Branch | null = peers.leaf.parent; above !== null; above = above.parent) {
+      const known = below.get(above);
+      known?.add(each);
+      if (known !== undefined) break;
+      below.set(above, new Set([each]));
+      each = above;
+    }
+  }
+  return (branch) => below.get(branch) ?? [];
+}
+
+function* operationsBelow(
+  branch: Branch,
+  below: Below,
+  isAskedFor: (peers: Peers) => boolean,
+): Generator<Operation> {
   const turns: Turn[] = [];
-  collectTurns(branch, isAskedFor, turns);
+  collectTurns(branch, below, isAskedFor, turns);
   const heap = new Heap(comesBefore, turns);
   for (let turn = heap.pop(); turn !== undefined; turn = heap.pop()) {
     const { whose, rest } = turn;
     if (whose.kind !== "peers") {
-      yield* operationsBelow(whose, isAskedFor);
+      yield* operationsBelow(whose, below, isAskedFor);
       continue;
     }
     yield turn.next as Operation;
@@ -52,20 +89,23 @@ function* operationsBelow(branch: Branch, isAskedFor: (peers: Peers) => boolean)
   }
 }
 
-function collectTurns(branch: Branch, isAskedFor: (peers: Peers) => boolean, turns: Turn[]): void {
-  for (const member of branch.members) {
-    if (member.kind === "operations") {
-      for (const peers of member.peers.values()) {
-        if (peers.waitingCount === 0 || !isAskedFor(peers)) continue;
-        const rest = peers.operations[Symbol.iterator]();
-        const next = rest.next().value as Operation;
-        turns.push({ whose: peers, satisfaction: stepOf(peers), age: next.order, rest, next });
-      }
-    } else if (member.waitingCount === 0) continue;
+function collectTurns(
+  branch: Branch,
+  below: Below,
+  isAskedFor: (peers: Peers) => boolean,
+  turns: Turn[],
+): void {
+  for (const whose of below(branch)) {
+    if (whose.waitingCount === 0) continue;
+    if (whose.kind === "peers") {
+      if (!isAskedFor(whose)) continue;
+      const rest = whose.operations[Symbol.iterator]();
+      const next = rest.next().value as Operation;
+      turns.push({ whose, satisfaction: stepOf(whose), age: next.order, rest, next });
+    }
     // Below a FIFO group operations follow directly (9.11).
-    else if (branch.isFifo) collectTurns(member, isAskedFor, turns);
-    else
-      turns.push({ whose: member, satisfaction: stepOf(member), age: ageOf(member), rest: null, next: null });
+    else if (branch.isFifo) collectTurns(whose, below, isAskedFor, turns);
+    else turns.push({ whose, satisfaction: stepOf(whose), age: ageOf(whose), rest: null, next: null });
   }
 }
 

@@ -135,10 +135,15 @@ export class Stages {
         (hasNewRoom || this.#moved.has(peers)) &&
         this.#firstThatFits(peers.operations.first() as Operation) !== undefined,
     );
-    this.#tree.hasNewRoom = hasNewRoom ? this.#doesAnyFit(fits) : some(this.#moved, fits);
+    this.#tree.hasNewRoom = some(this.#mayFit(hasNewRoom), fits);
     if (!this.#tree.hasNewRoom) return undefined;
     const matters = (peers: Peers) => fits(peers) || STAGES.some((stage) => this.#mayHope(stage, peers));
-    for (const operation of inOrder(this.#tree, matters)) {
+    const among = [
+      ...this.#mayFit(hasNewRoom),
+      ...this.#hopeful("preemptive"),
+      ...this.#hopeful("aggressive"),
+    ];
+    for (const operation of inOrder(this.#tree, { among, isAskedFor: matters })) {
       if (fits(operation.peers as Peers)) {
         const waiter = this.#firstThatFits(operation) as Waiter;
         return { ...waiter, nodes: this.#space.placeNow(waiter.poolLine) ?? [] };
@@ -148,11 +153,16 @@ export class Stages {
     return undefined;
   }
 
-  #doesAnyFit(fits: (peers: Peers) => boolean): boolean {
+  /** All that may fit, given whether units may have come free since the last look. */
+  *#mayFit(hasNewRoom: boolean): Generator<Peers> {
+    if (!hasNewRoom) return yield* this.#moved;
     for (const need of this.#tree.needs.values()) {
-      if (need.peers.size > 0 && this.#hasRoomFor(need) && some(need.peers, fits)) return true;
+      if (need.peers.size > 0 && this.#hasRoomFor(need)) yield* need.peers;
     }
-    return false;
+  }
+
+  #hopeful(stage: Stage): Iterable<Peers> {
+    return this.#tree.searches[stage]?.hopes.keys() ?? [];
   }
 
   /** On nodes that is remembered until one of them has grown. */
@@ -226,9 +236,9 @@ export class Stages {
   /** The aggressive stage when the preemptive one has nothing to do. */
   findService(): Service | undefined {
     for (const stage of STAGES) {
-      const hopes = this.#tree.searches[stage]?.hopes;
-      if (hopes === undefined || !some(hopes.keys(), (peers) => this.#mayHope(stage, peers))) continue;
-      for (const operation of inOrder(this.#tree, (peers) => this.#mayHope(stage, peers))) {
+      const isAskedFor = (peers: Peers) => this.#mayHope(stage, peers);
+      const among = [...this.#hopeful(stage)].filter(isAskedFor);
+      for (const operation of inOrder(this.#tree, { among, isAskedFor })) {
         const service = this.#serviceOf(operation, stage);
         if (service !== undefined) return service;
       }
