@@ -21,7 +21,7 @@ const P99_GROWTH_MAX = 0.1;
 const EXPLANATION_MS_MAX = 300;
 /** Short rounds that take turns, so that what else the machine does concerns both kinds. */
 const WRITES_PER_ROUND = 100;
-const ROUNDS = 40;
+const ROUNDS = 80;
 const PLAN = { changes: [{ method: "PATCH", path: "/v1/pools/gpus", body: { capacity: { gpu: 12 } } }] };
 /** After so many submissions at once the thread has caught up within this time. */
 const FOLLOWING_MS_MAX = 300_000;
