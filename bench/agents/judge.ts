@@ -167,7 +167,10 @@ function judgeExit(job: LoadedJob, attempt: Body, ran: readonly Marks[], struck:
   const name = `${job.id}.${attempt.attempt}`;
   const said = `${outcome} ${code ?? "without a code"} ${signal ?? ""} ${cause ?? ""} ${message ?? ""}`;
   const codes = ran.flatMap(({ end }) => (end === undefined ? [] : [end.code]));
+  // Of several parts, one that a signal ended writes no end, and may be the one that decides.
+  const isOthers = signal !== null && codes.length < (attempt.nodes ?? []).length;
   const mayBeUnknown =
+    isOthers ||
     (code === null && mayBeLost(job, attempt, struck)) ||
     struck.shims.has(name) ||
     (outcome === "cancelled" && ran.length === 0);
