@@ -17,6 +17,7 @@ import { type Api, type Body, createApi } from "./agents/calls.ts";
 import { nowS } from "./agents/load.ts";
 import { within } from "./agents/machines.ts";
 import { NODE_GPUS, openScene, type Scene } from "./agents/scene.ts";
+import { quantile } from "./proving/quantile.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -267,9 +268,4 @@ function shown(ms: readonly number[]): string {
 function ratio(ms: readonly number[], local: readonly number[]): string {
   const of = (q: number) => (quantile(ms, q) / quantile(local, q)).toFixed(2);
   return `; ${of(0.5)} and ${of(0.99)} × berth run here`;
-}
-
-function quantile(values: readonly number[], q: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0;
 }

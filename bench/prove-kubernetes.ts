@@ -6,7 +6,6 @@
 // Usage: npm run prove:kubernetes -- [ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]. --part: only stories or
 // canaries with this text in their name. Exit code 2: something is missing on this machine.
 
-import { startTcpProxy, type TcpProxy } from "../test/support/proxy.ts";
 import {
   CANARY_END_MS_MAX,
   type Canary,
@@ -18,28 +17,15 @@ import {
   replaceLeader,
   type Story,
 } from "./clusters/proof.ts";
-import { GPUS_PER_NODE, until, type World } from "./clusters/world.ts";
+import { until, type World } from "./clusters/world.ts";
 import type { Any } from "./kubernetes/api.ts";
-import {
-  type KubernetesCluster,
-  missingPrograms,
-  NAMESPACE,
-  openKubernetesCluster,
-} from "./kubernetes/cluster.ts";
-import { type Kubelets, startKubelets } from "./kubernetes/kubelet.ts";
+import { missingPrograms, NAMESPACE } from "./kubernetes/cluster.ts";
+import { NODES, openScene, type Scene, siteOf } from "./kubernetes/scene.ts";
 import type { Fault } from "./proving/canaries.ts";
 
-const NODES = ["n1", "n2", "n3"] as const;
 const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
 
 insistOnPrograms(missingPrograms());
-
-/** The cluster, with the adapter's way to its API server, which can be cut. */
-interface Scene {
-  readonly cluster: KubernetesCluster;
-  readonly kubelets: Kubelets;
-  readonly way: TcpProxy;
-}
 
 /** Pods that have not ended, with the requests that they belong to. */
 async function livePods({ cluster }: Scene): Promise<Any[]> {
@@ -261,40 +247,6 @@ function canariesOf(scene: Scene): Canary[] {
   ];
 }
 
-// --- At last, because everything above must be there
-
-async function openScene(): Promise<Scene & { readonly close: () => Promise<void> }> {
-  const cluster = await openKubernetesCluster();
-  const kubelets = await startKubelets({
-    ...{ api: cluster.api, directory: cluster.directory, nodes: NODES, gpusPerNode: GPUS_PER_NODE },
-    ...{ tls: cluster.tls(), variables: {} },
-  });
-  const way = await startTcpProxy();
-  way.aim(cluster.port);
-  await makeClaim(cluster);
-  return {
-    ...{ cluster, kubelets, way },
-    async close() {
-      await way.close();
-      await kubelets.close();
-      await cluster.close();
-    },
-  };
-}
-
-/** A volume for checkpoints that all nodes can reach. */
-async function makeClaim({ api, directory }: KubernetesCluster): Promise<void> {
-  const common = { accessModes: ["ReadWriteMany"], storageClassName: "" };
-  await api.insist("POST", "/api/v1/persistentvolumes", {
-    metadata: { name: "checkpoints" },
-    spec: { ...common, capacity: { storage: "1Gi" }, hostPath: { path: `${directory}/volumes` } },
-  });
-  await api.insist("POST", `/api/v1/namespaces/${NAMESPACE}/persistentvolumeclaims`, {
-    metadata: { name: "checkpoints" },
-    spec: { ...common, volumeName: "checkpoints", resources: { requests: { storage: "1Gi" } } },
-  });
-}
-
 /** What a canary has left behind. */
 async function cleanUp(scene: Scene): Promise<void> {
   const { api } = scene.cluster;
@@ -311,15 +263,12 @@ async function cleanUp(scene: Scene): Promise<void> {
   });
 }
 
+// --- At last, because everything above must be there
+
 const scene = await openScene();
 try {
   const proof: Proof = {
-    site: {
-      ...{ executor: "kubernetes", directory: scene.cluster.directory, env: process.env, nodes: NODES },
-      adapterOptions: (own) => ({
-        ...{ stateDirectory: `${own}/adapter`, kubeconfig: scene.cluster.kubeconfigFor(scene.way.port) },
-      }),
-    },
+    site: siteOf(scene),
     adapter: "kubernetes/adapter",
     alive: async () =>
       (await livePods(scene)).map(

@@ -4,8 +4,6 @@
 // Usage: npm run prove:slurm -- [ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]. --part: only stories or
 // canaries with this text in their name. Exit code 2: something is missing on this machine.
 
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import {
   CANARY_END_MS_MAX,
   type Canary,
@@ -20,6 +18,7 @@ import {
 import { GPUS_PER_NODE, until, type World } from "./clusters/world.ts";
 import type { Fault } from "./proving/canaries.ts";
 import { missingPrograms, openSlurmCluster } from "./slurm/cluster.ts";
+import { siteOf, USER } from "./slurm/site.ts";
 
 insistOnPrograms(missingPrograms());
 const cluster = await openSlurmCluster({ gpusPerNode: GPUS_PER_NODE });
@@ -145,7 +144,7 @@ const CANARIES: readonly Canary[] = [
 
 /** What a canary has left behind. */
 async function cleanUp(): Promise<void> {
-  await run("scancel", "-u", "nobody");
+  await run("scancel", "-u", USER);
   await until("Slurm is empty", async () => (await run("squeue", "-h")).trim() === "");
   await run("scontrol", "update", "NodeName=n1", "State=RESUME").catch(() => undefined);
 }
@@ -153,18 +152,7 @@ async function cleanUp(): Promise<void> {
 // --- At last, because everything above must be there
 
 const proof: Proof = {
-  site: {
-    ...{ executor: "slurm", directory: cluster.directory, env: cluster.env, nodes: cluster.nodes },
-    adapterOptions(own) {
-      const workDirectory = join(own, "work");
-      mkdirSync(workDirectory, { recursive: true });
-      chmodSync(workDirectory, 0o755);
-      const policyFile = join(own, "agent.yaml");
-      const policy = 'components: { "*": { users: [nobody], directories: [/] } }\n';
-      writeFileSync(policyFile, policy, { mode: 0o600 });
-      return { stateDirectory: join(own, "adapter"), workDirectory, policyFile };
-    },
-  },
+  site: siteOf(cluster),
   adapter: "slurm/adapter",
   alive: async () => {
     const queue = await run("squeue", "-h", "-a", "-o", "%T %j");
