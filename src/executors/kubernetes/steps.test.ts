@@ -42,7 +42,7 @@ const ends = (end: object) => ({ kind: "end", end }) as Move;
 const cases: Record<string, Case> = {
   "J5: that it will be made is written down first": { note: {}, want: [noted({ madeAtMs: NOW })] },
   "it is made": { note: { madeAtMs: NOW }, want: [{ kind: "make" }] },
-  "it was made by somebody who did not live to write that down": {
+  "it was made, and the adapter ended before it wrote that down": {
     note: { madeAtMs: NOW },
     jobs: HERE,
     want: [{ kind: "make" }],

@@ -164,6 +164,25 @@ const cases: Record<string, Case> = {
     accounts: [accounted("7", "NODE_FAIL")],
     want: ["end lost Slurm ended it: NODE_FAIL."],
   },
+  "S3 BOOT_FAIL: lost": {
+    note: running,
+    accounts: [accounted("7", "BOOT_FAIL")],
+    want: ["end lost Slurm ended it: BOOT_FAIL."],
+  },
+  "S3 a foreign PREEMPTED: lost": {
+    ...{
+      note: running,
+      accounts: [accounted("7", "PREEMPTED")],
+      want: ["end lost Slurm ended it: PREEMPTED."],
+    },
+  },
+  "S3 TIMEOUT: failed, by the partition's limit": {
+    ...{
+      note: running,
+      accounts: [accounted("7", "TIMEOUT")],
+      want: ["end failed It ran longer than the time limit of its Slurm partition. 0"],
+    },
+  },
   "S3 a foreign CANCELLED: failed": {
     note: running,
     accounts: [accounted("7", "CANCELLED")],
@@ -181,7 +200,7 @@ const cases: Record<string, Case> = {
     wish: "checkpoint",
     want: ["end stopped 0"],
   },
-  "S3 requeued by somebody else: it must not run again": {
+  "S3 requeued in Slurm: it must not run again": {
     note: running,
     queue: [queued("7", "PENDING", "BeginTime")],
     want: ["cancel 7"],
