@@ -3,7 +3,7 @@
 // Usage: npm run bench:agents [-- starts|preemptions|syncs] [--turns N] [--agents N] [--seconds N]
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import { once, setMaxListeners } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { loadavg, tmpdir } from "node:os";
@@ -167,6 +167,7 @@ async function measureSyncs(programs: Programs): Promise<void> {
   const [{ url, token }] = (await once(server, "message")) as [{ url: string; token: string }];
   const connections = new Agent({ keepAlive: true, maxSockets: AGENTS * 2 });
   const stop = new AbortController();
+  setMaxListeners(0, stop.signal); // One for every call under way.
   try {
     const idle = await processorShare(server, 5);
     const api = createApi([url], token);
