@@ -8,7 +8,8 @@
 // In every stage each pool names one request; the pools are served by name, and the request takes the pool
 // that it prefers among those that name it. Only pools in which something changed are looked at.
 //
-// A fixed point that takes longer than the decision may take is cut between two steps, and the next tick goes on.
+// A fixed point that takes longer than the decision may take is cut between two steps, or within a look whose discipline
+// knows how to go on with it, and the next tick goes on.
 // What happens, and in which order, is the same: a pool that is looked at again is found as it was. Meanwhile other
 // commands are carried out, and the pools that they change wait for the same tick.
 
