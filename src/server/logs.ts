@@ -71,8 +71,10 @@ function attemptOf(
   const ended = record === undefined ? view.attemptsOf(id) : (record.body as RequestBody).attempts;
   const found = attempt === undefined ? ended.at(-1) : ended.find((one) => one.attempt === attempt);
   if (found === undefined) return undefined;
-  const { token, pool, nodes = [], outcome } = found;
-  return { attempt: found.attempt, token, pool, nodes, isReported: outcome !== "lost" };
+  const { token, pool, nodes = [], end } = found;
+  // Not so if its node was given up, whatever its outcome: its output is there, and may be read when the node is back.
+  const isReported = end?.exitCode !== undefined || end?.cause === "start_failed";
+  return { attempt: found.attempt, token, pool, nodes, isReported };
 }
 
 /** Whether it has synced lately: of a node the leader keeps the time, of an adapter this server. */
