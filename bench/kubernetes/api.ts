@@ -30,7 +30,10 @@ export function createApi(port: number, token: string): Api {
   function ask(method: string, path: string, body?: unknown): Promise<{ status: number; body: Any }> {
     return new Promise((resolve, reject) => {
       const kind = method === "PATCH" ? "application/merge-patch+json" : "application/json";
-      const call = open(method, path, { "content-type": kind });
+      const text = body === undefined ? "" : JSON.stringify(body);
+      // Node says no length of what is sent with DELETE: the server would take it for the beginning of the next call.
+      const length = { "content-length": Buffer.byteLength(text) };
+      const call = open(method, path, { "content-type": kind, ...length });
       call.setTimeout(CALL_MS_MAX, () => call.destroy(new Error("no answer")));
       call.once("error", reject);
       call.once("response", (answer) => {
@@ -38,11 +41,11 @@ export function createApi(port: number, token: string): Api {
         answer.on("data", (data: Buffer) => chunks.push(data));
         answer.once("error", reject);
         answer.once("end", () => {
-          const text = Buffer.concat(chunks).toString();
-          resolve({ status: answer.statusCode ?? 0, body: text.startsWith("{") ? JSON.parse(text) : text });
+          const said = Buffer.concat(chunks).toString();
+          resolve({ status: answer.statusCode ?? 0, body: said.startsWith("{") ? JSON.parse(said) : said });
         });
       });
-      call.end(body === undefined ? undefined : JSON.stringify(body));
+      call.end(text);
     });
   }
 
