@@ -1,6 +1,7 @@
 // Plays the nodes of a cluster: each registers itself, says that it is alive, and runs the pods that are bound to it, as
-// processes of this machine in process namespaces of their own. As a real one it runs hooks before SIGTERM, keeps to the time
-// that a pod has left, reports how containers ended and what they said last, and gives out their logs.
+// processes of this machine in process namespaces of their own. As a real one it takes a moment to prepare a pod (a real one needs
+// about a second for its sandbox and network), does not start what was deleted meanwhile, runs hooks before SIGTERM, keeps to the
+// time that a pod has left, reports how containers ended and what they said last, and gives out their logs.
 //
 // There are no containers: of an image nothing is used, and paths inside one (mounts, /tmp, the report file) become paths of
 // the pod's own directory wherever a variable names them.
@@ -54,6 +55,7 @@ interface Running {
 }
 
 const HEARTBEAT_MS = 2_000;
+const PREPARE_MS = 500;
 const CAPACITY = { cpu: "4", memory: "2000Mi", pods: "110" };
 
 export async function startKubelets(options: KubeletOptions): Promise<Kubelets> {
@@ -61,6 +63,8 @@ export async function startKubelets(options: KubeletOptions): Promise<Kubelets> 
   const pods = new Map<string, Running>();
   /** Everything that was ever started here: no uid is started twice. */
   const started = new Set<string>();
+  /** Pods that are about to start. */
+  const preparing = new Map<string, NodeJS.Timeout>();
   const ending = new AbortController();
   const lost = new Set<string>();
   const logs = await serveLogs(options, pods);
@@ -114,11 +118,26 @@ export async function startKubelets(options: KubeletOptions): Promise<Kubelets> 
       if (deletionTimestamp !== undefined && !known.ended) stop(known, pod);
       return;
     }
+    if (preparing.has(uid)) {
+      if (deletionTimestamp === undefined) return;
+      clearTimeout(preparing.get(uid));
+      preparing.delete(uid);
+      return void remove(uid, pod.metadata.name);
+    }
     const isOver = pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
     if (started.has(uid) || isOver) return;
     started.add(uid);
-    if (deletionTimestamp === undefined) return void start(pod, node);
+    if (deletionTimestamp === undefined) return prepare(pod, node);
     void remove(uid, pod.metadata.name); // Deleted before it was started.
+  }
+
+  function prepare(pod: Any, node: string): void {
+    const { uid } = pod.metadata;
+    const begin = () => {
+      preparing.delete(uid);
+      if (!lost.has(node)) void start(pod, node);
+    };
+    preparing.set(uid, setTimeout(begin, PREPARE_MS));
   }
 
   async function start(pod: Any, node: string): Promise<void> {
@@ -225,6 +244,7 @@ export async function startKubelets(options: KubeletOptions): Promise<Kubelets> 
     },
     async close() {
       clearInterval(beating);
+      for (const timer of preparing.values()) clearTimeout(timer);
       ending.abort();
       for (const running of pods.values()) if (!running.ended) end(running, "SIGKILL");
       logs.closeAllConnections();

@@ -36,6 +36,8 @@ const AT_ONCE = 8;
 const MOVES_MAX = 8;
 /** Changes that come together are looked at once. */
 const GATHER_MS = 20;
+/** Not 0: that would take a pod out of sight while it may still run. */
+const GRACE_SECONDS_MIN = 1;
 /** While something changes, the next look comes so soon. */
 const SOON_MS = 1_000;
 const EVENTS_EVERY_MS = 5_000;
@@ -106,6 +108,9 @@ export function createKubernetesExecutor(
         return make(attempt);
       case "delete":
         return kubernetes.deleteJob(move.job);
+      case "discard":
+        for (const pod of move.pods) await kubernetes.deletePod(pod, GRACE_SECONDS_MIN);
+        return;
       case "hurry":
         return hurry(attempt, move.pods);
       case "end":
@@ -140,8 +145,7 @@ export function createKubernetesExecutor(
     const isNews = hurriedToMs === undefined || byMs < hurriedToMs - HURRY_AGAIN_MS;
     if (!isNews && nowMs < hurriedToMs + HURRY_AGAIN_MS) return;
     attempt.hurriedToMs = Math.max(byMs, nowMs);
-    // Not 0: that would take the pod out of sight while it may still run.
-    const graceSeconds = Math.max(1, Math.ceil((byMs - nowMs) / 1000));
+    const graceSeconds = Math.max(GRACE_SECONDS_MIN, Math.ceil((byMs - nowMs) / 1000));
     for (const pod of live) await kubernetes.deletePod(pod, graceSeconds);
   }
 

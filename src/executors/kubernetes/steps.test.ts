@@ -229,3 +229,19 @@ test("E7: one failure of several ends the others, and is the attempt's", () => {
     { kind: "end", end: { outcome: "failed", exit_code: 3 } },
   ]);
 });
+
+test("a second pod, which Kubernetes makes when the first is taken away, is discarded before it starts (J5)", () => {
+  const note: Note = { ...MADE, hasRun: true, pods: { [JOB]: "a" }, broken: "its pod was deleted" };
+  const first = pod("ending", { uid: "a", isDeleted: true });
+  const second = pod("waiting", { uid: "b" });
+  const seen = (isDeleted: boolean, ...pods: PodFacts[]): Seen => ({
+    ...{ jobs: new Map([[JOB, { isDeleted }]]), pods, isConfirmed: false },
+  });
+  const movesFor = (what: Seen) => nextMoves([JOB], note, what, CARRY_ON, NOW);
+  expect(movesFor(seen(false, first, second))).toEqual([
+    { kind: "delete", job: JOB },
+    { kind: "discard", pods: [second] },
+  ]);
+  expect(movesFor(seen(true, first, second))).toEqual([{ kind: "discard", pods: [second] }]);
+  expect(movesFor(seen(true, first, { ...second, stage: "ending", isDeleted: true }))).toEqual([]);
+});

@@ -47,6 +47,8 @@ export type Move =
   | { readonly kind: "note"; readonly note: Note }
   /** In the foreground: pods get SIGTERM and their grace (K2). */
   | { readonly kind: "delete"; readonly job: string }
+  /** Pods that are not the attempt must not start, or not go on: the job's deletion would come to them too late. */
+  | { readonly kind: "discard"; readonly pods: readonly PodFacts[] }
   /** Its pods have only so much time left. */
   | { readonly kind: "hurry"; readonly pods: readonly PodFacts[] }
   /** The cluster must be asked before anything else can be said. */
@@ -156,9 +158,11 @@ function movesOut(
     .map((job): Move => ({ kind: "delete", job }));
   // What is left of several parts need not save: the attempt has failed.
   const isUrgent = wish.do === "stop" || wish.do === "end" || (note.broken !== undefined && names.length > 1);
+  const seconds = live.filter(({ job, uid, isDeleted }) => note.pods?.[job] !== uid && !isDeleted);
   if (live.length > 0)
     return [
       ...deletions,
+      ...(seconds.length > 0 ? [{ kind: "discard", pods: seconds } as const] : []),
       ...(isUrgent && deletions.length === 0 ? [{ kind: "hurry", pods: live } as const] : []),
     ];
   // A job that is not deleted may still make a pod.
