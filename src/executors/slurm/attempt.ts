@@ -40,11 +40,17 @@ export class Attempt extends KeptAttempt<SlurmOrder, Note> {
     return { data: readFileTail(this.entry.order.output, TAIL_BYTES) };
   }
 
+  /** What the script has kept of the command's end. */
+  get ownExitCode(): number | undefined {
+    const code = Number.parseInt(readText(this.entry.order.exitFile) ?? "", 10);
+    return code >= 0 && code <= 255 ? code : undefined;
+  }
+
   /** Slurm's own number is that of the command only below 128. */
   exitOf({ exit_code, signal }: StoredEnd["end"]): { exit_code?: number } {
-    const own = Number.parseInt(readText(this.entry.order.exitFile) ?? "", 10);
-    const isOfCommand = exit_code !== undefined && signal === undefined && own >= 0 && own <= 255;
-    return isOfCommand ? { exit_code: own } : {};
+    const { ownExitCode } = this;
+    const isOfCommand = exit_code !== undefined && signal === undefined && ownExitCode !== undefined;
+    return isOfCommand ? { exit_code: ownExitCode } : {};
   }
 
   /** Readable by the job's user. A reader sees the whole file or none. */

@@ -42,7 +42,7 @@ test("words, values and the directory arrive as they were given", async () => {
   const run = start(["printf", "%s|%s|", "a b", "$A'"], { environment });
   expect(await run.ended).toBe(0);
   expect(run.output()).toBe("a b|$A'|");
-  const shown = start(["sh", "-c", 'printf %s "$A"'], { environment });
+  const shown = start(["sh", "-c", 'printf %s "$A"'], { environment, exitFile: join(directory, "second") });
   await shown.ended;
   expect(shown.output()).toBe(environment.A);
 });
@@ -57,6 +57,14 @@ test("J5: a requeued job does not run again", async () => {
   const run = start(["echo", "again"], {}, { SLURM_RESTART_COUNT: "1" });
   expect(await run.ended).not.toBe(0);
   expect(run.output()).toBe("");
+});
+
+test("J5: a job that a controller forgot, and started again, does not run again", async () => {
+  expect(await start(["sh", "-c", "exit 3"]).ended).toBe(3);
+  const again = start(["echo", "again"]);
+  expect(await again.ended).toBe(143);
+  expect(again.output()).toBe("");
+  expect(again.exitFile()).toBe("3");
 });
 
 test("S4: USR1 does not end a program that does not expect it; TERM is waited for", async () => {

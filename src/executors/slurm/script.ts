@@ -21,8 +21,11 @@ export interface ScriptFacts {
   readonly nodeCount: number;
 }
 
-/** A requeued job must not run again under the same grant (J5). */
-const REFUSED_RESTART = 143;
+/**
+ * What runs once must not run again under the same grant (J5): neither a job that was requeued, nor one whose start a
+ * controller that crashed had not written down. It leaves no exit code in the file.
+ */
+export const REFUSED_RESTART = 143;
 
 export function scriptOf(facts: ScriptFacts): string {
   const { command, directory, environment, checkpointDir, preemptFile, exitFile, nodeCount } = facts;
@@ -38,6 +41,7 @@ export function scriptOf(facts: ScriptFacts): string {
     // A user without a login shell has none.
     `PATH="\${PATH:-/usr/local/bin:/usr/bin:/bin}"; export PATH`,
     ...variables.map(([name, value]) => `export ${name}=${quoted(value)}`),
+    `mkdir ${quoted(`${exitFile}.started`)} 2>/dev/null || exit ${REFUSED_RESTART}`,
     `mkdir -p ${quoted(checkpointDir)} || exit 126`,
     `rm -f ${["done", "finished", "progress", "defer"].map((name) => quoted(`${checkpointDir}/${name}`)).join(" ")}`,
     `cd ${quoted(directory)} || exit 126`,

@@ -91,7 +91,8 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
     else if (accounts !== undefined) attempt.missingSinceMs ??= performance.now();
     const { missingSinceMs } = attempt;
     const missingForMs = missingSinceMs === undefined ? 0 : performance.now() - missingSinceMs;
-    const seen = { queued, accounted: accounts, missingForMs };
+    const ownExitCode = accounts === undefined ? undefined : attempt.ownExitCode;
+    const seen = { queued, accounted: accounts, missingForMs, ownExitCode };
     return nextMoves(attempt.note, seen, attempt.wish, Date.now(), settings.startMsMax);
   }
 

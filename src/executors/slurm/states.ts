@@ -3,6 +3,7 @@
 import { type Circumstances, outcomeOf } from "../../runner/index.ts";
 import type { StoredEnd } from "../journal.ts";
 import type { AccountedJob } from "./commands.ts";
+import { REFUSED_RESTART } from "./script.ts";
 
 export type Stage =
   /** It waits in Slurm. */
@@ -37,8 +38,18 @@ export function stageOf(state: string): Stage {
 /** Ends caused by the machine or in Slurm: the attempt is lost, not failed. */
 const LOST: ReadonlySet<string> = new Set(["NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REQUEUED", "REVOKED"]);
 
-/** Undefined: it has not ended by the word of the accounting. */
-export function endOf(job: AccountedJob, circumstances: Circumstances): StoredEnd["end"] | undefined {
+/** Ends that Slurm brings about: what the command made of them is not its own result. */
+const BY_SLURM: ReadonlySet<string> = new Set(["OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"]);
+
+/**
+ * Undefined: it has not ended by the word of the accounting. The command's own exit code, where it is known and not that of a
+ * signal, counts more than the state: a controller that crashed may take what has ended for lost, or cancel it.
+ */
+export function endOf(
+  job: AccountedJob,
+  circumstances: Circumstances,
+  ownExitCode?: number,
+): StoredEnd["end"] | undefined {
   const { state, exitCode, signal, endedAt } = job;
   if (state !== "REQUEUED" && stageOf(state) !== "over") return undefined;
   const at = endedAt === undefined ? {} : { ended_at: endedAt };
@@ -48,10 +59,16 @@ export function endOf(job: AccountedJob, circumstances: Circumstances): StoredEn
     ...at,
   };
   const isAsked = circumstances.told !== undefined;
-  if (LOST.has(state)) {
+  if (ownExitCode !== undefined && ownExitCode < 128 && !BY_SLURM.has(state)) {
+    const outcome = outcomeOf({ exitCode: ownExitCode, signal: null }, circumstances);
+    return { outcome, exit_code: ownExitCode, ...at };
+  }
+  const isRefused = state === "FAILED" && exitCode === REFUSED_RESTART && ownExitCode === undefined;
+  if (LOST.has(state) || isRefused) {
+    const why = isRefused ? "it was started again" : state;
     return isAsked
       ? { outcome: "stopped", ...at }
-      : { outcome: "lost", message: `Slurm ended it: ${state}.`, ...at };
+      : { outcome: "lost", message: `Slurm ended it: ${why}.`, ...at };
   }
   switch (state) {
     case "COMPLETED":

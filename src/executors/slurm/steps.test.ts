@@ -22,6 +22,7 @@ interface Case {
   readonly note: Note;
   readonly queue?: QueuedJob[];
   readonly accounts?: AccountedJob[];
+  readonly ownExitCode?: number;
   readonly missingForMs?: number;
   readonly wish?: Wish["do"];
   readonly isOverdue?: boolean;
@@ -183,6 +184,29 @@ const cases: Record<string, Case> = {
       want: ["end failed It ran longer than the time limit of its Slurm partition. 0"],
     },
   },
+  "S3 started again after a crash of the controller, and refused by its script: lost": {
+    note: running,
+    accounts: [accounted("7", "FAILED", 143)],
+    want: ["end lost Slurm ended it: it was started again."],
+  },
+  "11.4 what has ended by itself has, whatever a controller that crashed makes of it": {
+    note: running,
+    accounts: [accounted("7", "CANCELLED")],
+    ownExitCode: 0,
+    want: ["end succeeded 0"],
+  },
+  "11.4 so has what it was requeued after": {
+    note: running,
+    accounts: [accounted("7", "REQUEUED"), accounted("7", "FAILED", 143)],
+    ownExitCode: 3,
+    want: ["end failed 3"],
+  },
+  "S3 a command that a signal of Slurm ended has no result of its own": {
+    note: running,
+    accounts: [accounted("7", "NODE_FAIL")],
+    ownExitCode: 143,
+    want: ["end lost Slurm ended it: NODE_FAIL."],
+  },
   "S3 a foreign CANCELLED: failed": {
     note: running,
     accounts: [accounted("7", "CANCELLED")],
@@ -228,7 +252,7 @@ const cases: Record<string, Case> = {
 for (const [name, one] of Object.entries(cases)) {
   test(name, () => {
     const { note, queue = [], accounts, missingForMs = 0, wish = "carry_on", isOverdue = false } = one;
-    const seen = { queued: queue, accounted: accounts, missingForMs };
+    const seen = { queued: queue, accounted: accounts, missingForMs, ownExitCode: one.ownExitCode };
     const moves = nextMoves(note, seen, { do: wish, isOverdue }, NOW);
     expect(moves.map((move) => textOf(move, note))).toEqual(one.want);
   });

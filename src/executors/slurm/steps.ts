@@ -35,6 +35,8 @@ export interface Seen {
   readonly queued: readonly QueuedJob[];
   /** All that the accounting knows of it; undefined: not asked. */
   readonly accounted: readonly AccountedJob[] | undefined;
+  /** The exit code that the command itself has left; undefined: none. */
+  readonly ownExitCode?: number | undefined;
   /** Since when neither has known it, although it was submitted. */
   readonly missingForMs: number;
 }
@@ -153,7 +155,7 @@ function cancelled(note: Note): Move[] {
   return [{ kind: "cancel", id: note.jobId as string }];
 }
 
-function movesAfter(note: Note, { accounted, missingForMs }: Seen, wish: Wish): Move[] {
+function movesAfter(note: Note, { accounted, missingForMs, ownExitCode }: Seen, wish: Wish): Move[] {
   if (accounted === undefined) return [{ kind: "account" }];
   const own = accounted.filter(({ id }) => id === note.jobId);
   if (note.gaveUp !== undefined && own.every(({ state }) => state !== "COMPLETED" && state !== "FAILED")) {
@@ -162,7 +164,7 @@ function movesAfter(note: Note, { accounted, missingForMs }: Seen, wish: Wish): 
   }
   // A requeued attempt was lost then, whatever became of the job later.
   const deciding = own.find(({ state }) => state === "REQUEUED") ?? own.at(-1);
-  const end = deciding && endOf(deciding, circumstancesOf(note));
+  const end = deciding && endOf(deciding, circumstancesOf(note), ownExitCode);
   if (end !== undefined) return [{ kind: "end", end }];
   if (missingForMs < MISSING_MS_MAX) return [];
   if (note.told === "stop" || wish.do === "end") return [{ kind: "end", end: { outcome: "stopped" } }];
