@@ -79,6 +79,8 @@ const CANARIES: readonly Canary[] = [
     faults: [
       fault("attempt", `super(entry, "slurm.json", {})`, `super(entry, \`of-\${process.pid}.json\`, {})`),
       fault("steps", "if (found !== undefined) return", "if (found === null) return"),
+      // The script would refuse to run twice.
+      fault("script", ".started`)} 2>/dev/null || exit", ".started`)} 2>/dev/null || true exit"),
     ],
     story: restarted,
   },
@@ -99,8 +101,8 @@ const CANARIES: readonly Canary[] = [
     faults: [
       fault(
         "states",
-        `    case "FAILED":\n`,
-        `    case "FAILED":\n      if (state !== "") return { outcome: "succeeded", exit_code: 0 };\n`,
+        "return { outcome, exit_code: ownExitCode, ...at };",
+        `return { outcome: outcome === "failed" ? "succeeded" : outcome, exit_code: 0, ...at };`,
       ),
     ],
     story: async (world) => void (await world.submit({ seconds: 0.5, exitCode: 3 })),
@@ -110,8 +112,8 @@ const CANARIES: readonly Canary[] = [
     faults: [
       fault(
         "attempt",
-        "return isOfCommand ? { exit_code: own } : {};",
-        "return isOfCommand && own < 0 ? { exit_code: own } : {};",
+        "return isOfCommand ? { exit_code: ownExitCode } : {};",
+        "return isOfCommand && ownExitCode < 0 ? { exit_code: ownExitCode } : {};",
       ),
     ],
     story: async (world) => void (await world.submit({ seconds: 0.5, exitCode: 137 })),
