@@ -30,7 +30,7 @@ export function bundle(path: string, ...faults: readonly Fault[]): Promise<strin
 export async function bundleFrom(source: string, path: string, ...faults: readonly Fault[]): Promise<string> {
   const names = [...(source === root ? [] : [basename(source)]), ...faults.map(({ what }) => what)];
   const suffix = names.map((name) => `-${name.replaceAll(/\W+/g, "-")}`).join("");
-  const outdir = `${root}node_modules/.cache/berth/${basename(path)}${suffix}`;
+  const outdir = `${root}node_modules/.cache/berth/${path.replaceAll("/", "-")}${suffix}`;
   // The server looks for the program of its foresight thread beside itself. Early servers have none.
   const thread = { in: `${source}src/foresight/thread.ts`, out: "thread" };
   await build({
