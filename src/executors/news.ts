@@ -24,14 +24,14 @@ export function createNews(): News {
     within(ms, signal) {
       if (isNew || signal.aborted) return Promise.resolve();
       return new Promise((resolve) => {
+        const signals = [current.signal, signal];
         const settle = () => {
           clearTimeout(timer);
-          signal.removeEventListener("abort", settle); // It outlives every wait.
+          for (const each of signals) each.removeEventListener("abort", settle); // They outlive the wait.
           resolve();
         };
         const timer = setTimeout(settle, ms);
-        current.signal.addEventListener("abort", settle, { once: true });
-        signal.addEventListener("abort", settle, { once: true });
+        for (const each of signals) each.addEventListener("abort", settle);
       });
     },
   };

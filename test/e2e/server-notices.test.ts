@@ -210,6 +210,9 @@ test("what happens while the server is away is not lost, and nothing is sent twi
   await before.admin("POST", "/v1/notice-targets", webhook(receiver.url, { on: ["started", "ended"] }));
   const request = await submit(before, "alice");
   await until(() => expect(receiver.received).toHaveLength(1));
+  // What was received and not acknowledged when a server ends is sent again.
+  const sent = async () => (await before.admin("GET", "/v1/notice-targets/hook")).body.sent;
+  await until(async () => expect(await sent()).toBe(1));
   await before.close();
   const after = await openWorld({ directory: directory.path });
   await release(after, request);
