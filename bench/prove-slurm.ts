@@ -80,7 +80,7 @@ const CANARIES: readonly Canary[] = [
       fault("attempt", `super(entry, "slurm.json", {})`, `super(entry, \`of-\${process.pid}.json\`, {})`),
       fault("steps", "if (found !== undefined) return", "if (found === null) return"),
       // The script would refuse to run twice.
-      fault("script", ".started`)} 2>/dev/null || exit", ".started`)} 2>/dev/null || true exit"),
+      fault("script", "(exitFile))} 2>/dev/null || exit", "(exitFile))} 2>/dev/null || true exit"),
     ],
     story: restarted,
   },

@@ -1,12 +1,13 @@
 // One attempt, as its adapter knows it: what is written down, what is wanted of it, and what it says about its checkpoint.
 
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { KeptAttempt } from "../attempt.ts";
 import { TAIL_BYTES } from "../ends.ts";
 import type { Entry, Order, StoredEnd } from "../journal.ts";
 import type { QueuedJob } from "./commands.ts";
 import { readFileTail } from "./output.ts";
+import { startedMarkOf } from "./script.ts";
 import { stageOf } from "./states.ts";
 import type { Note } from "./steps.ts";
 
@@ -38,6 +39,11 @@ export class Attempt extends KeptAttempt<SlurmOrder, Note> {
 
   protected tail() {
     return { data: readFileTail(this.entry.order.output, TAIL_BYTES) };
+  }
+
+  /** The script has taken its mark. */
+  get hasBegun(): boolean {
+    return existsSync(startedMarkOf(this.entry.order.exitFile));
   }
 
   /** What the script has kept of the command's end. */

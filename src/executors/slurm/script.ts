@@ -27,6 +27,11 @@ export interface ScriptFacts {
  */
 export const REFUSED_RESTART = 143;
 
+/** What the script makes when it begins. */
+export function startedMarkOf(exitFile: string): string {
+  return `${exitFile}.started`;
+}
+
 export function scriptOf(facts: ScriptFacts): string {
   const { command, directory, environment, checkpointDir, preemptFile, exitFile, nodeCount } = facts;
   const variables = Object.entries({
@@ -41,7 +46,7 @@ export function scriptOf(facts: ScriptFacts): string {
     // A user without a login shell has none.
     `PATH="\${PATH:-/usr/local/bin:/usr/bin:/bin}"; export PATH`,
     ...variables.map(([name, value]) => `export ${name}=${quoted(value)}`),
-    `mkdir ${quoted(`${exitFile}.started`)} 2>/dev/null || exit ${REFUSED_RESTART}`,
+    `mkdir ${quoted(startedMarkOf(exitFile))} 2>/dev/null || exit ${REFUSED_RESTART}`,
     `mkdir -p ${quoted(checkpointDir)} || exit 126`,
     `rm -f ${["done", "finished", "progress", "defer"].map((name) => quoted(`${checkpointDir}/${name}`)).join(" ")}`,
     `cd ${quoted(directory)} || exit 126`,

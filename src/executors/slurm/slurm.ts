@@ -91,8 +91,10 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
     else if (accounts !== undefined) attempt.missingSinceMs ??= performance.now();
     const { missingSinceMs } = attempt;
     const missingForMs = missingSinceMs === undefined ? 0 : performance.now() - missingSinceMs;
-    const ownExitCode = accounts === undefined ? undefined : attempt.ownExitCode;
-    const seen = { queued, accounted: accounts, missingForMs, ownExitCode };
+    const isHeld = queued.some(({ reason }) => reason.startsWith("JobHeld"));
+    const hasBegun = isHeld && attempt.hasBegun;
+    const ownExitCode = hasBegun || accounts !== undefined ? attempt.ownExitCode : undefined;
+    const seen = { queued, accounted: accounts, missingForMs, ownExitCode, hasBegun };
     return nextMoves(attempt.note, seen, attempt.wish, Date.now(), settings.startMsMax);
   }
 

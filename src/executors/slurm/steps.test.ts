@@ -23,6 +23,7 @@ interface Case {
   readonly queue?: QueuedJob[];
   readonly accounts?: AccountedJob[];
   readonly ownExitCode?: number;
+  readonly hasBegun?: boolean;
   readonly missingForMs?: number;
   readonly wish?: Wish["do"];
   readonly isOverdue?: boolean;
@@ -207,6 +208,33 @@ const cases: Record<string, Case> = {
     ownExitCode: 143,
     want: ["end lost Slurm ended it: NODE_FAIL."],
   },
+  "J5 a start that a crashed controller forgot: it is not released again": {
+    note: released,
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    hasBegun: true,
+    want: [`note forgottenAtMs=${NOW} hasRun=true`],
+  },
+  "J5 and left alone until the controller has heard of its nodes": {
+    note: { ...running, forgottenAtMs: NOW - MISSING_MS_MAX + 1 },
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: [],
+  },
+  "J5 or until it has ended by itself": {
+    note: { ...running, forgottenAtMs: NOW - 1 },
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    ownExitCode: 0,
+    want: ["cancel 7"],
+  },
+  "J5 then it is cancelled": {
+    note: { ...running, forgottenAtMs: NOW - MISSING_MS_MAX },
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: ["cancel 7"],
+  },
+  "J5 and lost": {
+    note: { ...running, forgottenAtMs: NOW - MISSING_MS_MAX },
+    accounts: [accounted("7", "CANCELLED")],
+    want: ["end lost Slurm forgot that it had started it."],
+  },
   "S3 a foreign CANCELLED: failed": {
     note: running,
     accounts: [accounted("7", "CANCELLED")],
@@ -252,7 +280,13 @@ const cases: Record<string, Case> = {
 for (const [name, one] of Object.entries(cases)) {
   test(name, () => {
     const { note, queue = [], accounts, missingForMs = 0, wish = "carry_on", isOverdue = false } = one;
-    const seen = { queued: queue, accounted: accounts, missingForMs, ownExitCode: one.ownExitCode };
+    const seen = {
+      queued: queue,
+      accounted: accounts,
+      missingForMs,
+      ownExitCode: one.ownExitCode,
+      hasBegun: one.hasBegun ?? false,
+    };
     const moves = nextMoves(note, seen, { do: wish, isOverdue }, NOW);
     expect(moves.map((move) => textOf(move, note))).toEqual(one.want);
   });

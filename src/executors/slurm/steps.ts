@@ -20,6 +20,8 @@ export interface Note {
   readonly releasedAtMs?: number;
   /** It was seen at work. */
   readonly hasRun?: boolean;
+  /** Since when the controller has shown it as held, although it has begun. */
+  readonly forgottenAtMs?: number;
   /** What it was asked for, or is about to be. */
   readonly told?: "checkpoint" | "stop";
   /** The question has reached Slurm. */
@@ -35,6 +37,8 @@ export interface Seen {
   readonly queued: readonly QueuedJob[];
   /** All that the accounting knows of it; undefined: not asked. */
   readonly accounted: readonly AccountedJob[] | undefined;
+  /** Its script has begun, whatever Slurm says. */
+  readonly hasBegun?: boolean;
   /** The exit code that the command itself has left; undefined: none. */
   readonly ownExitCode?: number | undefined;
   /** Since when neither has known it, although it was submitted. */
@@ -90,6 +94,8 @@ function movesOfOwn(
   const stage = own === undefined ? "over" : stageOf(own.state);
   switch (stage) {
     case "waiting":
+      if (note.hasRun === true || seen.hasBegun === true)
+        return movesOfBegun(note, own as QueuedJob, seen.ownExitCode, nowMs);
       return movesWhileWaiting(note, own as QueuedJob, wish, nowMs, startMsMax);
     case "running":
       if (note.hasRun !== true) return [{ kind: "note", note: { ...note, hasRun: true } }];
@@ -105,6 +111,24 @@ function movesOfOwn(
   }
 }
 
+/**
+ * It waits again, and must not run again under this grant. If it is held, a controller that crashed has forgotten its start: to
+ * release it would drain its node, and what runs there is ended when the controller hears of it.
+ */
+function movesOfBegun(
+  note: Note,
+  { id, reason }: QueuedJob,
+  ownExitCode: number | undefined,
+  nowMs: number,
+): Move[] {
+  if (reason.startsWith("JobHeld") && ownExitCode === undefined) {
+    if (note.forgottenAtMs === undefined)
+      return [{ kind: "note", note: { ...note, hasRun: true, forgottenAtMs: nowMs } }];
+    if (nowMs - note.forgottenAtMs < MISSING_MS_MAX) return [];
+  }
+  return [{ kind: "cancel", id }];
+}
+
 function movesWhileWaiting(
   note: Note,
   own: QueuedJob,
@@ -113,8 +137,6 @@ function movesWhileWaiting(
   startMsMax: number,
 ): Move[] {
   const { id, reason } = own;
-  // Requeued in Slurm: it must not run again under this grant.
-  if (note.hasRun === true) return [{ kind: "cancel", id }];
   if (wish.do !== "carry_on") return cancelled(note);
   if (note.gaveUp !== undefined) return [{ kind: "cancel", id }];
   if (note.releasedAtMs === undefined) return [{ kind: "note", note: { ...note, releasedAtMs: nowMs } }];
@@ -164,6 +186,12 @@ function movesAfter(note: Note, { accounted, missingForMs, ownExitCode }: Seen, 
   }
   // A requeued attempt was lost then, whatever became of the job later.
   const deciding = own.find(({ state }) => state === "REQUEUED") ?? own.at(-1);
+  if (deciding !== undefined && note.forgottenAtMs !== undefined && ownExitCode === undefined) {
+    const message = "Slurm forgot that it had started it.";
+    return [
+      { kind: "end", end: note.told === undefined ? { outcome: "lost", message } : { outcome: "stopped" } },
+    ];
+  }
   const end = deciding && endOf(deciding, circumstancesOf(note), ownExitCode);
   if (end !== undefined) return [{ kind: "end", end }];
   if (missingForMs < MISSING_MS_MAX) return [];
