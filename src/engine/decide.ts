@@ -235,8 +235,8 @@ function isMore(next: RequestSpec, { resources, nodes }: RequestSpec): boolean {
 }
 
 function checkAdmitted({ spec, line }: Request): void {
+  if (isAdmitted(line)) return;
   const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
-  if (verdicts.some((verdict) => verdict === null)) return;
   const named = verdicts.find((verdict) => verdict !== null && verdict.code !== "no_policy");
   const reason = named
     ? `pool "${named.pool}" allows ${named.allowed} ${named.key}, and it would ask for ${named.asked} (${named.code})`
