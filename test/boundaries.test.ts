@@ -33,7 +33,7 @@ const settings: Record<Numeric, string> = {
   leaseMs: "L2 one and a half leases",
   renewalMs: "", // Advice to holders: no rule compares with it.
   heartbeatMs: "", // Advice to agents.
-  nodeLostMs: "", // Judged outside the engine, which gets the command that a node is lost.
+  nodeLostMs: "", // Judged outside the engine, which gets the command that a node is lost: see below.
 };
 
 /** Times and bounds that are written into the engine, by the name of their constant. */
@@ -92,6 +92,18 @@ const elsewhere: Record<string, { readonly file: string; readonly tests: readonl
   "L3 up to 15 minutes": {
     file: "src/leader/leases.test.ts",
     tests: ["the brake lasts a quarter of an hour at most"],
+  },
+  "L2 one lease of an attended request that waits": {
+    file: "src/leader/leader.test.ts",
+    tests: ["an attended request that waits expires when its client is silent for a lease"],
+  },
+  "Q4 24 hours": {
+    file: "test/contract/store.contract.ts",
+    tests: ["idempotency keys and audit entries go when their time is over"],
+  },
+  "E3 suspect after 20 s, down after node_lost_seconds": {
+    file: "src/leader/nodes.test.ts",
+    tests: ["a node is suspect after 20 s of silence, and down after node_lost_seconds"],
   },
 };
 

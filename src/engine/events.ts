@@ -35,12 +35,13 @@ export interface EndFacts {
   readonly message?: string;
 }
 
-/** The first four are reported by holders and executors, the others follow from the lease rules (L2). */
+/** The first five are reported by holders and executors, the others follow from the lease rules (L2). */
 export type EndCause =
   | "oom"
   | "interrupted"
   | "wrapper_killed"
   | "start_failed"
+  | "walltime"
   | "not_taken_up"
   | "holder_silent"
   | "declared_lost";

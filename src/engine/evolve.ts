@@ -41,17 +41,14 @@ import type {
   Stop,
 } from "./records.ts";
 import { TERMINAL_STATUSES } from "./records.ts";
-import { SortedList } from "./sorted-list.ts";
 import {
-  byEnd,
   type EngineState,
-  needOf,
   type Policy,
   type Pool,
   type Request,
-  type Run,
   requirePool,
   requireRequest,
+  runsByEnd,
 } from "./state.ts";
 
 const EMPTY: readonly number[] = [];
@@ -176,7 +173,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     runKinds: new Set(),
     gapKinds: new Set(),
     kindsOfClass: new Map(),
-    ends: new SortedList<Run>(byEnd, { weigh: needOf }),
+    ends: runsByEnd(),
     runCount: 0,
     starvation: new Map(),
     order: null,
@@ -185,6 +182,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     overcommittedSinceMs: new Map(),
     shareTree: null,
     staleLines: new Set(),
+    takenBackLines: new Set(),
   };
   state.undo.put(state.pools, record.name, pool);
   rebuildPool(state, pool);
@@ -263,7 +261,7 @@ function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"r
     run: null,
     wakeAtMs: Number.POSITIVE_INFINITY,
   };
-  state.undo.put(state.requests, spec.id, request);
+  state.undo.putNew(state.requests, spec.id, request);
   forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
   joinBlocked(state, request);
@@ -515,11 +513,7 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
   keepOrderUntil(state, pool, 0); // The look says until when it holds; after a replay there was none yet.
-  recheckWhenTakenBack(
-    state,
-    pool,
-    event.changes.map(({ element }) => element),
-  );
+  recheckWhenTakenBack(state, pool, event.changes);
   for (const change of event.changes) {
     if (change.belowSinceMs === null) state.undo.drop(starvation, change.element);
     else state.undo.put(starvation, change.element, change);

@@ -20,6 +20,35 @@ export function shapeKeyOf(spec: RequestSpec): string {
   return key;
 }
 
+/** Whether two requests of one component have the same key: the same questions, without making it. */
+export function isSameShape(a: RequestSpec, b: RequestSpec): boolean {
+  return (
+    a.preemptible === b.preemptible &&
+    a.preemptionClass === b.preemptionClass &&
+    a.sensitive === b.sensitive &&
+    a.checkpoint === b.checkpoint &&
+    a.checkpointMs === b.checkpointMs &&
+    a.nodes === b.nodes &&
+    a.gang === b.gang &&
+    (a.isJob === true) === (b.isJob === true) &&
+    !a.pools === !b.pools &&
+    (!a.pools || JSON.stringify(a.pools) === JSON.stringify(b.pools)) &&
+    areEqual(a.resources, b.resources) &&
+    areEqual(a.constraints, b.constraints)
+  );
+}
+
+function areEqual(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>): boolean {
+  if (a === b) return true;
+  let more = 0;
+  for (const key in a) {
+    if (a[key] !== b[key]) return false;
+    more++;
+  }
+  for (const _ in b) more--;
+  return more === 0;
+}
+
 /** Operations of different components are different ones; without an operation a request is its own (9). */
 export function operationKey({ id, component, operation }: RequestSpec): string {
   return operation === null ? `request ${id}` : `operation ${component}/${operation}`;

@@ -42,15 +42,13 @@ export function amountOf(resources: Resources, key: string): number {
   return Object.hasOwn(resources, key) ? (resources[key] as number) : 0;
 }
 
-/** The same amounts with keys in order, so that equal resources have equal text. */
-export function sortedResources(resources: Resources): Resources {
-  const sorted: Record<string, number> = {};
-  for (const key of Object.keys(resources).sort(compareIds)) sorted[key] = resources[key] as number;
-  return sorted;
-}
-
 export function toVector(resources: Resources, keys: readonly string[]): number[] {
   return keys.map((key) => amountOf(resources, key));
+}
+
+/** Adds amounts into a vector, or with sign -1 takes them out of it. */
+export function addInto(target: number[], amounts: Vector, sign = 1): void {
+  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + sign * (amounts[i] as number);
 }
 
 export function toResources(vector: Vector, keys: readonly string[]): Resources {

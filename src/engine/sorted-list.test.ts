@@ -21,6 +21,7 @@ const items = fc.uniqueArray(
 
 function listOf(all: readonly Item[]): SortedList<Item> {
   const list = new SortedList<Item>((a, b) => a.place - b.place, {
+    key: ({ place }) => place >> 3, // Some share it, so that the rest of the order decides.
     weigh: ({ weight }) => weight,
     rank: ({ rank }) => rank,
   });
@@ -87,4 +88,20 @@ test("a rank that leaves the list is forgotten", () => {
 
 test("removing what is not there is a bug, and says so", () => {
   expect(() => listOf([]).remove({ place: 1, weight: [0, 0], rank: 0 })).toThrow("not in the list");
+});
+
+test("a list that became empty fills again", () => {
+  const [only, next] = [
+    { place: 3, weight: [2, 1], rank: 4 },
+    { place: 1, weight: [5, 0], rank: 7 },
+  ] as const;
+  const list = listOf([only]);
+  list.remove(only);
+  expect([...list, ...list.backwards()]).toEqual([]);
+  expect([list.size, list.first(), list.last(), list.sum(0), list.rankMin()]).toEqual([
+    ...[0, undefined, undefined, 0, Number.POSITIVE_INFINITY],
+  ]);
+  expect([list.countWhile(() => true), list.sumThrough(only, 0), list.has(only)]).toEqual([0, 0, false]);
+  list.insert(next);
+  expect([[...list], list.sum(0), list.rankMin()]).toEqual([[next], 5, 7]);
 });

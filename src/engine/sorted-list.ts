@@ -1,6 +1,7 @@
 // An ordered list for many items: sorted chunks, each with the sums and the smallest rank of its items, so
 // that looking something up touches one chunk and the summaries of the others. Items know their own place
-// through `compare`, which must be a total order.
+// through `compare`, which must be a total order. Where that begins with a number, the numbers are kept beside the items:
+// a search compares them, and visits an item only where they are equal.
 
 import type { Vector } from "./resources.ts";
 
@@ -8,12 +9,16 @@ const CHUNK_LENGTH_MAX = 256;
 
 interface Chunk<Item> {
   items: Item[];
+  /** The numbers of the items; none where they have none. */
+  keys: number[];
   sums: number[];
   /** Smallest rank in the chunk; NaN: to be computed when asked for. */
   rankMin: number;
 }
 
 export interface Summaries<Item> {
+  /** The number that comes first in `compare`; it must stay as it is while the item is in the list. */
+  readonly key?: (item: Item) => number;
   /** What `firstWhereSumExceeds` and `sumThrough` add up. */
   readonly weigh?: (item: Item) => Vector;
   /** What `firstRankedAtMost` and `rankMin` look at. */
@@ -26,11 +31,13 @@ export class SortedList<Item> {
   /** What `firstWhereSumExceeds` answered last on each index, as long as the list stays as it is. */
   #exceeding: { readonly bound: number; readonly item: Item | undefined }[] | null = null;
   readonly #compare: (a: Item, b: Item) => number;
+  readonly #key: ((item: Item) => number) | undefined;
   readonly #weigh: ((item: Item) => Vector) | undefined;
   readonly #rank: ((item: Item) => number) | undefined;
 
   constructor(compare: (a: Item, b: Item) => number, summaries: Summaries<Item> = {}) {
     this.#compare = compare;
+    this.#key = summaries.key;
     this.#weigh = summaries.weigh;
     this.#rank = summaries.rank;
   }
@@ -38,16 +45,23 @@ export class SortedList<Item> {
   insert(item: Item): void {
     this.size++;
     this.#exceeding = null;
-    const lastChunk = this.#chunks[this.#chunks.length - 1];
-    const isLast = lastChunk !== undefined && this.#compare(lastOf(lastChunk), item) < 0; // As most are.
-    const chunkIndex = isLast ? this.#chunks.length - 1 : this.#chunkFor(item);
-    const chunk = this.#chunks[chunkIndex];
+    const key = this.#key?.(item) ?? 0;
+    let chunkIndex = this.#chunks.length - 1;
+    let chunk = this.#chunks[chunkIndex];
     if (chunk === undefined) {
       this.#chunks.push(this.#chunkOf([item]));
       return;
     }
-    if (isLast) chunk.items.push(item);
-    else chunk.items.splice(this.#positionIn(chunk, item), 0, item);
+    if (chunk.items.length === 0 || this.#compareAt(chunk, chunk.items.length - 1, item, key) < 0) {
+      chunk.items.push(item); // As most are: behind all others.
+      if (this.#key !== undefined) chunk.keys.push(key);
+    } else {
+      chunkIndex = this.#chunkFor(item, key);
+      chunk = this.#chunks[chunkIndex] as Chunk<Item>;
+      const position = this.#positionIn(chunk, item, key);
+      chunk.items.splice(position, 0, item);
+      if (this.#key !== undefined) chunk.keys.splice(position, 0, key);
+    }
     this.#addSums(chunk, item, 1);
     if (this.#rank !== undefined && !(chunk.rankMin <= this.#rank(item))) {
       chunk.rankMin = Number.isNaN(chunk.rankMin) ? Number.NaN : this.#rank(item);
@@ -59,10 +73,11 @@ export class SortedList<Item> {
   }
 
   remove(item: Item): void {
-    if (this.first() === item) return this.#removeFrom(0, 0, item); // As many are.
-    const chunkIndex = this.#chunkFor(item);
+    if (this.size > 0 && this.first() === item) return this.#removeFrom(0, 0, item); // As many are.
+    const key = this.#key?.(item) ?? 0;
+    const chunkIndex = this.#chunkFor(item, key);
     const chunk = this.#chunks[chunkIndex];
-    const position = chunk === undefined ? -1 : this.#positionIn(chunk, item);
+    const position = chunk === undefined ? -1 : this.#positionIn(chunk, item, key);
     if (chunk === undefined || chunk.items[position] !== item)
       throw new Error("removing what is not in the list");
     this.#removeFrom(chunkIndex, position, item);
@@ -70,21 +85,22 @@ export class SortedList<Item> {
 
   #removeFrom(chunkIndex: number, position: number, item: Item): void {
     const chunk = this.#chunks[chunkIndex] as Chunk<Item>;
-    if (position === 0) chunk.items.shift();
-    else chunk.items.splice(position, 1);
+    removeAt(chunk.items, position);
+    if (this.#key !== undefined) removeAt(chunk.keys, position);
     this.size--;
     this.#exceeding = null;
-    if (chunk.items.length === 0) {
+    if (chunk.items.length === 0 && this.#chunks.length > 1) {
       this.#chunks.splice(chunkIndex, 1);
-      return;
+      return; // The only chunk stays: short lists become empty and fill again all the time.
     }
     this.#addSums(chunk, item, -1);
     if (this.#rank !== undefined && this.#rank(item) <= chunk.rankMin) chunk.rankMin = Number.NaN;
   }
 
   has(item: Item): boolean {
-    const chunk = this.#chunks[this.#chunkFor(item)];
-    return chunk !== undefined && chunk.items[this.#positionIn(chunk, item)] === item;
+    const key = this.#key?.(item) ?? 0;
+    const chunk = this.#chunks[this.#chunkFor(item, key)];
+    return chunk !== undefined && chunk.items[this.#positionIn(chunk, item, key)] === item;
   }
 
   first(): Item | undefined {
@@ -150,6 +166,7 @@ export class SortedList<Item> {
   sumThrough(item: Item, index: number): number {
     const weigh = this.#weigh as (item: Item) => Vector;
     let sum = 0;
+    if (this.size === 0) return sum;
     for (const chunk of this.#chunks) {
       if (this.#compare(lastOf(chunk), item) < 0) {
         sum += chunk.sums[index] as number;
@@ -166,6 +183,7 @@ export class SortedList<Item> {
   /** How many items `isBefore` holds for; it must hold for all up to some place and for none after it. */
   countWhile(isBefore: (item: Item) => boolean): number {
     const chunks = this.#chunks;
+    if (this.size === 0) return 0;
     const whole = lengthOfPrefix(chunks, (chunk) => isBefore(lastOf(chunk)));
     const chunk = chunks[whole];
     const part = chunk === undefined ? 0 : lengthOfPrefix(chunk.items, isBefore);
@@ -183,37 +201,48 @@ export class SortedList<Item> {
   *backwards(isBefore: (item: Item) => boolean = () => true): Generator<Item> {
     for (let c = this.#chunks.length - 1; c >= 0; c--) {
       const { items } = this.#chunks[c] as Chunk<Item>;
-      if (!isBefore(items[0] as Item)) continue;
+      if (items.length === 0 || !isBefore(items[0] as Item)) continue;
       for (let i = lengthOfPrefix(items, isBefore) - 1; i >= 0; i--) yield items[i] as Item;
     }
   }
 
   /** The chunk in which the item is, or belongs: the first whose last item does not precede it. */
-  #chunkFor(item: Item): number {
+  #chunkFor(item: Item, key: number): number {
     const chunks = this.#chunks;
     let low = 0;
     let high = chunks.length - 1;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.#compare(lastOf(chunks[middle] as Chunk<Item>), item) < 0) low = middle + 1;
+      const chunk = chunks[middle] as Chunk<Item>;
+      if (this.#compareAt(chunk, chunk.items.length - 1, item, key) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
   }
 
-  #positionIn({ items }: Chunk<Item>, item: Item): number {
+  #positionIn(chunk: Chunk<Item>, item: Item, key: number): number {
     let low = 0;
-    let high = items.length;
+    let high = chunk.items.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.#compare(items[middle] as Item, item) < 0) low = middle + 1;
+      if (this.#compareAt(chunk, middle, item, key) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
+  }
+
+  /** The order between what stands at a position and an item with its number. */
+  #compareAt({ items, keys }: Chunk<Item>, position: number, item: Item, key: number): number {
+    if (this.#key !== undefined) {
+      const other = keys[position] as number;
+      if (other !== key) return other < key ? -1 : 1;
+    }
+    return this.#compare(items[position] as Item, item);
   }
 
   #chunkOf(items: Item[]): Chunk<Item> {
-    const chunk: Chunk<Item> = { items, sums: [], rankMin: Number.NaN };
+    const keys = this.#key === undefined ? [] : items.map(this.#key);
+    const chunk: Chunk<Item> = { items, keys, sums: [], rankMin: Number.NaN };
     for (const item of items) this.#addSums(chunk, item, 1);
     return chunk;
   }
@@ -245,7 +274,7 @@ class ItemIterator<Item> implements IterableIterator<Item> {
 
   next(): IteratorResult<Item> {
     const items = this.#chunks[this.#chunkIndex]?.items;
-    if (items === undefined) return { value: undefined, done: true };
+    if (items === undefined || items.length === 0) return { value: undefined, done: true };
     const value = items[this.#position++] as Item;
     if (this.#position >= items.length) {
       this.#chunkIndex++;
@@ -257,6 +286,12 @@ class ItemIterator<Item> implements IterableIterator<Item> {
   [Symbol.iterator](): this {
     return this;
   }
+}
+
+function removeAt(items: unknown[], position: number): void {
+  if (position === 0) items.shift();
+  else if (position === items.length - 1) items.pop();
+  else items.splice(position, 1);
 }
 
 function lastOf<Item>({ items }: Chunk<Item>): Item {

@@ -77,6 +77,8 @@ export interface Component {
   readonly name: ComponentName;
   readonly policies: Map<PoolName, Policy>;
   readonly lines: Set<Line>;
+  /** The line that was last joined; it counts as long as it is alive. Not part of the records. */
+  joinedLast: Line | null;
 }
 
 export interface Pool {
@@ -126,8 +128,9 @@ export interface Pool {
   readonly overcommittedSinceMs: Map<NodeName, number>;
   /** What the records give for section 9; null: to be built anew when it is next used. */
   shareTree: PoolTree | null;
-  /** Lines whose demand or usage may differ from what the tree says. */
+  /** Lines whose demand or usage may differ from what the tree says, and those of which something was taken back. */
   readonly staleLines: Set<PoolLine>;
+  readonly takenBackLines: Set<PoolLine>;
 }
 
 export interface Node {
@@ -186,6 +189,8 @@ export interface Line {
   readonly component: Component;
   /** Any member: all have the same shape. */
   readonly shape: RequestSpec;
+  /** The same for all lines of that shape, whatever operation they belong to. */
+  readonly shapeKey: string;
   /** Members that wait and hold nothing, by original submission. */
   readonly members: SortedList<Request>;
   /** One for every pool in which the component has a policy. */
@@ -270,17 +275,17 @@ export function createState(): EngineState {
     draining: new Set(),
     components: new Map(),
     requests: new Map(),
-    ended: new SortedList(byEndOfRequest),
+    ended: new SortedList(byEndOfRequest, { key: ({ progress }) => progress.endedAtMs as number }),
     lines: new Map(),
     operations: new Map(),
     dependents: new Map(),
     arrays: new Map(),
-    timers: new SortedList(compareTimers),
+    timers: new SortedList(compareTimers, { key: ({ wakeAtMs }) => wakeAtMs }),
     guarded: new Set(),
     unsettled: new Set(),
     dismissed: new Set(),
     isPaused: false,
-    moving: new SortedList(compareMoving),
+    moving: new SortedList(compareMoving, { key: ({ orderUntilMs }) => orderUntilMs }),
     clockMs: 0,
     undo: new UndoLog(),
   };
@@ -311,11 +316,37 @@ export function byGrant(a: Run, b: Run): number {
   return a.token - b.token;
 }
 
+export function tokenOf({ token }: Run): number {
+  return token;
+}
+
+export function submissionOf({ progress }: Request): number {
+  return progress.seq;
+}
+
+/** By end, soonest first, with what they need together. */
+export function runsByEnd(): SortedList<Run> {
+  return new SortedList(byEnd, { key: ({ endMs }) => endMs, weigh: needOf });
+}
+
 export function byEnd(a: Run, b: Run): number {
   return a.endMs - b.endMs || a.token - b.token;
 }
 
-export function needOf(run: Run): readonly number[] {
+/** In the order in which they fill the reserve of their component (G6). */
+export function runsByReserve(): SortedList<Run> {
+  return new SortedList(byReserveOrder, { key: reserveKeyOf, weigh: reserveNeedOf });
+}
+
+/** 2^50: no journal is longer. */
+const RANK_DISTANCE = 1_125_899_906_842_624;
+
+/** Rank and token in one number. */
+function reserveKeyOf({ poolLine, token }: Run): number {
+  return poolLine.reserveRank * RANK_DISTANCE + token;
+}
+
+function needOf(run: Run): readonly number[] {
   return run.poolLine.need;
 }
 

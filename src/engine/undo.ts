@@ -2,6 +2,8 @@
 // a refused command, a throw and a what-if leave the state as it was, without ever copying it. Marks nest (X5): what
 // was done since an inner mark can be taken back alone, and all of it with the outer one.
 
+import { addInto } from "./resources.ts";
+
 /** A list whose changes can be taken back. */
 interface List<Item> {
   insert(item: Item): void;
@@ -137,9 +139,16 @@ export class UndoLog {
     if (this.#recording) this.#note(stale, TOUCHED, item);
   }
 
+  /** Sets an entry of a map that has none under this key. */
+  putNew<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): void {
+    if (this.#recording) this.#note(map, INSERTED, key);
+    map.set(key, value);
+  }
+
   /** Sets an entry of a map. */
   put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): void {
-    if (this.#recording) this.#note(map, map.has(key) ? REPLACED : INSERTED, [key, map.get(key)]);
+    if (!map.has(key)) return this.putNew(map, key, value);
+    if (this.#recording) this.#note(map, REPLACED, [key, map.get(key)]);
     map.set(key, value);
   }
 
@@ -168,8 +177,7 @@ type Entry = [key: unknown, value: unknown];
 type Collection = List<unknown> | Set<unknown> | Map<unknown, unknown>;
 
 function takeOut(target: Collection, item: unknown): void {
-  if (target instanceof Set) target.delete(item);
-  else if (target instanceof Map) target.delete((item as Entry)[0]);
+  if (target instanceof Set || target instanceof Map) target.delete(item);
   else target.remove(item);
 }
 
@@ -183,8 +191,4 @@ function refill(target: Map<unknown, unknown> | Set<unknown>, before: unknown): 
     if (target instanceof Map) target.set(...(item as Entry));
     else target.add(item);
   }
-}
-
-function addInto(target: number[], amounts: readonly number[], sign: number): void {
-  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + sign * (amounts[i] as number);
 }

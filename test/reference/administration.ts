@@ -21,7 +21,8 @@ export function refuse(code: string): never {
 }
 
 export function poolNamed(world: World, name: string): Pool {
-  return world.pools.find((pool) => pool.name === name && !pool.closing) ?? refuse("not_found");
+  const pool = world.pools.find((one) => one.name === name) ?? refuse("not_found");
+  return pool.closing ? refuse("in_use") : pool;
 }
 
 export function createPool(world: World, spec: PoolSpec, nodes?: NodeSpec[]): void {

@@ -281,6 +281,24 @@ test("deleting a pool by force stops what runs, takes nothing new, and the pool 
   expect(state.pools.size).toBe(0);
 });
 
+test("a pool that is being deleted says so, and how many runs are left", () => {
+  const state = world();
+  decide(state, { kind: "deletePool", name: POOL, force: true }, 5);
+  for (const command of [
+    { kind: "deletePool", name: POOL, force: true },
+    { kind: "updatePool", name: POOL, description: "new" },
+    { kind: "attachPolicy", policy: { pool: POOL, component: TEAM } },
+  ] as const) {
+    expect(decide(state, command, 6)).toMatchObject({
+      outcome: "refused",
+      refusal: {
+        code: "in_use",
+        message: expect.stringMatching(/is being deleted: \d+ runs? (is|are) left\./),
+      },
+    });
+  }
+});
+
 describe("lifetimes of pools and policies", () => {
   test("an update and a forced removal change the time, not the position of the creation", () => {
     const state = world();

@@ -11,8 +11,16 @@ const NAME_PATTERN = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
 export function poolNamed(state: EngineState, name: PoolRecord["name"]): Pool {
   const pool = state.pools.get(name);
-  if (pool === undefined || pool.record.closing) {
+  if (pool === undefined) {
     return refuse("not_found", `There is no pool "${name}".`, "List the pools to see their names.");
+  }
+  if (pool.record.closing) {
+    const left = pool.runCount === 1 ? "1 run is" : `${pool.runCount} runs are`;
+    return refuse(
+      "in_use",
+      `Pool "${name}" is being deleted: ${left} left.`,
+      "It is gone with the last of them; choose another name, or wait.",
+    );
   }
   return pool;
 }

@@ -2,7 +2,7 @@
 
 import { judge } from "../admission.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
-import { shapeKeyOf } from "../lines.ts";
+import { isSameShape, shapeKeyOf } from "../lines.ts";
 import { askOf } from "../placement/capacity.ts";
 import type { RequestSpec } from "../records.ts";
 import { toVector } from "../resources.ts";
@@ -13,16 +13,38 @@ import {
   type EngineState,
   type Line,
   type Policy,
+  type Pool,
   type PoolLine,
   type Request,
+  submissionOf,
 } from "../state.ts";
 
 /** The line that a request belongs to, made if it is the first of its kind. */
 export function joinLine(state: EngineState, component: Component, spec: RequestSpec): Line {
-  const key = lineKeyOf(component, spec);
+  const last = component.joinedLast;
+  // Many requests in a row are alike: then the key of their shape need not be made.
+  const alike = last !== null && isSameShape(last.shape, spec) ? last : null;
+  let line = alike !== null && isOfLine(alike, spec) ? alike : undefined;
+  if (line === undefined) {
+    const shapeKey = alike?.shapeKey ?? shapeKeyOf(spec);
+    line = lineOf(state, component, spec, shapeKey);
+  }
+  state.undo.set(line, "liveCount", line.liveCount + 1);
+  component.joinedLast = line;
+  return line;
+}
+
+/** Whether a request of the same shape belongs to a line, too. */
+function isOfLine({ component, shape, liveCount }: Line, { operation }: RequestSpec): boolean {
+  if (liveCount === 0) return false;
+  return (operation !== null && operation === shape.operation) || !isServedByOperation(component);
+}
+
+function lineOf(state: EngineState, component: Component, spec: RequestSpec, shapeKey: string): Line {
+  const key = lineKeyOf(component, spec, shapeKey);
   let line = state.lines.get(key);
   if (line === undefined) {
-    line = createLine(key, component, spec);
+    line = createLine(key, component, spec, shapeKey);
     const created = line;
     state.undo.run(
       () => {
@@ -35,7 +57,6 @@ export function joinLine(state: EngineState, component: Component, spec: Request
       },
     );
   }
-  state.undo.set(line, "liveCount", line.liveCount + 1);
   return line;
 }
 
@@ -55,12 +76,13 @@ export function leaveLine(state: EngineState, line: Line): void {
   );
 }
 
-function createLine(key: string, component: Component, shape: RequestSpec): Line {
+function createLine(key: string, component: Component, shape: RequestSpec, shapeKey: string): Line {
   const line: Line = {
     key,
     component,
     shape,
-    members: new SortedList<Request>(bySubmission, { rank: walltimeRank }),
+    shapeKey,
+    members: new SortedList<Request>(bySubmission, { key: submissionOf, rank: walltimeRank }),
     pools: new Map(),
     liveCount: 0,
   };
@@ -70,35 +92,40 @@ function createLine(key: string, component: Component, shape: RequestSpec): Line
 }
 
 export function createPoolLine(line: Line, policy: Policy): PoolLine {
+  const { pool, record } = policy;
+  const { preemptionClass, sensitive, firm, reserveRank } = disciplineOf(pool).standingOf(line.shape, record);
   const poolLine: PoolLine = {
     line,
     policy,
-    pool: policy.pool,
-    need: [],
+    pool,
+    need: needIn(line, pool),
     ask: null,
     verdict: null,
-    preemptionClass: 0,
-    sensitive: false,
-    firm: false,
-    reserveRank: 2,
+    preemptionClass,
+    sensitive,
+    firm,
+    reserveRank,
     runKinds: new Map(),
     stoppingRuns: new Set(),
   };
-  return Object.assign(poolLine, describe(poolLine));
+  poolLine.ask = askOf(poolLine, reserveRank);
+  poolLine.verdict = judge(poolLine);
+  return poolLine;
 }
 
 /** What the pool and the policy make of a line; to be taken anew whenever one of them changes. */
 export function describe(
   poolLine: PoolLine,
 ): Pick<PoolLine, "need" | "ask" | "verdict" | "preemptionClass" | "sensitive" | "firm" | "reserveRank"> {
-  const { pool, policy, line } = poolLine;
-  const standing = disciplineOf(pool).standingOf(line.shape, policy.record);
-  const described = { ...standing, need: needIn(poolLine), ask: askOf(poolLine, standing.reserveRank) };
-  return { ...described, verdict: judge({ ...poolLine, ...described }) };
+  const { need, ask, verdict, preemptionClass, sensitive, firm, reserveRank } = createPoolLine(
+    poolLine.line,
+    poolLine.policy,
+  );
+  return { need, ask, verdict, preemptionClass, sensitive, firm, reserveRank };
 }
 
 /** Resources are per node, while `step_run` stays 1 (N2). */
-function needIn({ line, pool }: PoolLine): number[] {
+function needIn(line: Line, pool: Pool): number[] {
   const { resources, nodes } = line.shape;
   const need = toVector(resources, pool.keys);
   return nodes === 1
@@ -107,9 +134,8 @@ function needIn({ line, pool }: PoolLine): number[] {
 }
 
 /** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
-function lineKeyOf(component: Component, spec: RequestSpec): string {
-  const key = shapeKeyOf(spec);
-  return isServedByOperation(component) ? `${key}|${spec.operation ?? `#${spec.id}`}` : key;
+function lineKeyOf(component: Component, spec: RequestSpec, shapeKey: string): string {
+  return isServedByOperation(component) ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
 }
 
 /** Where operations are served one by one, an operation's requests are a line of their own. */

@@ -39,6 +39,14 @@ export function touchHolder(state: EngineState, request: Request): void {
   }
 }
 
+/** A promise ends: should that be taken back, nobody has looked whether it is lost since (V5). */
+export function suspectHoldIfUndone(state: EngineState, pool: Pool): void {
+  state.undo.run(
+    () => undefined,
+    () => pool.order?.suspectHolds(),
+  );
+}
+
 /** Something about the pool itself changed: its queue is sorted anew when it is next used. */
 export function forgetOrder(state: EngineState, pool: Pool): void {
   const forget = () => {

@@ -5,22 +5,18 @@ import { poolCapacity } from "../placement/capacity.ts";
 import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
 import { type ComponentName, type GroupRecord, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
 import { amountOf, toVector } from "../resources.ts";
-import { SortedList } from "../sorted-list.ts";
 import {
-  byEnd,
-  byReserveOrder,
   type Component,
   type EngineState,
   type Group,
   type Line,
-  needOf,
   type Policy,
   type Pool,
   type PoolLine,
   type Request,
-  type Run,
   requirePool,
-  reserveNeedOf,
+  runsByEnd,
+  runsByReserve,
 } from "../state.ts";
 import { createPoolLine, describe, isServedByOperation, joinLine, leaveLine } from "./lines.ts";
 import { forgetOrder } from "./order.ts";
@@ -40,7 +36,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "capacity", capacity);
   undo.set(pool, "usage", zeros());
   undo.set(pool, "stopping", zeros());
-  undo.set(pool, "ends", new SortedList<Run>(byEnd, { weigh: needOf }));
+  undo.set(pool, "ends", runsByEnd());
   undo.set(pool, "isReserved", reservedKeys(pool, keys));
   undo.clear(pool.runKinds);
   undo.clear(pool.gapKinds);
@@ -60,7 +56,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     setQuotas(state, policy, keys);
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());
-    undo.set(policy, "runs", new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }));
+    undo.set(policy, "runs", runsByReserve());
     undo.clear(policy.runKinds);
     undo.set(policy, "kindsWithout", zeros());
     for (const line of policyComponent(state, policy).lines) {
@@ -252,7 +248,7 @@ export function policyComponent(state: EngineState, policy: Policy): Component {
 export function ensureComponent(state: EngineState, name: ComponentName): Component {
   let component = state.components.get(name);
   if (component === undefined) {
-    component = { name, policies: new Map(), lines: new Set() };
+    component = { name, policies: new Map(), lines: new Set(), joinedLast: null };
     const created = component;
     state.undo.run(
       () => state.components.set(name, created),
@@ -283,7 +279,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     limit: [],
     usage: pool.keys.map(() => 0),
     firmUsage: pool.keys.map(() => 0),
-    runs: new SortedList<Run>(byReserveOrder, { weigh: reserveNeedOf }),
+    runs: runsByReserve(),
     holders: new Set(),
     runKinds: new Set(),
     kindsWithout: pool.keys.map(() => 0),
@@ -343,6 +339,7 @@ function moveToNewLines(state: EngineState, component: Component): void {
   const requests = [...state.requests.values()].filter(
     ({ line, progress }) => line.component === component && !TERMINAL_STATUSES.has(progress.status),
   );
+  component.joinedLast = null;
   for (const request of requests) {
     const isWaiting = request.progress.status === "queued";
     const { run } = request;

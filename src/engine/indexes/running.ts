@@ -11,6 +11,7 @@ import {
   type Request,
   type Run,
   type RunKind,
+  tokenOf,
 } from "../state.ts";
 import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts";
 import { touchShares } from "./shares.ts";
@@ -122,7 +123,7 @@ function showKind({ undo }: EngineState, kind: RunKind): void {
   const { pool, policy, preemptionClass } = kind.poolLine;
   undo.addTo(pool.runKinds, kind);
   undo.addTo(policy.runKinds, kind);
-  undo.add(policy.kindsWithout, keysWithout(kind), 1);
+  if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), 1);
   if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
   undo.put(pool.kindsOfClass, preemptionClass, (pool.kindsOfClass.get(preemptionClass) ?? 0) + 1);
 }
@@ -131,11 +132,15 @@ function hideKind({ undo }: EngineState, kind: RunKind): void {
   const { pool, policy, preemptionClass } = kind.poolLine;
   undo.removeFrom(pool.runKinds, kind);
   undo.removeFrom(policy.runKinds, kind);
-  undo.add(policy.kindsWithout, keysWithout(kind), -1);
-  undo.removeFrom(pool.gapKinds, kind);
+  if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), -1);
+  if (kind.opportunistic) undo.removeFrom(pool.gapKinds, kind);
   const rest = (pool.kindsOfClass.get(preemptionClass) as number) - 1;
   if (rest > 0) undo.put(pool.kindsOfClass, preemptionClass, rest);
   else undo.drop(pool.kindsOfClass, preemptionClass);
+}
+
+function lacksKeys({ poolLine }: RunKind): boolean {
+  return poolLine.need.includes(0);
 }
 
 /** One for each key of which a kind holds nothing. */
@@ -152,7 +157,7 @@ function kindOf(run: Run): RunKind {
   const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
-    const runs = new SortedList<Run>(byGrant, { rank: longestFirst });
+    const runs = new SortedList<Run>(byGrant, { key: tokenOf, rank: longestFirst });
     kind = { poolLine, key, opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway, runs };
     poolLine.runKinds.set(key, kind);
   }

@@ -1,7 +1,8 @@
 // What of a fair-share pool has to be looked at again (9).
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
-import { forgetFindings, lookAgain } from "../disciplines/fair_share/operations.ts";
+import { lookAgain } from "../disciplines/fair_share/operations.ts";
+import type { StarvationChange } from "../events.ts";
 import { operationKey } from "../lines.ts";
 import { SortedList } from "../sorted-list.ts";
 import {
@@ -18,12 +19,8 @@ export function touchShares(state: EngineState, poolLine: PoolLine): void {
   const { pool } = poolLine;
   if (!disciplineOf(pool).hasShares) return;
   state.undo.addTo(state.unsettled, pool);
-  const touch = () => pool.staleLines.add(poolLine);
-  const touchAgain = () => {
-    touch();
-    if (pool.shareTree !== null) forgetFindings(pool.shareTree);
-  };
-  state.undo.run(touch, touchAgain);
+  pool.staleLines.add(poolLine);
+  state.undo.touchIfTakenBack(pool.takenBackLines, poolLine);
 }
 
 export function touchLine(state: EngineState, line: Line): void {
@@ -39,10 +36,14 @@ export function forgetShares(state: EngineState, pool: Pool): void {
 }
 
 /** The tree knows what the last look found; when that is taken back, those elements are looked at again (9.4). */
-export function recheckWhenTakenBack(state: EngineState, pool: Pool, elements: readonly string[]): void {
+export function recheckWhenTakenBack(
+  state: EngineState,
+  pool: Pool,
+  changes: readonly StarvationChange[],
+): void {
   const recheck = () => {
     const tree = pool.shareTree;
-    if (tree !== null && !elements.every((key) => lookAgain(tree, key))) pool.shareTree = null;
+    if (tree !== null && !changes.every(({ element }) => lookAgain(tree, element))) pool.shareTree = null;
   };
   state.undo.run(() => {}, recheck);
 }
@@ -79,10 +80,10 @@ export function rememberOperation(state: EngineState, request: Request): void {
 function touchOperation(state: EngineState, { spec, line }: Request): void {
   const pools = Array.from(line.component.policies.values(), ({ pool }) => pool);
   const linesIn = ({ shareTree }: Pool) => shareTree?.operations.get(operationKey(spec))?.lines ?? [];
-  for (const pool of pools) for (const poolLine of linesIn(pool)) touchShares(state, poolLine);
+  for (const pool of pools) for (const { poolLine } of linesIn(pool)) touchShares(state, poolLine);
   // A tree that is built meanwhile knows the younger one.
   const touchAgain = () => {
-    for (const pool of pools) for (const poolLine of linesIn(pool)) pool.staleLines.add(poolLine);
+    for (const pool of pools) for (const { poolLine } of linesIn(pool)) pool.staleLines.add(poolLine);
   };
   state.undo.run(() => {}, touchAgain);
 }

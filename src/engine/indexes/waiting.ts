@@ -3,7 +3,7 @@
 import { setAside } from "../placement/occupancy.ts";
 import { Room } from "../placement/room.ts";
 import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
-import { touchHolder, touchMembers } from "./order.ts";
+import { suspectHoldIfUndone, touchHolder, touchMembers } from "./order.ts";
 import { touchLine } from "./shares.ts";
 
 /** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
@@ -54,6 +54,7 @@ export function dequeue(state: EngineState, request: Request): void {
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     touchHolder(state, request);
+    suspectHoldIfUndone(state, holdPool);
     state.undo.removeFrom(holdPool.promised, request);
     const own = line.pools.get(holdPool.record.name)?.policy;
     if (own !== undefined) state.undo.removeFrom(own.holders, request);

@@ -125,7 +125,7 @@ export class NodeList {
   }
 
   *[Symbol.iterator](): Generator<Node> {
-    for (const { nodes } of this.#chunks) yield* nodes;
+    for (const { nodes } of this.#chunks) for (const node of nodes) yield node;
   }
 
   /** The first chunk in which a node has enough left of the main key, by which they are sorted. */

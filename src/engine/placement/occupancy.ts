@@ -1,7 +1,7 @@
 // Runs on nodes: their units, those of them that are stopping, and their devices (N2). All through the undo log.
 
 import type { HoldRecord, Placement } from "../records.ts";
-import { compareIds, type Vector } from "../resources.ts";
+import { addInto, compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
 import { hasLabels } from "./node-index.ts";
@@ -218,8 +218,4 @@ export function hasLostNode({ nodes }: Pool, { progress, spec }: Request): boole
 
 function byName(nodes: readonly Node[]): Node[] {
   return [...nodes].sort((a, b) => compareIds(a.record.name, b.record.name));
-}
-
-function addInto(target: number[], amounts: Vector, sign: number): void {
-  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + sign * (amounts[i] as number);
 }

@@ -62,25 +62,9 @@ export class Room {
     return left;
   }
 
-  /** Whether enough would be left, by the same: known as soon as those who stay hold too much. */
-  isEnoughWithout(node: Node, need: Vector, mayGo: (run: Run) => boolean): boolean {
-    const { usage, stopping } = node;
-    const most = this.leftOn(node).map(
-      (amount, i) => amount + (usage[i] as number) - (stopping[i] as number),
-    );
-    if (!covers(most, need)) return false;
-    for (const run of node.runs) {
-      if (run.isStopping || mayGo(run)) continue;
-      const { need: held } = run.poolLine.ask as Ask;
-      for (let i = 0; i < most.length; i++) most[i] = (most[i] as number) - (held[i] as number);
-      if (!covers(most, need)) return false;
-    }
-    return true;
-  }
-
-  /** The nodes that may be asked, whatever is left on them. */
-  *candidates({ wanted }: Ask): Generator<Node> {
-    for (const list of this.pool.places.select(this.pool, wanted).groups.values()) yield* list;
+  /** The nodes that may be asked, whatever is left on them, by topology group. */
+  candidates({ wanted }: Ask): Iterable<Iterable<Node>> {
+    return this.pool.places.select(this.pool, wanted).groups.values();
   }
 
   /** Gives units to a node, or with sign -1 takes them from it. */

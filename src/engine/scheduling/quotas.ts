@@ -1,7 +1,7 @@
 // Quotas of its own that keep a request waiting: limits of its policy and of the groups above it, and its reserve (G3).
 
 import { isFirmOn } from "../admission.ts";
-import { isUnmeteredWhenMissing } from "../resources.ts";
+import { addInto, isUnmeteredWhenMissing } from "../resources.ts";
 import type { Group, Policy, Pool, PoolLine } from "../state.ts";
 
 /** What blocks a request, whether or not units are short as well. */
@@ -53,34 +53,31 @@ export class Promises {
 export function quotaBlockOf(
   poolLine: PoolLine,
   promises: Promises,
-  hasRoomOnNodes: () => boolean,
+  hasRoomOnNodes: (poolLine: PoolLine) => boolean,
 ): QuotaBlock | null {
   const { policy, need, pool } = poolLine;
   for (let i = 0; i < need.length; i++) {
     const amount = need[i] as number;
     if (amount === 0) continue;
-    const counts = (allowed: number) => allowed < (pool.capacity[i] as number) || hasRoomOnNodes();
-    for (let owner: Policy | Group | null = policy; owner !== null; owner = aboveOf(owner)) {
-      const allowed = owner.limit[i] as number;
-      const used = (owner.usage[i] as number) + promises.to(owner, i);
-      if (used + amount <= allowed || !counts(allowed)) continue;
-      return owner === policy
-        ? { rule: "limit", group: null, keyIndex: i, used, allowed }
-        : { rule: "group_limit", group: owner as Group, keyIndex: i, used, allowed };
+    const capacity = pool.capacity[i] as number;
+    const counts = (allowed: number) => allowed < capacity || hasRoomOnNodes(poolLine);
+    const used = (policy.usage[i] as number) + promises.to(policy, i);
+    const allowed = policy.limit[i] as number;
+    if (used + amount > allowed && counts(allowed))
+      return { rule: "limit", group: null, keyIndex: i, used, allowed };
+    for (let { group } = policy; group !== null; group = group.parent) {
+      const used = (group.usage[i] as number) + promises.to(group, i);
+      const allowed = group.limit[i] as number;
+      if (used + amount > allowed && counts(allowed))
+        return { rule: "group_limit", group, keyIndex: i, used, allowed };
     }
     if (!isFirmOn(poolLine, i)) continue;
-    const allowed = policy.reserved[i] as number;
-    const used = (policy.firmUsage[i] as number) + promises.firmTo(policy, i);
-    if (used + amount > allowed && counts(allowed)) {
-      return { rule: "reserved", group: null, keyIndex: i, used, allowed };
-    }
+    const firm = (policy.firmUsage[i] as number) + promises.firmTo(policy, i);
+    const reserved = policy.reserved[i] as number;
+    if (firm + amount > reserved && counts(reserved))
+      return { rule: "reserved", group: null, keyIndex: i, used: firm, allowed: reserved };
   }
   return null;
-}
-
-/** The group above a component or a group. */
-function aboveOf(owner: Policy | Group): Group | null {
-  return "group" in owner ? owner.group : owner.parent;
 }
 
 /** Units over the keys of a pool, and those of them that are firm. */
@@ -116,8 +113,4 @@ function vectorOf<Key>(map: Map<Key, number[]>, key: Key, length: number): numbe
     map.set(key, vector);
   }
   return vector;
-}
-
-function addInto(target: number[], amounts: readonly number[]): void {
-  for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + (amounts[i] as number);
 }

@@ -111,6 +111,7 @@ function isSomethingToDo({ grant, enforce, promise, preempt }: PoolLook): boolea
 
 /** One thing that happens; answers who took units by it, or undefined if nobody did. */
 function act(transaction: Transaction, looks: Looks): Waiter | undefined {
+  if (!hasSomethingToDo(looks)) return undefined;
   const pools = poolsByName(looks.keys());
   const inOrder = pools.map((pool) => looks.get(pool) as PoolLook);
   const grant = serve(inOrder, (look) => look.grant);

@@ -143,7 +143,8 @@ interface Entry {
 
 interface Source {
   readonly permission: Permission;
-  readonly runs: Iterator<Run, void>;
+  /** What comes after the latest run; null: nobody has asked, as of most kinds nobody does. */
+  rest: Iterator<Run, void> | null;
   readonly walltimeMsMax: number;
 }
 
@@ -154,20 +155,33 @@ function* cheapestFirst(
   isUseful: (run: Run) => boolean,
 ): Generator<Candidate> {
   const { pool, nowMs } = search;
-  const entries = new Heap<Entry>((a, b) =>
-    a.costMs === b.costMs ? a.run.token > b.run.token : a.costMs < b.costMs,
-  );
-  const bringNext = (source: Source) => {
-    const run = source.runs.next().value;
-    if (run === undefined || run.token < source.permission.from) return;
-    const costMs = leastCostMsSince(run, source.walltimeMsMax, nowMs);
-    entries.push({ run, costMs, candidate: null, source });
+  const matureOf = ({ kind }: Permission) => kind.runs.backwards((run) => isMature(run, pool, nowMs));
+  const entryOf = (run: Run, source: Source): Entry => {
+    return { run, costMs: leastCostMsSince(run, source.walltimeMsMax, nowMs), candidate: null, source };
   };
+  const firsts: Entry[] = [];
   for (const permission of permissions) {
     const { runs } = permission.kind;
-    const mature = runs.backwards((run) => isMature(run, pool, nowMs));
-    bringNext({ permission, runs: mature, walltimeMsMax: -runs.rankMin() });
+    const latest = runs.last() as Run;
+    if (latest.token < permission.from) continue; // And so are all of them.
+    const source: Source = { permission, rest: null, walltimeMsMax: -runs.rankMin() };
+    if (!isMature(latest, pool, nowMs)) source.rest = matureOf(permission);
+    const first = source.rest === null ? latest : source.rest.next().value;
+    if (first !== undefined && first.token >= permission.from) firsts.push(entryOf(first, source));
   }
+  const entries = new Heap<Entry>(
+    (a, b) => (a.costMs === b.costMs ? a.run.token > b.run.token : a.costMs < b.costMs),
+    firsts,
+  );
+  const bringNext = (source: Source) => {
+    const { permission } = source;
+    if (source.rest === null) {
+      source.rest = matureOf(permission);
+      source.rest.next(); // The latest.
+    }
+    const run = source.rest.next().value;
+    if (run !== undefined && run.token >= permission.from) entries.push(entryOf(run, source));
+  };
   for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {
     const { run, source, candidate } = entry;
     if (!isUseful(run)) {

@@ -6,9 +6,9 @@
 
 import { type Ask, mayServe } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
-import { coverFor, type NodeCover, Sum } from "../../scheduling/cover.ts";
+import { coverFor, type NodeCover, partOf, Sum } from "../../scheduling/cover.ts";
 import { shortKeys } from "../../scheduling/victims.ts";
-import type { Node, PoolLine, Run, RunKind } from "../../state.ts";
+import type { Node, Run, RunKind } from "../../state.ts";
 import { type Candidate, candidateOf, type Permission } from "./candidates.ts";
 import {
   type Field,
@@ -157,9 +157,4 @@ class NodeWalk {
     const byPrice = a.highest - b.highest || a.costMs - b.costMs;
     return (this.#pass.isLargestFirst ? byCount || byPrice : byPrice || byCount) || b.latest - a.latest;
   }
-}
-
-/** What each of its nodes gives a run. */
-function partOf({ ask }: PoolLine): readonly number[] {
-  return (ask as Ask).need;
 }

@@ -57,7 +57,9 @@ export function* allocationsOfAll(pool: Pool, tree: PoolTree): Generator<Allocat
 /** Every run that is not stopping: NP work first, then the oldest (9.5). */
 function runsOf({ lines }: Operation): Run[] {
   const runs: Run[] = [];
-  for (const { runKinds } of lines) for (const kind of runKinds.values()) runs.push(...kind.runs);
+  for (const { poolLine } of lines) {
+    for (const kind of poolLine.runKinds.values()) runs.push(...kind.runs);
+  }
   return runs.length < 2 ? runs : runs.sort(byProtection);
 }
 

@@ -21,7 +21,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
     ...differences,
     ...indexViolations(kept),
     ...statusViolations(pool, kept, nowMs),
-    ...new Stages(state, pool, kept, nowMs, new Set()).violations(),
+    ...new Stages(state, pool, kept, nowMs).violations(),
   ];
 }
 
@@ -39,7 +39,7 @@ function describe({ operations, branches, overcommitted }: PoolTree): Map<string
   for (const [key, branch] of branches) {
     found.set(key, `${ageOf(branch)}, ${branch.demand}, ${branch.usage}, ${standing(branch)}`);
   }
-  for (const { key, peers, order, occupied } of operations.values()) {
+  for (const { key, peers, order, lines } of operations.values()) {
     const { leaf, operations: alike, key: peersKey } = peers as Peers;
     // Numbers of shapes, and lines, follow the order in which they were met.
     const leafKey = leaf.key.replace(/^\d+/, "");
@@ -49,6 +49,7 @@ function describe({ operations, branches, overcommitted }: PoolTree): Map<string
       .sort()
       .join();
     const place = `${leafKey} of ${leaf.operationCount}, ${counts} of ${alike.size}`;
+    const occupied = lines.reduce((sum, each) => sum + each.running + each.promised + each.stopping, 0);
     found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
   }
   return found;

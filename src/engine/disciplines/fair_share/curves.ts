@@ -25,11 +25,11 @@ export interface Paper {
 export interface Curve {
   readonly paper: Paper;
   start: number;
-  readonly pointCount: number;
+  pointCount: number;
   /** How many points fit where it lies. */
   readonly room: number;
   /** Whether everybody below has its whole demand from the last level on, so that no limit cuts it. */
-  readonly isComplete: boolean;
+  isComplete: boolean;
 }
 
 export const POSITION = 1;
@@ -80,12 +80,14 @@ export function beginTrace({ paper, guarantee, limit }: Drawing, start: readonly
   return trace;
 }
 
-/** The finished curve, in the place of the former one if it fits there. */
+/** The finished curve; the former one becomes it if it fits there. */
 export function endTrace({ paper, pointCount }: Trace, isComplete: boolean, { former }: Drawing): Curve {
   const { numbers, used, stride } = paper;
   if (former !== undefined && former.paper === paper && pointCount <= former.room) {
     numbers.copyWithin(former.start, used, used + pointCount * stride);
-    return { paper, start: former.start, pointCount, room: former.room, isComplete };
+    former.pointCount = pointCount;
+    former.isComplete = isComplete;
+    return former;
   }
   paper.used += pointCount * stride;
   return { paper, start: used, pointCount, room: pointCount, isComplete };

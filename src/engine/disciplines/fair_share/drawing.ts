@@ -1,13 +1,32 @@
 // The curves of a share tree, from the leaves up (9.1).
 
 import type { Curve } from "./curves.ts";
-import { endOf, highestPlace, type Place } from "./levels.ts";
+import { endOf, growthAt, highestPlace, isSameGrowth, type Place } from "./levels.ts";
 import { lineCurve } from "./paths.ts";
 import type { ShareElement, ShareTree } from "./share-tree.ts";
 import { sumCurve } from "./sum-curve.ts";
 
-/** Draws what has changed and what is above it; but for the root, whose place no level of its own decides. */
-export function drawStale(element: ShareElement, tree: ShareTree): void {
+/**
+ * Draws what has changed and what is above it; but for the root, whose place no level of its own decides. Answers whether
+ * the root must still stand where it stood: then none of its members holds anything else there, or would ask for it next.
+ */
+export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
+  const { root } = tree;
+  const { place } = root;
+  let isStill = !hasGangs && !root.isFifo && place !== null && !place.isBelow;
+  for (const member of root.isFifo ? [] : root.members) {
+    if (!member.isStale) continue;
+    const level = member.weight * (place?.position ?? 0);
+    // The weight of operations changes with their curve, so that their level tells nothing.
+    const before = isStill && member.path === null ? growthAt(member.curve, level) : undefined;
+    drawStale(member, tree);
+    isStill = before !== undefined && isSameGrowth(before, growthAt(member.curve, level));
+  }
+  drawStale(root, tree);
+  return isStill;
+}
+
+function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
   if (!element.isFifo) for (const member of element.members) drawStale(member, tree);
   element.fullCurve = draw(element, tree, element.fullCurve);

@@ -81,7 +81,7 @@ export function explainByShares(
   const tree = shareTreeOf(state, pool);
   const order = [...inOrder(tree)];
   const queue = order.flatMap((operation) => waitersOf(pool, operation));
-  const place = order.findIndex(({ lines }) => lines.has(poolLine));
+  const place = order.findIndex(({ lines }) => lines.some((entry) => entry.poolLine === poolLine));
   const operation = order[place] as Operation;
   const share = shareOf(pool, tree, order, place, poolLine, nowMs);
   const lacking = shortageOf(poolLine);

@@ -214,6 +214,13 @@ test("who waits behind others in a FIFO group asks for more than its fair share 
   expect([beyond("first"), beyond("second"), beyond("large")]).toEqual([false, false, true]);
 });
 
+test("what is granted in the decision in which it came was never below its fair share (9.4)", () => {
+  const state = worldWith(pool(2), policy("a"), policy("b"));
+  const kindsOf = (command: Command) => send(state, 0, command).map(({ kind }) => kind);
+  expect(kindsOf(submit("a0", "a", 1))).toEqual(["requestSubmitted", "requestAllocated"]);
+  expect(kindsOf(submit("b0", "b", 1))).toEqual(["requestSubmitted", "requestAllocated"]);
+});
+
 test("a promise stands when the weight of the waiter is lowered; others take back by starving, in their time (V5, 9.7)", () => {
   const settings = { starvationTimeoutMs: 2_000, preemptiveBackoffMs: 0 };
   const state = worldWith(pool(8, settings), policy("a"), policy("b"));

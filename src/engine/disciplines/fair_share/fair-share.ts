@@ -2,7 +2,7 @@
 
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { Pool, Request } from "../../state.ts";
-import { type Discipline, type LostHold, nothingMore, type PoolLook, plainStanding } from "../discipline.ts";
+import { type Discipline, type LostHold, nothingMore, plainStanding } from "../discipline.ts";
 import { shareViolations } from "./checks.ts";
 import {
   compareByShares,
@@ -15,22 +15,7 @@ import { lookAtShares } from "./stages.ts";
 import { sharedQueueOf } from "./view.ts";
 
 export const fairShareDiscipline: Discipline = {
-  look: (transaction, pool): PoolLook | null => {
-    const look = lookAtShares(transaction, pool);
-    if (look === null) return null;
-    const { grant, enforcement, service, untilMs } = look;
-    const isCovered = service?.choice === null;
-    return {
-      grant: grant === undefined ? undefined : { waiter: grant, opportunistic: false },
-      enforce: enforcement,
-      promise: isCovered ? service.waiter : undefined,
-      preempt:
-        service === undefined || service.choice === null
-          ? undefined
-          : { ...service, choice: service.choice, isHelped: false },
-      untilMs,
-    };
-  },
+  look: lookAtShares,
   lostHold,
   queue: sharedQueueOf,
   explain: explainByShares,

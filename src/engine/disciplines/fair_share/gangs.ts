@@ -34,10 +34,13 @@ export function settleGangs(tree: ShareTree): void {
     collectCorners(tree.root, placeOfRoot(tree), null, corners);
     const stale = new Set<ShareElement>();
     let isQuiet = true;
+    const parts = corners.map(partIn);
     while (isQuiet) {
-      const corner = firstToGiveUp(corners);
-      if (corner === undefined) break;
+      const first = firstToGiveUp(corners, parts);
+      if (first < 0) break;
+      const corner = corners[first]!;
       isQuiet = giveUpIn(corner, tree);
+      parts[first] = partIn(corner);
       stale.add(corner.element);
     }
     if (stale.size === 0) return;
@@ -70,13 +73,19 @@ function collectCorners(element: ShareElement, place: Place, level: Level | null
   }
 }
 
-function firstToGiveUp(corners: readonly Corner[]): Corner | undefined {
-  let first: Corner | undefined;
-  for (const corner of corners) {
-    const { smallest } = corner;
-    if (smallest === undefined) continue;
-    if (first?.smallest === undefined || givesUpBefore(smallest.gang, smallest.part, first.smallest))
-      first = corner;
+/** The smallest part of a gang in a corner; infinite: all of them are whole. */
+function partIn({ smallest }: Corner): number {
+  return smallest?.part ?? Number.POSITIVE_INFINITY;
+}
+
+/** Its place among the corners, below 0: none. There are many of both, so that parts are kept beside the corners. */
+function firstToGiveUp(corners: readonly Corner[], parts: readonly number[]): number {
+  let first = -1;
+  for (let index = 0; index < parts.length; index++) {
+    const part = parts[index]!;
+    if (part === Number.POSITIVE_INFINITY || (first >= 0 && part > parts[first]! + SHARE_EPSILON)) continue;
+    const { gang } = corners[index]!.smallest as PartialGang;
+    if (first < 0 || givesUpBefore(gang, part, corners[first]!.smallest as PartialGang)) first = index;
   }
   return first;
 }

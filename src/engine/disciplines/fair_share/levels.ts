@@ -74,10 +74,20 @@ export function isSameGrowth(a: Growth, b: Growth | undefined): boolean {
 
 interface Location {
   /** The last point at or before the level, and the part of the way to the next one. */
-  readonly point: number;
-  readonly part: number;
+  point: number;
+  part: number;
   /** Whether the level itself is the point's, but has not quite been reached. */
-  readonly isArrival: boolean;
+  isArrival: boolean;
+}
+
+/** What was located last: it is read at once, and there are very many. */
+const LOCATED: Location = { point: 0, part: 0, isArrival: false };
+
+function locatedAt(point: number, part: number, isArrival: boolean): Location {
+  LOCATED.point = point;
+  LOCATED.part = part;
+  LOCATED.isArrival = isArrival;
+  return LOCATED;
 }
 
 function locate(curve: Curve, level: number, isBelow: boolean): Location {
@@ -85,9 +95,9 @@ function locate(curve: Curve, level: number, isBelow: boolean): Location {
   if (isBelow) {
     const arrival = countBelow(curve, level - SAME_LEVEL);
     // There is nothing below level 0: what is guaranteed counts from the beginning.
-    if (arrival === 0) return { point: firstPoint(curve), part: 0, isArrival: false };
+    if (arrival === 0) return locatedAt(firstPoint(curve), 0, false);
     if (arrival < curve.pointCount && numbers[offsetOf(curve, arrival)]! <= level + SAME_LEVEL) {
-      return { point: arrival, part: 0, isArrival: true };
+      return locatedAt(arrival, 0, true);
     }
   }
   const point = countBelow(curve, level + SAME_LEVEL) - 1;
@@ -95,7 +105,7 @@ function locate(curve: Curve, level: number, isBelow: boolean): Location {
   const pointLevel = numbers[offset]!;
   const isAtPoint = point === curve.pointCount - 1 || pointLevel >= level - SAME_LEVEL;
   const part = isAtPoint ? 0 : (level - pointLevel) / (numbers[offset + stride]! - pointLevel);
-  return { point, part, isArrival: false };
+  return locatedAt(point, part, false);
 }
 
 /** How many points lie below a level. */

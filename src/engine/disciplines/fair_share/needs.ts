@@ -6,6 +6,7 @@ import { covers } from "../../placement/node-list.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
 import type { Node, PoolLine } from "../../state.ts";
 import type { Stage } from "./search.ts";
+import type { Space } from "./space.ts";
 import type { Peers, PoolTree } from "./tree.ts";
 
 export interface Need {
@@ -23,7 +24,7 @@ export interface Need {
   readonly vain: Readonly<Record<Stage, Set<Peers>>>;
 }
 
-/** The need of a line, which counts as one more of its lines. */
+/** The need of a line; whoever takes it counts the line. */
 export function needOf({ needs }: PoolTree, { need: units, ask }: PoolLine): Need {
   const key = ask === null ? units.join() : `${ask.need.join()}|${ask.count}|${ask.wanted.key}`;
   let need = needs.get(key);
@@ -40,12 +41,19 @@ export function needOf({ needs }: PoolTree, { need: units, ask }: PoolLine): Nee
     };
     needs.set(key, need);
   }
-  need.lineCount++;
   return need;
 }
 
 export function dropNeed({ needs }: PoolTree, need: Need): void {
   if (--need.lineCount === 0) needs.delete(need.key);
+}
+
+/** Whether there is room for it now. That there is none on nodes is remembered until one of them has grown. */
+export function hasRoomFor(space: Space, need: Need): boolean {
+  if (need.isMisfit) return false;
+  const hasRoom = space.fitsNow(need);
+  if (!hasRoom && need.ask !== null) need.isMisfit = true;
+  return hasRoom;
 }
 
 /** Peers with something waiting come into the tree, or go. */

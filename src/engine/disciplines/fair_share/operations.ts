@@ -4,20 +4,20 @@
 // demand are one leaf of the tree, and those of them that stand alike are peers, so that the cost of a look follows
 // the number of different operations.
 
-import { operationKey, shapeKeyOf } from "../../lines.ts";
+import { operationKey } from "../../lines.ts";
 import { SortedList } from "../../sorted-list.ts";
 import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
 import { dropNeed, hideNeeds, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, removeMember, ShareNode, setClaim } from "./share-tree.ts";
-import type { Branch, Leaf, LineEntry, Operation, Peers, PoolTree, Right } from "./tree.ts";
+import { addMember, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
+import type { Branch, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
 export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | undefined {
-  const entry = tree.entries.get(poolLine);
-  if (entry !== undefined) return entry.operation;
+  const known = tree.entries.get(poolLine);
+  if (known !== undefined) return known.operation;
   const { shape } = poolLine.line;
   const key = operationKey(shape);
   let operation = tree.operations.get(key);
@@ -28,158 +28,90 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
       key,
       name: shape.operation ?? shape.id,
       parent,
-      lines: new Set(),
+      lines: [],
       order: 0,
       peers: null,
-      occupied: [],
-      promisedCount: 0,
+      isMoved: false,
+      isStale: false,
       allocations: null,
       right: 0,
       wakeAtMs: Number.POSITIVE_INFINITY,
+      judgedIn: 0,
     };
     tree.operations.set(key, operation);
   }
-  operation.lines.add(poolLine);
-  tree.entries.set(poolLine, { operation, need: needOf(tree, poolLine), shape: shapeNumber(tree, poolLine) });
+  const { number, need } = shapeOf(tree, poolLine);
+  need.lineCount++;
+  const entry: LineEntry = {
+    poolLine,
+    operation,
+    need,
+    shape: number,
+    waiting: 0,
+    promised: 0,
+    passing: 0,
+    running: 0,
+    stopping: 0,
+    returning: 0,
+  };
+  operation.lines.push(entry);
+  tree.entries.set(poolLine, entry);
   return operation;
 }
 
 /** Takes an operation anew from its lines, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
+  operation.isStale = false;
+  for (const entry of operation.lines) countAgain(tree, entry, pool);
+  dropIdle(tree, operation);
   const before = operation.peers;
-  const after = describeLines(tree, operation, pool);
-  if (operation.occupied.some((units, i) => units > after.occupied[i]!)) tree.hasNewRoom = true;
-  if (operation.promisedCount + after.promisedCount > 0) tree.holds = null;
   operation.allocations = null;
   if (before !== null && before.needs.length > 1) before.groups = null; // Their order may be another one (9.5).
   noteRuns(tree, operation);
-  operation.occupied = after.occupied;
-  operation.promisedCount = after.promisedCount;
-  const hasGone = operation.lines.size === 0;
-  const order = hasGone ? operation.order : orderOf(state, operation);
-  const isSame =
-    before?.leaf.key === after.leafKey && before.key === after.peersKey && operation.order === order;
-  if (isSame && !hasGone) return; // A run has saved its work, for example, and is fresher now (9.5).
-  addDifference(tree, operation.parent, before, after);
+  if (operation.lines.length === 0) return dropOperation(tree, operation);
+  const order = orderOf(state, operation);
+  const leafKey = leafKeyOf(tree, operation);
+  const peersKey = peersKeyOf(operation);
+  const isSame = before?.leaf.key === leafKey && before.key === peersKey && operation.order === order;
+  if (isSame) return; // A run has saved its work, for example, and is fresher now (9.5).
   leavePeers(tree, operation);
-  if (hasGone) {
-    tree.operations.delete(operation.key);
-    tree.moved.delete(operation);
-    tree.gone.add(operation.key);
-    wakeAt(tree, operation, Number.POSITIVE_INFINITY);
-    countRights(tree, operation.right, 0);
-    return;
-  }
   operation.order = order;
-  joinPeers(tree, operation, after);
-  tree.moved.add(operation);
+  joinPeers(tree, operation, leafKey, peersKey);
+  addDifference(tree, operation.parent, before, operation.peers);
+  noteMoved(tree, operation);
+}
+
+function dropOperation(tree: PoolTree, operation: Operation): void {
+  addDifference(tree, operation.parent, operation.peers, null);
+  leavePeers(tree, operation);
+  tree.operations.delete(operation.key);
+  operation.isMoved = false;
+  tree.gone.push(operation.key);
+  wakeAt(tree, operation, Number.POSITIVE_INFINITY);
+  countRights(tree, operation.right, 0);
 }
 
 function orderOf(state: EngineState, { key, lines }: Operation): number {
-  const first = state.operations.get(key)?.first();
-  if (first !== undefined) return first.progress.seq;
-  const [line] = lines;
-  return requireRequest(state, (line as PoolLine).line.shape.id).progress.seq;
+  const { shape } = (lines[0] as LineEntry).poolLine.line;
+  const first = shape.operation === null ? undefined : state.operations.get(key)?.first();
+  return (first ?? requireRequest(state, shape.id)).progress.seq;
 }
 
-/** What the lines of an operation amount to. */
-interface Described {
-  readonly demand: number[];
-  readonly usage: number[];
-  /** The part of the usage that bends the path to the demand. */
-  readonly pathUsage: readonly number[];
-  readonly waitingCount: number;
-  readonly runCount: number;
-  readonly isGang: boolean;
-  readonly occupied: number[];
-  readonly promisedCount: number;
-  /** The same for operations with the same path, and for those of them that stand alike. */
-  readonly leafKey: string;
-  readonly peersKey: string;
-}
-
-function describeLines(tree: PoolTree, { key, lines, parent }: Operation, pool: Pool): Described {
-  const demand = tree.keys.map(() => 0);
-  const usage = tree.keys.map(() => 0);
-  const occupied = pool.keys.map(() => 0);
-  let waitingCount = 0;
-  let [runCount, promisedCount] = [0, 0];
-  let isGang = false;
-  let [leafKey, peersKey] = [key, ""];
-  let isStraight = true;
-  for (const poolLine of lines) {
-    const { line, need } = poolLine;
-    const { waiting, promised, passing, running, returning } = countsOf(pool, poolLine);
-    const wanted = waiting + running + returning;
-    if (wanted + poolLine.stoppingRuns.size === 0) {
-      lines.delete(poolLine);
-      dropEntry(tree, poolLine);
-      continue;
-    }
-    waitingCount += waiting;
-    runCount += running;
-    promisedCount += promised;
-    if (line.shape.gang || line.shape.nodes > 1) isGang = true;
-    addTimes(occupied, need, running + promised + poolLine.stoppingRuns.size);
-    let keysAskedFor = 0;
-    for (let i = 0; i < tree.keys.length; i++) {
-      const amount = need[tree.keys[i]!]!;
-      if (amount > 0) keysAskedFor++;
-      demand[i]! += wanted * amount;
-      usage[i]! += (running + promised) * amount;
-    }
-    // On one key every path is straight, whatever is in use.
-    const used = keysAskedFor > 1 ? running + promised : 0;
-    if (used > 0) isStraight = false;
-    const { shape } = tree.entries.get(poolLine) as LineEntry;
-    leafKey = `${shape}|${wanted}|${used}`;
-    peersKey += `${shape}: ${waiting} ${promised} ${passing} ${running}|`;
-  }
-  if (lines.size !== 1 || isGang || parent.isInLine) {
-    leafKey = `${key}|${demand}|${isGang ? "gang" : usage}`;
-    isStraight = isGang;
-  }
-  const pathUsage = isStraight ? usage.map(() => 0) : usage;
-  return {
-    demand,
-    usage,
-    pathUsage,
-    waitingCount,
-    runCount,
-    promisedCount,
-    isGang,
-    occupied,
-    leafKey,
-    peersKey,
-  };
-}
-
-function dropEntry(tree: PoolTree, poolLine: PoolLine): void {
-  dropNeed(tree, (tree.entries.get(poolLine) as LineEntry).need);
-  tree.entries.delete(poolLine);
-}
-
-interface Counts {
-  /** Requests that wait in this pool, wherever they are promised units. */
-  readonly waiting: number;
-  /** Those of them that are promised units here, and elsewhere. */
-  readonly promised: number;
-  readonly passing: number;
-  readonly running: number;
-  /** Stopping and coming back. */
-  readonly returning: number;
-}
-
-function countsOf(pool: Pool, poolLine: PoolLine): Counts {
+/** Takes over where the requests of a line are, and notes what has come free by that. */
+function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
+  const { promised, poolLine } = entry;
+  const occupied = occupiedBy(entry);
   const { line, verdict, runKinds, stoppingRuns } = poolLine;
-  const promised = countOf(pool.promised, poolLine);
-  const passing = verdict === null ? countOf(pool.passers, poolLine) : 0;
-  const waiting = (verdict === null ? line.members.size : 0) + passing + promised;
-  let running = 0;
-  for (const { runs } of runKinds.values()) running += runs.size;
-  let returning = 0;
-  for (const { request } of stoppingRuns) if (comesBack(request)) returning++;
-  return { waiting, promised, passing, running, returning };
+  entry.promised = countOf(pool.promised, poolLine);
+  entry.passing = verdict === null ? countOf(pool.passers, poolLine) : 0;
+  entry.waiting = (verdict === null ? line.members.size : 0) + entry.passing + entry.promised;
+  entry.running = 0;
+  for (const { runs } of runKinds.values()) entry.running += runs.size;
+  entry.stopping = stoppingRuns.size;
+  entry.returning = 0;
+  if (entry.stopping > 0) for (const { request } of stoppingRuns) if (comesBack(request)) entry.returning++;
+  if (occupiedBy(entry) < occupied) tree.hasNewRoom = true;
+  if (promised + entry.promised > 0) tree.holds = null;
 }
 
 function countOf(requests: ReadonlySet<{ readonly line: unknown }>, { line }: PoolLine): number {
@@ -188,83 +120,168 @@ function countOf(requests: ReadonlySet<{ readonly line: unknown }>, { line }: Po
   return count;
 }
 
-function addTimes(sum: number[], need: readonly number[], times: number): void {
-  if (times > 0) for (let i = 0; i < sum.length; i++) sum[i]! += need[i]! * times;
+/** How many times its need is taken in the pool. */
+function occupiedBy({ running, promised, stopping }: LineEntry): number {
+  return running + promised + stopping;
 }
 
-/** Requests of one shape are alike to every rule; the number stands for a long text. */
-function shapeNumber({ shapes }: PoolTree, { line }: PoolLine): number {
-  const key = shapeKeyOf(line.shape);
-  let number = shapes.get(key);
-  if (number === undefined) {
-    number = shapes.size;
-    shapes.set(key, number);
+/** How many times its need is asked for, and how many times in use, as shares count it (9). */
+function wantedBy({ waiting, running, returning }: LineEntry): number {
+  return waiting + running + returning;
+}
+
+function usedBy({ running, promised }: LineEntry): number {
+  return running + promised;
+}
+
+/** Lines without requests in the pool go. */
+function dropIdle(tree: PoolTree, operation: Operation): void {
+  const { lines } = operation;
+  for (let index = lines.length - 1; index >= 0; index--) {
+    const entry = lines[index]!;
+    if (wantedBy(entry) + entry.stopping > 0) continue;
+    dropNeed(tree, entry.need);
+    tree.entries.delete(entry.poolLine);
+    lines.splice(index, 1);
   }
-  return number;
+}
+
+/** The same for operations with the same path. */
+function leafKeyOf(tree: PoolTree, operation: Operation): string {
+  const { key, lines } = operation;
+  if (isAlone(operation)) {
+    const entry = lines[0] as LineEntry;
+    return `${entry.shape}|${wantedBy(entry)}|${isBent(tree, entry) ? usedBy(entry) : 0}`;
+  }
+  const usage = isGang(operation) ? "gang" : unitsOf(tree, lines, usedBy);
+  return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
+}
+
+/** The same for operations of a leaf that stand alike. */
+function peersKeyOf({ lines }: Operation): string {
+  let key = "";
+  for (const { shape, waiting, promised, passing, running } of lines) {
+    key += `${shape}: ${waiting} ${promised} ${passing} ${running}|`;
+  }
+  return key;
+}
+
+/** Whether it may share a leaf: those of gangs, and in a line, have a place of their own. */
+function isAlone(operation: Operation): boolean {
+  return operation.lines.length === 1 && !operation.parent.isInLine && !isGang(operation);
+}
+
+function isGang({ lines }: Operation): boolean {
+  for (const { poolLine } of lines) {
+    const { gang, nodes } = poolLine.line.shape;
+    if (gang || nodes > 1) return true;
+  }
+  return false;
+}
+
+/** On one key every path is straight, whatever is in use. */
+function isBent({ keys }: PoolTree, { poolLine: { need } }: LineEntry): boolean {
+  let keysAskedFor = 0;
+  for (let i = 0; i < keys.length; i++) if (need[keys[i]!]! > 0) keysAskedFor++;
+  return keysAskedFor > 1;
+}
+
+/** Over the share keys. */
+function unitsOf(
+  { keys }: PoolTree,
+  lines: readonly LineEntry[],
+  timesOf: (entry: LineEntry) => number,
+): number[] {
+  const sum = keys.map(() => 0);
+  for (const entry of lines) {
+    const times = timesOf(entry);
+    for (let i = 0; i < keys.length; i++) sum[i]! += times * entry.poolLine.need[keys[i]!]!;
+  }
+  return sum;
+}
+
+function shapeOf(tree: PoolTree, poolLine: PoolLine): Shape {
+  const { shapeKey } = poolLine.line;
+  let shape = tree.shapes.get(shapeKey);
+  if (shape === undefined) {
+    shape = { number: tree.shapes.size, need: needOf(tree, poolLine) };
+    tree.shapes.set(shapeKey, shape);
+  }
+  if (shape.need.lineCount === 0) shape.need = needOf(tree, poolLine); // The one that was known has gone.
+  return shape;
 }
 
 /** Invariant 1 of the tree. */
-function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, after: Described): void {
+function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, after: Peers | null): void {
   const { total } = tree;
   for (let above: Branch | null = policy; above !== null; above = above.parent) {
     const { demand, usage, demandShare, usageShare } = above;
     for (let key = 0; key < total.length; key++) {
-      demand[key]! += after.demand[key]! - (before?.leaf.demand[key] ?? 0);
-      usage[key]! += after.usage[key]! - (before?.usage[key] ?? 0);
+      demand[key]! += (after?.leaf.demand[key] ?? 0) - (before?.leaf.demand[key] ?? 0);
+      usage[key]! += (after?.usage[key] ?? 0) - (before?.usage[key] ?? 0);
       demandShare[key] = fraction(demand[key]!, total[key]!);
       usageShare[key] = fraction(usage[key]!, total[key]!);
     }
-    above.waitingCount += after.waitingCount - (before?.waitingCount ?? 0);
+    above.waitingCount += (after?.waitingCount ?? 0) - (before?.waitingCount ?? 0);
     above.satisfaction = Number.NaN;
     above.age = Number.NaN;
-    tree.touched.add(above);
+    touch(tree, above);
   }
 }
 
-function joinPeers(tree: PoolTree, operation: Operation, described: Described): void {
-  const leaf = leafFor(tree, operation, described);
+function joinPeers(tree: PoolTree, operation: Operation, leafKey: string, peersKey: string): void {
   const { parent, order } = operation;
-  const { peersKey: key, usage, waitingCount, runCount } = described;
-  let peers = leaf.peers.get(key);
-  if (peers === undefined) {
-    peers = {
-      kind: "peers",
-      key,
-      leaf,
-      settings: leaf.parent.settings,
-      usage,
-      usageShare: usage.map((units, i) => fraction(units, tree.total[i]!)),
-      demandShare: leaf.demandShare,
-      fairShare: leaf.shareOfEach,
-      waitingCount,
-      runCount,
-      satisfaction: Number.NaN,
-      operations: new SortedList(byAge),
-      isBelow: false,
-      starvingCount: 0,
-      aggressiveCount: 0,
-      needs: Array.from(operation.lines, (poolLine) => (tree.entries.get(poolLine) as LineEntry).need),
-      groups: null,
-    };
-    leaf.peers.set(key, peers);
-    tree.touched.add(peers);
-    if (waitingCount > 0) showNeeds(tree, peers);
-    if (runCount > 0) tree.running.add(peers);
-  }
+  const leaf = parent.leaves.get(leafKey) ?? newLeaf(tree, operation, leafKey);
+  const peers = leaf.peers.get(peersKey) ?? newPeers(tree, operation, leaf, peersKey);
   if (leaf.isGang || parent.isInLine) leaf.order = order; // Then it is the only one.
   operation.peers = peers;
   peers.operations.insert(operation);
   leaf.operationCount++;
-  tree.claims.add(leaf);
+  noteClaim(tree, leaf);
   countRight(operation, 1);
   hopeFor(tree, peers);
 }
 
-function leafFor(tree: PoolTree, { parent }: Operation, described: Described): Leaf {
-  const known = parent.leaves.get(described.leafKey);
-  if (known !== undefined) return known;
-  const leaf = new LeafNode(tree, parent, described);
-  parent.leaves.set(leaf.key, leaf);
+function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string): Peers {
+  const usage = unitsOf(tree, lines, usedBy);
+  let [waitingCount, runCount] = [0, 0];
+  for (const { waiting, running } of lines) {
+    waitingCount += waiting;
+    runCount += running;
+  }
+  const peers: Peers = {
+    kind: "peers",
+    key,
+    leaf,
+    settings: leaf.parent.settings,
+    usage,
+    usageShare: usage.map((units, i) => fraction(units, tree.total[i]!)),
+    demandShare: leaf.demandShare,
+    fairShare: leaf.shareOfEach,
+    waitingCount,
+    runCount,
+    satisfaction: Number.NaN,
+    isTouched: false,
+    askedIn: 0,
+    fitsIn: 0,
+    operations: new SortedList(byAge, { key: ageOfOne }),
+    isBelow: false,
+    starvingCount: 0,
+    aggressiveCount: 0,
+    needs: lines.map(({ need }) => need),
+    groups: null,
+  };
+  leaf.peers.set(key, peers);
+  touch(tree, peers);
+  if (waitingCount > 0) showNeeds(tree, peers);
+  if (runCount > 0) tree.running.add(peers);
+  return peers;
+}
+
+function newLeaf(tree: PoolTree, operation: Operation, key: string): Leaf {
+  const { parent } = operation;
+  const leaf = new LeafNode(tree, operation, key);
+  parent.leaves.set(key, leaf);
   addMember(parent, leaf);
   return leaf;
 }
@@ -280,16 +297,21 @@ class LeafNode extends ShareNode implements Leaf {
   readonly peers = new Map<string, Peers>();
   operationCount = 0;
   claimedOrder = 0;
+  isClaimStale = false;
 
-  constructor({ total, root }: PoolTree, parent: Branch, described: Described) {
+  constructor(tree: PoolTree, operation: Operation, key: string) {
+    const { total, root } = tree;
+    const { parent, lines } = operation;
     super({ parent, weight: 1, isFifo: false, reserved: undefined, limit: root.limit });
-    const { leafKey, demand, isGang, pathUsage } = described;
-    this.key = leafKey;
-    this.isGang = isGang;
-    this.demand = demand;
-    this.demandShare = demand.map((units, i) => fraction(units, total[i]!));
-    this.pathUsage = pathUsage.map((units, i) => fraction(units, total[i]!));
-    this.shareOfEach = demand.map(() => 0);
+    this.key = key;
+    this.isGang = isGang(operation);
+    this.demand = unitsOf(tree, lines, wantedBy);
+    this.demandShare = this.demand.map((units, i) => fraction(units, total[i]!));
+    const isStraight = this.isGang || (isAlone(operation) && !isBent(tree, lines[0] as LineEntry));
+    this.pathUsage = unitsOf(tree, lines, usedBy).map((units, i) =>
+      isStraight ? 0 : fraction(units, total[i]!),
+    );
+    this.shareOfEach = this.demand.map(() => 0);
   }
 }
 
@@ -301,37 +323,65 @@ function leavePeers(tree: PoolTree, operation: Operation): void {
   operation.peers = null;
   peers.operations.remove(operation);
   leaf.operationCount--;
-  tree.claims.add(leaf);
+  noteClaim(tree, leaf);
   if (peers.operations.size > 0) return;
   leaf.peers.delete(peers.key);
   hideNeeds(tree, peers);
   tree.running.delete(peers);
-  tree.touched.delete(peers);
+  peers.isTouched = false;
+}
+
+function noteClaim({ claims }: PoolTree, leaf: Leaf): void {
+  if (leaf.isClaimStale) return;
+  leaf.isClaimStale = true;
+  claims.push(leaf);
+}
+
+/** An element stands otherwise than at the last look. */
+export function touch({ touched }: PoolTree, element: Branch | Peers): void {
+  if (element.isTouched) return;
+  element.isTouched = true;
+  touched.push(element);
+}
+
+/** So does an operation. */
+export function noteMoved({ moved }: PoolTree, operation: Operation): void {
+  if (operation.isMoved) return;
+  operation.isMoved = true;
+  moved.push(operation);
 }
 
 /** Leaves claim what their operations want together; those without any go. */
 export function settleClaims(tree: PoolTree): void {
   for (const leaf of tree.claims) {
+    leaf.isClaimStale = false;
     const { demandShare, pathUsage, isGang, order, operationCount: weight, parent } = leaf;
     if (weight === 0) {
       parent.leaves.delete(leaf.key);
       removeMember(parent, leaf);
-      tree.changed.delete(leaf);
+      leaf.isChanged = false;
       continue;
     }
-    const times = (shares: readonly number[]) =>
-      weight === 1 ? shares : shares.map((each) => each * weight);
     const isAsBefore = leaf.path !== null && leaf.weight === weight && leaf.claimedOrder === order;
     if (isAsBefore) continue;
     leaf.claimedOrder = order;
-    setClaim(leaf, { demand: times(demandShare), usage: times(pathUsage), isGang, order, weight });
-    tree.changed.add(leaf); // What each of them has may be another part now.
+    const demand = times(demandShare, weight);
+    setClaim(leaf, { demand, usage: times(pathUsage, weight), isGang, order, weight });
+    noteChanged(tree, leaf); // What each of them has may be another part now.
   }
-  tree.claims.clear();
+  tree.claims.length = 0;
+}
+
+function times(shares: readonly number[], count: number): readonly number[] {
+  return count === 1 ? shares : shares.map((each) => each * count);
 }
 
 function byAge(a: Operation, b: Operation): number {
   return a.order - b.order;
+}
+
+function ageOfOne({ order }: Operation): number {
+  return order;
 }
 
 /** What an operation may do because it starves itself. */
@@ -373,11 +423,11 @@ function countRight({ peers, right }: Operation, more: 1 | -1): void {
 }
 
 /** The status of an element may not be what the last look found. Answers whether there is such an element. */
-export function lookAgain({ branches, operations, touched, moved }: PoolTree, key: string): boolean {
-  const branch = branches.get(key);
-  if (branch !== undefined) touched.add(branch);
-  const operation = operations.get(key);
-  if (operation !== undefined) moved.add(operation);
+export function lookAgain(tree: PoolTree, key: string): boolean {
+  const branch = tree.branches.get(key);
+  if (branch !== undefined) touch(tree, branch);
+  const operation = tree.operations.get(key);
+  if (operation !== undefined) noteMoved(tree, operation);
   return branch !== undefined || operation !== undefined;
 }
 

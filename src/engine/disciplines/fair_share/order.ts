@@ -24,63 +24,75 @@ interface Turn {
   next: Operation | null;
 }
 
-/**
- * Operations with something waiting in their order: all, or of some peers as long as they are asked for. Only the branches
- * above those are walked.
- */
-export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
-  return asked === undefined
-    ? operationsBelow(tree.root, everybodyBelow, () => true)
-    : operationsBelow(tree.root, onlyAbove(asked.among), asked.isAskedFor);
-}
-
+/** Some of those that wait: peers that were asked for with `ask` under this number, as long as they are asked for. */
 export interface Asked {
-  /** All that may be asked for. */
-  readonly among: Iterable<Peers>;
+  readonly asking: number;
   isAskedFor(this: void, peers: Peers): boolean;
 }
 
-/** Who is right below a branch. */
-type Below = (branch: Branch) => Iterable<Branch | Peers>;
-
-function* everybodyBelow({ members }: Branch): Generator<Branch | Peers> {
-  for (const member of members) {
-    if (member.kind === "operations") yield* member.peers.values();
-    else yield member;
+/** Asks for peers, so that a walk passes over all branches without anybody who is asked for. */
+export function ask(peers: Peers, asking: number): void {
+  peers.askedIn = asking;
+  let above: Branch | null = peers.leaf.parent;
+  while (above !== null && above.askedIn !== asking) {
+    above.askedIn = asking;
+    above = above.parent;
   }
 }
 
-function onlyAbove(among: Iterable<Peers>): Below {
-  const below = new Map<Branch, Set<Branch | Peers>>();
-  for (const peers of among) {
-    let each: Branch | Peers = peers;
-    for (let above: Branch | null = peers.leaf.parent; above !== null; above = above.parent) {
-      const known = below.get(above);
-      known?.add(each);
-      if (known !== undefined) break;
-      below.set(above, new Set([each]));
-      each = above;
+/** Operations with something waiting in their order: all, or only of those that are asked for. */
+export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
+  return operationsBelow(tree.root, asked ?? null);
+}
+
+/** The first operation with something waiting, of all or of those that are asked for; there must be one. */
+export function firstInOrder({ root }: PoolTree, asking: number | null): Operation {
+  let first: Branch | Peers = root;
+  while (first.kind !== "peers") first = firstBelow(first, asking, null) as Branch | Peers;
+  return first.operations.first() as Operation;
+}
+
+function firstBelow(
+  branch: Branch,
+  asking: number | null,
+  among: Branch | Peers | null,
+): Branch | Peers | null {
+  let first = among;
+  for (const member of branch.members) {
+    if (member.kind === "operations") {
+      for (const peers of member.peers.values()) {
+        if (isOneOf(peers, asking) && (first === null || isBefore(peers, first))) first = peers;
+      }
+    } else if (isOneOf(member, asking)) {
+      if (branch.isFifo) first = firstBelow(member, asking, first);
+      else if (first === null || isBefore(member, first)) first = member;
     }
   }
-  return (branch) => below.get(branch) ?? [];
+  return first;
 }
 
-function* operationsBelow(
-  branch: Branch,
-  below: Below,
-  isAskedFor: (peers: Peers) => boolean,
-): Generator<Operation> {
+function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): boolean {
+  return asking === null ? waitingCount > 0 : askedIn === asking;
+}
+
+function isBefore(a: Branch | Peers, b: Branch | Peers): boolean {
+  const difference = stepOf(a) - stepOf(b);
+  // Of two that are infinitely satisfied neither is more so.
+  return difference < 0 || (!(difference > 0) && ageOf(a) < ageOf(b));
+}
+
+function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operation> {
   const turns: Turn[] = [];
-  collectTurns(branch, below, isAskedFor, turns);
+  collectTurns(branch, asked, turns);
   const heap = new Heap(comesBefore, turns);
   for (let turn = heap.pop(); turn !== undefined; turn = heap.pop()) {
     const { whose, rest } = turn;
     if (whose.kind !== "peers") {
-      yield* operationsBelow(whose, below, isAskedFor);
+      yield* operationsBelow(whose, asked);
       continue;
     }
     yield turn.next as Operation;
-    if (!isAskedFor(whose)) continue;
+    if (asked?.isAskedFor(whose) === false) continue;
     const following = rest?.next() as IteratorResult<Operation>;
     if (following.done) continue;
     turn.next = following.value;
@@ -89,37 +101,53 @@ function* operationsBelow(
   }
 }
 
-function collectTurns(
-  branch: Branch,
-  below: Below,
-  isAskedFor: (peers: Peers) => boolean,
-  turns: Turn[],
-): void {
-  for (const whose of below(branch)) {
-    if (whose.waitingCount === 0) continue;
-    if (whose.kind === "peers") {
-      if (!isAskedFor(whose)) continue;
-      const rest = whose.operations[Symbol.iterator]();
-      const next = rest.next().value as Operation;
-      turns.push({ whose, satisfaction: stepOf(whose), age: next.order, rest, next });
+function collectTurns(branch: Branch, asked: Asked | null, turns: Turn[]): void {
+  for (const member of branch.members) {
+    if (member.kind === "operations") {
+      for (const peers of member.peers.values()) {
+        if (peers.waitingCount > 0 && isAskedFor(asked, peers)) turns.push(turnOf(peers));
+      }
+      continue;
     }
+    if (member.waitingCount === 0 || (asked !== null && member.askedIn !== asked.asking)) continue;
     // Below a FIFO group operations follow directly (9.11).
-    else if (branch.isFifo) collectTurns(whose, below, isAskedFor, turns);
-    else turns.push({ whose, satisfaction: stepOf(whose), age: ageOf(whose), rest: null, next: null });
+    if (branch.isFifo) collectTurns(member, asked, turns);
+    else
+      turns.push({
+        whose: member,
+        satisfaction: stepOf(member),
+        age: ageOf(member),
+        rest: null,
+        next: null,
+      });
   }
 }
 
+function isAskedFor(asked: Asked | null, peers: Peers): boolean {
+  return asked === null || (peers.askedIn === asked.asking && asked.isAskedFor(peers));
+}
+
+function turnOf(peers: Peers): Turn {
+  const rest = peers.operations[Symbol.iterator]();
+  const next = rest.next().value as Operation;
+  return { whose: peers, satisfaction: stepOf(peers), age: next.order, rest, next };
+}
+
 /** An element is as old as its oldest operation with something waiting (9.11). */
-export function ageOf(branch: Branch): number {
-  if (!Number.isNaN(branch.age)) return branch.age;
+export function ageOf(element: Branch | Peers): number {
+  if (element.kind === "peers") return (element.operations.first() as Operation).order;
+  return Number.isNaN(element.age) ? ageOfBranch(element) : element.age;
+}
+
+function ageOfBranch(branch: Branch): number {
   let age = Number.POSITIVE_INFINITY;
   for (const member of branch.members) {
     if (member.kind !== "operations") {
       if (member.waitingCount > 0) age = Math.min(age, ageOf(member));
       continue;
     }
-    for (const { waitingCount, operations } of member.peers.values()) {
-      if (waitingCount > 0) age = Math.min(age, (operations.first() as Operation).order);
+    for (const peers of member.peers.values()) {
+      if (peers.waitingCount > 0) age = Math.min(age, ageOf(peers));
     }
   }
   branch.age = age;
@@ -151,7 +179,7 @@ function comesBefore(a: Turn, b: Turn): boolean {
 /** All requests of an operation that wait in the pool, by original submission. */
 export function waitersOf(pool: Pool, { lines }: Operation): { request: Request; poolLine: PoolLine }[] {
   const waiters: { request: Request; poolLine: PoolLine }[] = [];
-  for (const poolLine of lines) {
+  for (const { poolLine } of lines) {
     const { line, verdict } = poolLine;
     const add = (request: Request) => waiters.push({ request, poolLine });
     for (const holder of pool.promised) if (holder.line === line) add(holder);

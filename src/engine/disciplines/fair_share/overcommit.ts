@@ -37,8 +37,11 @@ export function excessOn({ usage, stopping, capacity }: Node): number[] {
   return usage.map((units, i) => units - stopping[i]! - capacity[i]!);
 }
 
+const NONE: readonly Node[] = [];
+
 /** Nodes that have held too much for too long, by name. */
-export function overcommittedFor({ overcommittedSinceMs, nodes }: Pool, nowMs: number): Node[] {
+export function overcommittedFor({ overcommittedSinceMs, nodes }: Pool, nowMs: number): readonly Node[] {
+  if (overcommittedSinceMs.size === 0) return NONE;
   return [...overcommittedSinceMs]
     .filter(([, sinceMs]) => nowMs - sinceMs >= OVERCOMMIT_MS_MAX)
     .map(([name]) => nodes.get(name) as Node)

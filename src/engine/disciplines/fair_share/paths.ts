@@ -18,7 +18,7 @@ export interface Path {
   readonly reach: number;
 }
 
-export interface PathInput {
+interface PathInput {
   readonly demand: readonly number[];
   readonly usage: readonly number[];
   readonly limit: readonly (number | undefined)[] | undefined;
@@ -71,20 +71,12 @@ function insertOnce(sorted: number[], value: number): void {
   sorted[place] = value;
 }
 
-/** What an operation holds between the beginning of its path, 0, and its end, 1. */
-export function pathAt(path: Path, at: number): number[] {
-  const value = new Array<number>(path.demand.length).fill(0);
-  addPathAt(path, at, value);
-  return value;
-}
-
-function addPathAt({ demand, usage, usageMax, reach }: Path, at: number, sum: number[]): void {
+/** What an operation holds of a key between the beginning of its path, 0, and its end, 1. */
+export function pathAt({ demand, usage, usageMax, reach }: Path, at: number, key: number): number {
   const place = at * reach;
-  for (let key = 0; key < sum.length; key++) {
-    if (usageMax === 0) sum[key]! += demand[key]! * place;
-    else if (place <= 0.5) sum[key]! += Math.min(usage[key]!, 2 * place * usageMax);
-    else sum[key]! += usage[key]! + (2 * place - 1) * (demand[key]! - usage[key]!);
-  }
+  if (usageMax === 0) return demand[key]! * place;
+  if (place <= 0.5) return Math.min(usage[key]!, 2 * place * usageMax);
+  return usage[key]! + (2 * place - 1) * (demand[key]! - usage[key]!);
 }
 
 /** The curve of a whole line. Position i + p is place p on the path of operation i. */
@@ -97,8 +89,7 @@ export function lineCurve(line: readonly { readonly path: Path | null }[], drawi
     const path = line[index]!.path!;
     for (let next = 0; next < path.bends.length && !trace.isStopped; next++) {
       const bend = path.bends[next]!;
-      for (let key = 0; key < start.length; key++) target[key] = start[key]!;
-      addPathAt(path, bend, target);
+      for (let key = 0; key < start.length; key++) target[key] = start[key]! + pathAt(path, bend, key);
       lineTo(trace, index + bend, target);
     }
     for (let key = 0; key < start.length; key++) start[key] = target[key]!;

@@ -18,7 +18,7 @@ export function isShareAbove(share: number, bound: number): boolean {
 }
 
 /** Whether the fair share covers the whole demand on every key. */
-export function isDemandCovered({ demand, fairShare }: Standing): boolean {
+function isDemandCovered({ demand, fairShare }: Standing): boolean {
   return demand.every((wanted, key) => !isShareAbove(wanted, fairShare[key]!));
 }
 

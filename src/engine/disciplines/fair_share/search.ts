@@ -360,8 +360,8 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
     const search = searches[stage];
     if (search === null) continue;
     search.note(null);
-    for (const { runKinds } of lines) {
-      for (const { runs } of runKinds.values()) {
+    for (const { poolLine } of lines) {
+      for (const { runs } of poolLine.runKinds.values()) {
         for (const { nodes } of runs) for (const node of nodes) search.note(node);
       }
     }

@@ -53,14 +53,16 @@ export interface ShareElement {
   line: readonly ShareElement[];
   place: Place | null;
   readonly fairShare: number[];
+  /** Whether its fair share is another one than before. */
+  isChanged: boolean;
 }
 
 export interface ShareTree {
   readonly root: ShareElement;
   readonly keyCount: number;
   readonly paper: Paper;
-  /** Whose fair share is another one than before; cleared by the code that has looked at them. */
-  readonly changed: Set<ShareElement>;
+  /** Whose fair share is another one than before, if they bear the mark; cleared by the code that has looked at them. */
+  readonly changed: ShareElement[];
   /** The gangs that gave up in the last update, and everything that was drawn without them. */
   givenUp: ShareElement[];
   settled: ShareElement[];
@@ -93,6 +95,7 @@ export class ShareNode implements ShareElement {
   line: readonly ShareElement[] = [];
   place: Place | null = null;
   readonly fairShare: number[];
+  isChanged = false;
 
   constructor({ parent, weight, isFifo, reserved, limit }: ShareFields) {
     this.parent = parent;
@@ -107,7 +110,14 @@ export class ShareNode implements ShareElement {
 
 export function newShareTree(root: ShareElement): ShareTree {
   const keyCount = root.limit.length;
-  return { root, keyCount, paper: newPaper(keyCount), changed: new Set(), givenUp: [], settled: [] };
+  return { root, keyCount, paper: newPaper(keyCount), changed: [], givenUp: [], settled: [] };
+}
+
+/** What an element has, or each of its operations, is something else than before. */
+export function noteChanged({ changed }: ShareTree, element: ShareElement): void {
+  if (element.isChanged) return;
+  element.isChanged = true;
+  changed.push(element);
 }
 
 /** To be called when all that reserve something are in the tree: guarantees depend on nothing else. */
@@ -125,6 +135,7 @@ export function addMember(parent: ShareElement, member: ShareElement): void {
 
 /** The last member takes its place. */
 export function removeMember(parent: ShareElement, member: ShareElement): void {
+  if (parent.parent === null) parent.place = null; // What was left to the others there is not what is left now.
   const last = parent.members.pop() as ShareElement;
   if (last !== member) {
     parent.members[member.index] = last;

@@ -7,19 +7,20 @@
 // Only what is stale is drawn, and shares are handed down only to those who stand elsewhere than before or were drawn
 // anew: the outcome is that of a tree that is drawn from nothing.
 
-import { drawStale, placeOfRoot } from "./drawing.ts";
+import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
 import { isSamePlace, type Place, placeAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
-import { type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
+import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
   const { root } = tree;
   if (!root.isStale && root.place !== null) return;
-  tryGangsAgain(tree);
-  drawStale(root, tree);
+  const hasGangs = root.gangCount > 0 || tree.settled.length > 0;
+  if (hasGangs) tryGangsAgain(tree);
+  const isStill = drawChanged(tree, hasGangs);
   if (root.gangCount > 0) settleGangs(tree);
-  handDown(root, placeOfRoot(tree), tree);
+  handDown(root, isStill ? (root.place as Place) : placeOfRoot(tree), tree);
   tidy(tree);
 }
 
@@ -30,21 +31,31 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
   if (isMoved) element.place = place;
   element.isRedrawn = false;
   if (element.isFifo) return handDownLine(element, place, tree);
-  if (element.path !== null) return setShare(element, shareOf(element, place.position), tree);
+  if (element.path !== null) return setShareAt(element, place.position, tree);
   const { position, isBelow } = element.place as Place;
-  const sum = element.limit.map(() => 0);
   for (const member of element.members) {
     if (isMoved || member.isRedrawn) {
       handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree);
     }
-    addInto(sum, member.fairShare);
   }
-  setShare(element, sum, tree);
+  sumShares(element, tree);
 }
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */
-function shareOf({ path, isGang, hasGivenUp }: ShareElement, at: number): number[] {
-  return pathAt(path as Path, hasGivenUp ? 0 : isGang ? Math.round(at) : at);
+function setShareAt(element: ShareElement, place: number, tree: ShareTree): void {
+  const { path, isGang, hasGivenUp, fairShare } = element;
+  const at = hasGivenUp ? 0 : isGang ? Math.round(place) : place;
+  for (let key = 0; key < fairShare.length; key++)
+    setShare(element, key, pathAt(path as Path, at, key), tree);
+}
+
+function sumShares(element: ShareElement, tree: ShareTree): void {
+  const { members, fairShare } = element;
+  for (let key = 0; key < fairShare.length; key++) {
+    let sum = 0;
+    for (let index = 0; index < members.length; index++) sum += members[index]!.fairShare[key]!;
+    setShare(element, key, sum, tree);
+  }
 }
 
 /** In a line, operations that were not reached have nothing, and policies the sum of their operations. */
@@ -55,26 +66,15 @@ function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree)
   }
   const assign = (element: ShareElement): void => {
     element.isRedrawn = false;
-    if (element.path !== null) return setShare(element, shareOf(element, reached.get(element) ?? 0), tree);
-    const sum = element.limit.map(() => 0);
-    for (const member of element.members) {
-      assign(member);
-      addInto(sum, member.fairShare);
-    }
-    setShare(element, sum, tree);
+    if (element.path !== null) return setShareAt(element, reached.get(element) ?? 0, tree);
+    for (const member of element.members) assign(member);
+    sumShares(element, tree);
   };
   assign(group);
 }
 
-function setShare(element: ShareElement, share: readonly number[], { changed }: ShareTree): void {
-  const { fairShare } = element;
-  for (let key = 0; key < share.length; key++) {
-    if (fairShare[key] === share[key]) continue;
-    fairShare[key] = share[key]!;
-    changed.add(element);
-  }
-}
-
-function addInto(sum: number[], shares: readonly number[]): void {
-  for (let key = 0; key < sum.length; key++) sum[key]! += shares[key]!;
+function setShare(element: ShareElement, key: number, share: number, tree: ShareTree): void {
+  if (element.fairShare[key] === share) return;
+  element.fairShare[key] = share;
+  noteChanged(tree, element);
 }

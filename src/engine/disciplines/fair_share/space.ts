@@ -30,30 +30,38 @@ export function spaceOf(pool: Pool, holds: Holds): Space {
 }
 
 class QuotaSpace implements Space {
-  readonly #free: number[];
-  readonly #soon: number[];
+  readonly #pool: Pool;
+  readonly #claimed: readonly number[];
 
   constructor(pool: Pool, { promises }: Holds) {
-    this.#free = pool.keys.map((_, i) => freeOf(pool, i) - promises.claimed[i]!);
-    this.#soon = this.#free.map((amount, i) => amount + pool.stopping[i]!);
+    this.#pool = pool;
+    this.#claimed = promises.claimed;
   }
 
   fitsNow({ units }: Fitting): boolean {
-    return covers(this.#free, units);
+    const pool = this.#pool;
+    for (let i = 0; i < units.length; i++) {
+      if (units[i]! > 0 && units[i]! > freeOf(pool, i) - this.#claimed[i]!) return false;
+    }
+    return true;
   }
 
   placeNow({ need }: PoolLine): readonly Node[] | null {
-    return covers(this.#free, need) ? [] : null;
+    return this.fitsNow({ units: need, ask: null }) ? NOWHERE : null;
   }
 
   placeSoon({ need }: PoolLine): readonly Node[] | null {
-    return covers(this.#soon, need) ? [] : null;
+    const pool = this.#pool;
+    const soon = need.map((_, i) => freeOf(pool, i) - this.#claimed[i]! + pool.stopping[i]!);
+    return covers(soon, need) ? NOWHERE : null;
   }
 
   nodes(): readonly Node[] {
-    return [];
+    return NOWHERE;
   }
 }
+
+const NOWHERE: readonly Node[] = [];
 
 export class NodeSpace implements Space {
   readonly #pool: Pool;

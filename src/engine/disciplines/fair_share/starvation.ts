@@ -4,7 +4,7 @@ import type { StarvationChange } from "../../events.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
-import { setRight, setRightBelow, wakeAt } from "./operations.ts";
+import { noteMoved, setRight, setRightBelow, touch, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
 import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
 
@@ -21,19 +21,21 @@ export class Evaluation {
   readonly #transaction: Transaction;
   readonly #pool: Pool;
   readonly #tree: PoolTree;
-  readonly #changes: StarvationChange[] = [];
+  #changes: StarvationChange[] = [];
   /** Those who have just come below their fair share. */
   readonly #fresh: (Branch | Operation)[] = [];
+  /** Operations that stand otherwise than at the last look. */
+  readonly moved: readonly Operation[];
 
   constructor(transaction: Transaction, pool: Pool, tree: PoolTree) {
     this.#transaction = transaction;
     this.#pool = pool;
     this.#tree = tree;
-    for (const element of this.#toLookAt()) this.#judge(element);
+    tree.lookCount++;
+    this.#judgeTouched();
+    this.moved = this.#judgeMoved();
+    this.#judgeDue();
     this.#clearGone();
-    tree.moved.clear();
-    tree.gone.clear();
-    tree.touched.clear();
     tree.isLookedAt = true;
     this.#emit();
   }
@@ -42,35 +44,55 @@ export class Evaluation {
   finish(isLast: boolean): number {
     for (const element of this.#fresh) {
       if (isLast) this.#begin(element);
-      else if (isOperation(element)) this.#tree.moved.add(element);
-      else this.#tree.touched.add(element);
+      else if (isOperation(element)) noteMoved(this.#tree, element);
+      else touch(this.#tree, element);
     }
     this.#emit();
     return this.#tree.wakes.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Elements whose status may be another one than at the last look. The root never starves. */
-  #toLookAt(): Set<Branch | Operation> {
-    const { moved, touched, wakes } = this.#tree;
-    const found = new Set<Branch | Operation>(moved);
+  /** Elements that stand otherwise than at the last look. The root never starves. */
+  #judgeTouched(): void {
+    const { touched } = this.#tree;
     for (const each of touched) {
+      if (!each.isTouched) continue; // It has gone since.
+      each.isTouched = false;
       if (each.kind !== "peers") {
-        if (each.kind !== "root") found.add(each);
+        if (each.kind !== "root") this.#judge(each);
         continue;
       }
       const isNowBelow = isBelow(each);
       if (isNowBelow === each.isBelow) continue;
       each.isBelow = isNowBelow;
-      for (const operation of each.operations) found.add(operation);
+      for (const operation of each.operations) this.#judge(operation);
     }
-    for (const element of wakes) {
-      if (element.wakeAtMs > this.#transaction.nowMs) break;
-      found.add(element);
+    touched.length = 0;
+  }
+
+  #judgeMoved(): readonly Operation[] {
+    const { moved } = this.#tree;
+    if (moved.length === 0) return moved;
+    this.#tree.moved = [];
+    for (const operation of moved) {
+      if (!operation.isMoved) continue;
+      operation.isMoved = false;
+      this.#judge(operation);
     }
-    return found;
+    return moved;
+  }
+
+  /** Those whose time has come; who was judged has another time by now. */
+  #judgeDue(): void {
+    const { wakes } = this.#tree;
+    for (let next = wakes.first(); next !== undefined; next = wakes.first()) {
+      if (next.wakeAtMs > this.#transaction.nowMs) return;
+      this.#judge(next);
+    }
   }
 
   #judge(element: Branch | Operation): void {
+    if (element.judgedIn === this.#tree.lookCount) return;
+    element.judgedIn = this.#tree.lookCount;
     const standing = standingOf(element);
     const { settings } = standing;
     const record = this.#pool.starvation.get(element.key);
@@ -114,12 +136,14 @@ export class Evaluation {
     for (const key of isLookedAt ? gone : this.#pool.starvation.keys()) {
       if (!branches.has(key) && !operations.has(key)) this.#noteNormal(key);
     }
+    gone.length = 0;
   }
 
   #emit(): void {
-    const changes = this.#changes.splice(0);
+    const changes = this.#changes;
     if (changes.length === 0) return;
-    changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
+    this.#changes = [];
+    if (changes.length > 1) changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
     const { nowMs: atMs } = this.#transaction;
     this.#transaction.emit({ kind: "starvationChanged", pool: this.#pool.record.name, changes, atMs });
   }
@@ -190,8 +214,8 @@ export function statusViolations(pool: Pool, tree: PoolTree, nowMs: number): str
     const { key, wakeAtMs } = element;
     if (wakeAtMs < Number.POSITIVE_INFINITY) wakeCount++;
     const isPending = isOperation(element)
-      ? tree.moved.has(element) || tree.touched.has(element.peers as Peers)
-      : tree.touched.has(element) || element.kind === "root";
+      ? element.isMoved || (element.peers as Peers).isTouched
+      : element.isTouched || element.kind === "root";
     if (isPending) continue;
     const record = pool.starvation.get(key);
     const isNowBelow = isBelow(standingOf(element));

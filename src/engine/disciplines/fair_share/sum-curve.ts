@@ -29,10 +29,10 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
   let now = 0;
   let jumpAt = -1;
   const order = inOrder(events);
-  for (let next = 0; next < order.length; next++) {
+  for (let next = 0; next < events.count; next++) {
     const event = order[next]!;
     const time = events.times[event]!;
-    const { curve, weight } = events.owners[event]!;
+    const { curve, weight } = members[events.owners[event]!]!;
     const point = events.points[event]!;
     // Jumps that rounding alone tells apart are one jump: it fits as a whole or not at all.
     const joinsJump = jumpAt >= 0 && (time - jumpAt) * weight <= LEVEL_EPSILON;
@@ -64,13 +64,22 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
   return endTrace(trace, isComplete && !trace.isStopped, drawing);
 }
 
-/** Points that the water reaches: when, whose, and which one. Each run is one member's, in order. */
+/**
+ * Points that the water reaches: when, whose (by place among the members), and which one. Each run is one member's, in
+ * order. Only one curve is drawn at a time, so that the same lists serve all of them.
+ */
 interface Events {
   readonly times: number[];
-  readonly owners: Member[];
+  readonly owners: number[];
   readonly points: number[];
+  count: number;
   readonly runs: number[];
+  runCount: number;
 }
+
+const EVENTS: Events = { times: [], owners: [], points: [], count: 0, runs: [], runCount: 0 };
+/** Where their order is made, and its former state. */
+const ORDERS: [number[], number[]] = [[], []];
 
 /** What the members hold together now, and how fast that grows. */
 class Rise {
@@ -80,13 +89,15 @@ class Rise {
   /** Slopes differ by many orders of magnitude; what rounding loses is kept, so that what remains is right. */
   readonly #lost: number[];
   /** One per point, in the order of members. */
-  readonly events: Events = { times: [], owners: [], points: [], runs: [] };
+  readonly events = EVENTS;
 
   constructor(drawing: Drawing) {
     this.#drawing = drawing;
     this.sum = drawing.limit.map(() => 0);
     this.#slopes = this.sum.slice();
     this.#lost = this.sum.slice();
+    this.events.count = 0;
+    this.events.runCount = 0;
   }
 
   /** Begins or ends the stretch from a member's point to its next one. */
@@ -117,19 +128,19 @@ class Rise {
 function collectEvents(members: readonly Member[], rise: Rise): boolean {
   const { events, sum } = rise;
   let isComplete = true;
-  for (const member of members) {
-    const { curve, weight } = member;
+  for (let owner = 0; owner < members.length; owner++) {
+    const { curve, weight } = members[owner]!;
     const { numbers } = curve.paper;
     if (!curve.isComplete) isComplete = false;
     const first = firstPoint(curve);
     const offset = offsetOf(curve, first);
     for (let key = 0; key < sum.length; key++) sum[key]! += numbers[offset + VALUE + key]!;
     if (first + 1 === curve.pointCount || weight === 0) continue;
-    events.runs.push(events.times.length);
+    events.runs[events.runCount++] = events.count;
     for (let point = first + 1; point < curve.pointCount; point++) {
-      events.times.push(numbers[offsetOf(curve, point)]! / weight);
-      events.owners.push(member);
-      events.points.push(point);
+      events.times[events.count] = numbers[offsetOf(curve, point)]! / weight;
+      events.owners[events.count] = owner;
+      events.points[events.count++] = point;
     }
     rise.addSlope(offset, weight, 1);
   }
@@ -137,27 +148,28 @@ function collectEvents(members: readonly Member[], rise: Rise): boolean {
 }
 
 /** The events of all members in one order, by merging their runs pair by pair. */
-function inOrder({ times, runs }: Events): number[] {
-  const count = times.length;
-  let order = new Array<number>(count);
+function inOrder({ times, count, runs, runCount }: Events): readonly number[] {
+  let [order, merged] = ORDERS;
   for (let index = 0; index < count; index++) order[index] = index;
-  let merged = runs.length > 1 ? order.slice() : order;
-  for (let starts = runs; starts.length > 1; ) {
-    const nextStarts: number[] = [];
-    for (let run = 0; run < starts.length; run += 2) {
-      let left = starts[run]!;
-      const leftEnd = starts[run + 1] ?? count;
+  for (let left = runCount; left > 1; left = (left + 1) >> 1) mergePairs(left);
+  return order;
+
+  /** The starts of merged runs take the place of those of the runs. */
+  function mergePairs(startCount: number): void {
+    for (let run = 0; run < startCount; run += 2) {
+      let left = runs[run]!;
+      const leftEnd = run + 1 < startCount ? runs[run + 1]! : count;
       let right = leftEnd;
-      const rightEnd = starts[run + 2] ?? count;
-      nextStarts.push(left);
+      const rightEnd = run + 2 < startCount ? runs[run + 2]! : count;
+      runs[run >> 1] = left;
       for (let to = left; to < rightEnd; to++) {
         const takesLeft =
           left < leftEnd && (right === rightEnd || times[order[left]!]! <= times[order[right]!]!);
         merged[to] = takesLeft ? order[left++]! : order[right++]!;
       }
     }
-    starts = nextStarts;
-    [order, merged] = [merged, order];
+    const former = order;
+    order = merged;
+    merged = former;
   }
-  return order;
 }

@@ -6,11 +6,15 @@
 //   - `shareTreeOf` takes marked lines over (`operations.ts`) and computes shares (`shares.ts`);
 //   - a look (`starvation.ts`) clears `touched`, `moved` and `gone`, and keeps rights and wakes.
 //
+// What is to be looked at again stands in a list, with a mark on the element: a look meets few of them, and sets that
+// are filled and cleared with every look would cost more than the look.
+//
 // Invariants (checked by `checks.ts`)
 //   1. Demand, usage and the number of waiting requests of a branch are sums over its operations.
 //   2. The members of a policy are the leaves of its operations; operations of one leaf have the same path to their
 //      demand, those of one set of peers also have the same usage, waiting requests and runs.
-//   3. Whatever stands otherwise than at the last look is in `touched`, or its operation in `moved`.
+//   3. Whatever stands otherwise than at the last look is in `touched`, or its operation in `moved`. What has gone may
+//      still be there, without the mark.
 
 import { compareIds, type Resources } from "../../resources.ts";
 import type { PoolSettings } from "../../settings.ts";
@@ -21,7 +25,7 @@ import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
 import type { Holds } from "./holds.ts";
 import type { Need } from "./needs.ts";
-import { operationOf, refresh, settleClaims } from "./operations.ts";
+import { forgetFindings, operationOf, refresh, settleClaims, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
 import { notePeers, type Search, type Stage } from "./search.ts";
 import {
@@ -59,6 +63,10 @@ export interface Standing {
   waitingCount: number;
   /** Usage ÷ fair share (9.6); NaN: to be computed when asked for. */
   satisfaction: number;
+  /** Whether it stands otherwise than at the last look. */
+  isTouched: boolean;
+  /** The number of the last walk for which it, or somebody below it, was asked for (`order.ts`). */
+  askedIn: number;
 }
 
 /** What can starve. */
@@ -68,6 +76,8 @@ export interface Starver {
   readonly name: string;
   /** When time alone makes its status another one; infinite: never. */
   wakeAtMs: number;
+  /** The number of the last look that judged it. */
+  judgedIn: number;
 }
 
 /** The root, a group or a policy. */
@@ -108,6 +118,8 @@ export interface Leaf extends ShareElement {
   operationCount: number;
   /** The order that its claim was made with; it counts for gangs and in a line. */
   claimedOrder: number;
+  /** Whether it may have more or fewer operations than its claim says. */
+  isClaimStale: boolean;
 }
 
 /** Operations of a leaf that no rule tells apart, except by their age. The standing is that of each one of them. */
@@ -129,18 +141,21 @@ export interface Peers extends Standing {
   readonly needs: readonly Need[];
   /** The groups of the runs of each (9.5); null: to be found when asked for. */
   groups: readonly AllocationGroup[] | null;
+  /** The number of the last walk of the regular stage in which each of them fitted. */
+  fitsIn: number;
 }
 
 export interface Operation extends Starver {
   readonly parent: Branch;
-  readonly lines: Set<PoolLine>;
+  readonly lines: LineEntry[];
   /** Its place by original submission: that of its first request (9.11). */
   order: number;
   /** Null until it is first looked at, and when it has gone. */
   peers: Peers | null;
-  /** Units that its runs hold and that are set aside for it, over the keys of the pool. */
-  occupied: readonly number[];
-  promisedCount: number;
+  /** Whether it is new, stands elsewhere, or must be looked at again. */
+  isMoved: boolean;
+  /** Whether one of its lines has changed. */
+  isStale: boolean;
   /** Its runs by the groups that its peers had then; null: to be made anew when asked for. */
   allocations: AllocationsOf | null;
   /** What its own starvation entitles it to. */
@@ -159,7 +174,7 @@ export type TreeNode = Branch | Leaf;
 
 export interface PoolTree extends ShareTree {
   readonly root: Branch;
-  readonly changed: Set<TreeNode>;
+  readonly changed: TreeNode[];
   /** Which keys of the pool take part, as indices into its keys. */
   readonly keys: readonly number[];
   readonly keyNames: readonly string[];
@@ -173,15 +188,15 @@ export interface PoolTree extends ShareTree {
   /** All peers with something waiting, and all with runs. */
   readonly waiting: Set<Peers>;
   readonly running: Set<Peers>;
-  /** A number for every shape of requests that was met. */
-  readonly shapes: Map<string, number>;
-  /** Leaves that have more or fewer operations than their claim says. */
-  readonly claims: Set<Leaf>;
+  /** Every shape of requests that was met. */
+  readonly shapes: Map<string, Shape>;
+  /** Leaves that may have more or fewer operations than their claim says. */
+  readonly claims: Leaf[];
   /** Elements that stand otherwise than at the last look. */
-  readonly touched: Set<Branch | Peers>;
+  readonly touched: (Branch | Peers)[];
   /** Operations that are new, stand elsewhere, or must be looked at again; and keys of those that have gone. */
-  readonly moved: Set<Operation>;
-  readonly gone: Set<string>;
+  moved: Operation[];
+  readonly gone: string[];
   /** Those whose status time alone changes, soonest first. */
   readonly wakes: SortedList<Branch | Operation>;
   /** What is promised to whom; null: to be made anew when asked for. */
@@ -194,35 +209,63 @@ export interface PoolTree extends ShareTree {
   readonly searches: Record<Stage, Search | null>;
   /** Whether statuses were looked at since it was built. */
   isLookedAt: boolean;
+  /** How many looks at statuses there were, and how many walks over those who wait. */
+  lookCount: number;
+  askCount: number;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];
 }
 
-/** What the tree keeps of a line. */
+/** Requests of one shape are alike to every rule; the number stands for a long text. */
+export interface Shape {
+  readonly number: number;
+  need: Need;
+}
+
+/** What the tree keeps of a line, and how many of its requests were where when it was last taken over. */
 export interface LineEntry {
+  readonly poolLine: PoolLine;
   readonly operation: Operation;
   readonly need: Need;
   /** The number of its shape. */
   readonly shape: number;
+  /** Requests that wait in this pool, wherever they are promised units. */
+  waiting: number;
+  /** Those of them that are promised units here, and elsewhere. */
+  promised: number;
+  passing: number;
+  running: number;
+  /** Stopping, and those of them that come back. */
+  stopping: number;
+  returning: number;
 }
 
 /** The tree as the records have it now, with fair shares. */
 export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
   const known = pool.shareTree;
-  if (known !== null && pool.staleLines.size === 0) return known;
+  const { staleLines, takenBackLines } = pool;
+  if (known !== null && staleLines.size + takenBackLines.size === 0) return known;
   const tree = known ?? newTree(pool);
   pool.shareTree = tree;
-  const stale = new Set<Operation>();
-  for (const poolLine of known === null ? linesOf(state, pool) : pool.staleLines) {
+  if (takenBackLines.size > 0) {
+    forgetFindings(tree);
+    for (const poolLine of takenBackLines) staleLines.add(poolLine);
+    takenBackLines.clear();
+  }
+  const stale: Operation[] = [];
+  for (const poolLine of known === null ? linesOf(state, pool) : staleLines) {
+    staleLines.delete(poolLine); // One by one: to clear a set costs more than to empty one with a single entry.
     const operation = operationOf(tree, poolLine);
-    if (operation !== undefined) stale.add(operation);
+    if (operation === undefined || operation.isStale) continue;
+    operation.isStale = true;
+    stale.push(operation);
   }
   for (const operation of stale) refresh(state, tree, operation, pool);
-  pool.staleLines.clear();
+  if (staleLines.size > 0) staleLines.clear();
   settleClaims(tree);
   updateShares(tree);
-  for (const node of tree.changed) touchStanding(tree, node);
-  tree.changed.clear();
+  for (const node of tree.changed) if (node.isChanged) touchStanding(tree, node);
+  tree.changed.length = 0;
   return tree;
 }
 
@@ -237,11 +280,10 @@ function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
 
 /** Its fair share is another one. */
 function touchStanding(tree: PoolTree, node: TreeNode): void {
-  const { touched } = tree;
+  node.isChanged = false;
   if (node.kind !== "operations") {
     node.satisfaction = Number.NaN;
-    touched.add(node);
-    return;
+    return touch(tree, node);
   }
   const { fairShare, shareOfEach, weight } = node;
   let isSame = true;
@@ -253,7 +295,7 @@ function touchStanding(tree: PoolTree, node: TreeNode): void {
   if (isSame) return;
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
-    touched.add(peers);
+    touch(tree, peers);
     notePeers(tree, peers);
   }
 }
@@ -278,7 +320,7 @@ function newTree(pool: Pool): PoolTree {
   const tree: PoolTree = {
     ...newShareTree(root),
     root,
-    changed: new Set<TreeNode>(),
+    changed: [] as TreeNode[],
     keys,
     keyNames,
     total,
@@ -290,18 +332,21 @@ function newTree(pool: Pool): PoolTree {
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
-    claims: new Set(),
-    touched: new Set(branches.values()),
-    moved: new Set(),
-    gone: new Set(),
-    wakes: new SortedList<Branch | Operation>(byWake),
+    claims: [],
+    touched: [],
+    moved: [],
+    gone: [],
+    wakes: new SortedList<Branch | Operation>(byWake, { key: ({ wakeAtMs }) => wakeAtMs }),
     holds: null,
     hasNewRoom: true,
     rights: { preemptive: 0, aggressive: 0 },
     searches: { preemptive: null, aggressive: null },
     isLookedAt: false,
+    lookCount: 0,
+    askCount: 0,
     overcommitted: [],
   };
+  for (const branch of branches.values()) touch(tree, branch);
   const mainKey = [pool.record.settings.mainKey, "gpu", "mcpu"]
     .map((key) => keyNames.indexOf(key ?? ""))
     .find((index) => index >= 0);
@@ -416,10 +461,13 @@ class BranchNode extends ShareNode implements Branch {
   readonly usageShare: number[];
   waitingCount = 0;
   satisfaction = Number.NaN;
+  isTouched = false;
+  askedIn = 0;
   readonly leaves = new Map<string, Leaf>();
   age = Number.NaN;
   right: Right = 0;
   wakeAtMs = Number.POSITIVE_INFINITY;
+  judgedIn = 0;
 
   constructor(
     { kind, key, name, parent, group, policy }: BranchFields,

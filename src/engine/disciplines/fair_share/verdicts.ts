@@ -98,7 +98,7 @@ function lackingKeys({ keys }: Pool, lacking: readonly number[], taken: readonly
 }
 
 /** When the first place that could serve it may start something again; null: some may now (9.7). */
-export function backOffUntil(pool: Pool, { ask }: PoolLine, nowMs: number): number | null {
+function backOffUntil(pool: Pool, { ask }: PoolLine, nowMs: number): number | null {
   const { preemptiveBackoffMs } = pool.record.settings;
   const endOf = (node: Node | null) =>
     (pool.preemptiveStartAtMs.get(node?.record.name ?? "") ?? Number.NEGATIVE_INFINITY) + preemptiveBackoffMs;

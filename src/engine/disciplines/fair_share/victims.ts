@@ -5,9 +5,11 @@ import { hasDisplaced } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import { type Allocation, allocationsOfAll, byPreference, isTakeable, unitsOn } from "./allocations.ts";
+import type { Holds } from "./holds.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, satisfaction } from "./satisfaction.ts";
 import { isHigher, type Place, type Stage } from "./search.ts";
+import type { Space } from "./space.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 import type { Operation, Peers, PoolTree } from "./tree.ts";
 
@@ -16,12 +18,11 @@ import type { Operation, Peers, PoolTree } from "./tree.ts";
  * those who may are not enough (V3).
  */
 export function chooseVictims(
-  { state, tree, barred }: SearchRound,
+  { state, tree }: Round,
   waiter: Starving,
-  { node, candidates }: Place,
-  shortage: readonly number[],
-  others: readonly Allocation[],
+  { place, shortage, others, barred }: Wanted,
 ): Allocation[] | null {
+  const { node, candidates } = place;
   const asked = node === null ? shortage : waiter.poolLine.need; // On nodes everything asked for is short (N2).
   const means = new Means(tree, waiter.operation);
   for (const other of others) means.take(other);
@@ -44,12 +45,21 @@ export function chooseVictims(
 }
 
 /** What one look at the stages has in common. */
-export interface SearchRound {
+export interface Round {
   readonly state: EngineState;
   readonly pool: Pool;
   readonly tree: PoolTree;
   readonly nowMs: number;
-  /** Requests that the guard kept from a victim (V6). */
+  /** What is promised, and what is left beside it. */
+  readonly holds: Holds;
+  readonly space: Space;
+}
+
+interface Wanted {
+  readonly place: Place;
+  readonly shortage: readonly number[];
+  readonly others: readonly Allocation[];
+  /** Gets the request if the guard keeps it from a victim (V6). */
   readonly barred: Set<Request>;
 }
 

@@ -100,7 +100,7 @@ export function viewOfInner(pool: Pool, tree: PoolTree, node: Branch): ElementVi
 }
 
 export function viewOfOperation(pool: Pool, tree: PoolTree, operation: Operation): ElementView {
-  const exceedsFairShare = [...operation.lines].some((poolLine) =>
+  const exceedsFairShare = operation.lines.some(({ poolLine }) =>
     isBeyondFairShare(tree, operation, poolLine),
   );
   return { ...viewOf(pool, tree, operation, "operation", operation.peers as Peers), exceedsFairShare };

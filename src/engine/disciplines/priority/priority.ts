@@ -4,7 +4,7 @@ import type { ConsideredKind } from "../../events.ts";
 import { Heap } from "../../heap.ts";
 import { memoised } from "../../memoised.ts";
 import type { PreemptionReason } from "../../records.ts";
-import { type Cover, coverFor, NodeCover } from "../../scheduling/cover.ts";
+import { type Cover, coverFor, NodeCover, type Sum } from "../../scheduling/cover.ts";
 import { countsForReserve } from "../../scheduling/quotas.ts";
 import {
   BorrowLines,
@@ -66,31 +66,59 @@ function chooseVictims(search: VictimSearch): VictimChoice | null {
   if (policies.length === 0) return null;
   const judge = memoised(judgeFor(search, short, rights));
   const cover = coverFor(search);
-  if (cover instanceof NodeCover) {
-    const candidatesOf = (policy: Policy) => [candidatesIn(search, policy, judge)];
-    return firstEnough(search, cover, inOrder(policies, candidatesOf, cover.helpers(permittedBy(judge))));
-  }
+  if (cover instanceof NodeCover) return firstOnNodes(search, cover, policies, judge);
   const permissionsOf = memoised((policy: Policy) => permissionsIn(policy, judge));
   if (!couldCover(search, policies.flatMap(permissionsOf), short)) return null;
   const candidatesOf = (policy: Policy) =>
     permissionsOf(policy).map((permission) => candidatesOfKind(search, permission));
-  const isUseful = (run: Run) => cover.isHelpedBy(run);
-  return firstEnough(search, cover, inOrder(policies, candidatesOf, isUseful));
+  return firstEnough(
+    search,
+    cover,
+    inOrder(policies, candidatesOf, (run) => cover.isHelpedBy(run)),
+  );
 }
 
-function firstEnough(
-  search: VictimSearch,
-  cover: Cover,
-  candidates: Iterable<Candidate>,
-): VictimChoice | null {
+function firstEnough(search: VictimSearch, cover: Sum, candidates: Iterable<Candidate>): VictimChoice | null {
   const victims: Victim[] = [];
   for (const { run, permission } of candidates) {
-    if (hasDisplaced(search.state, run.request.spec.id, search.head.request.spec.id)) continue;
+    if (hasDisplacedHead(search, run)) continue;
     victims.push({ run, reason: reasonFor(run, permission) });
     cover.take(run);
     if (cover.isEnough) return choiceOf(search, victims, cover);
   }
   return null;
+}
+
+/** What the others hold that come before the last one is of no use: it is on other nodes. */
+function firstOnNodes(
+  search: VictimSearch,
+  cover: NodeCover,
+  policies: readonly Policy[],
+  judge: (kind: RunKind) => Permission | string,
+): VictimChoice | null {
+  const { pool, nowMs } = search;
+  const candidates = inOrder(
+    policies,
+    (policy) => [candidatesIn(search, policy, judge)],
+    () => true,
+  );
+  const isPermitted = permittedBy(judge);
+  const mayGo = (run: Run) =>
+    isPermitted(run) && isMature(run, pool, nowMs) && !hasDisplacedHead(search, run);
+  const cleared = cover.firstCleared({ inOrder: runsOf(candidates), byOrder, mayGo });
+  if (cleared === null) return null;
+  const runs = [...new Set(cleared.flat())].sort(byOrder);
+  for (const run of runs) cover.take(run);
+  const victims = runs.map((run) => ({ run, reason: reasonFor(run, judge(run.kind) as Permission) }));
+  return choiceOf(search, victims, cover);
+}
+
+function* runsOf(candidates: Iterable<Candidate>): Generator<Run> {
+  for (const { run } of candidates) yield run;
+}
+
+function hasDisplacedHead({ state, head }: VictimSearch, { request }: Run): boolean {
+  return hasDisplaced(state, request.spec.id, head.request.spec.id);
 }
 
 interface Victim {
@@ -99,10 +127,7 @@ interface Victim {
 }
 
 function choiceOf(search: VictimSearch, taken: readonly Victim[], cover: Cover): VictimChoice {
-  const victims = spareFrom(
-    taken.filter(({ run }) => cover.mayNeed(run)),
-    cover,
-  );
+  const victims = spareFrom(taken, cover);
   return { victims, considered: consider(search, victims), nodes: cover.places() };
 }
 
@@ -278,10 +303,9 @@ function* latestFirst(
   for (const candidates of all) bring(candidates);
   for (let source = sources.pop(); source !== undefined; source = sources.pop()) {
     const { rest, next } = source;
-    const isHelp = isUseful(next.run);
-    if (isHelp) yield next;
-    // What is of no use stays so; without nodes the runs of a kind help alike, or not at all.
-    if (isHelp || next.run.nodes.length > 0) bring(rest);
+    if (!isUseful(next.run)) continue; // Nor are the others of its kind, and that stays so.
+    yield next;
+    bring(rest);
   }
 }
 

@@ -11,7 +11,7 @@ import type { Grant, Waiter } from "../discipline.ts";
 import type { Part } from "./line-index.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import type { QueueOrder } from "./queue-order.ts";
-import { QueueWalk } from "./queue-walk.ts";
+import { holdersBeside, QueueWalk } from "./queue-walk.ts";
 
 /** The head of a queue, what it lacks, and the walk that stands at it. */
 export interface StuckHead {
@@ -67,7 +67,13 @@ function walkOver(rules: QueueRules, gap: Gap, parts: readonly Part[], nowMs: nu
     }
   }
   const membersOf = (poolLine: PoolLine) => candidates.get(poolLine) as Request[];
-  return new QueueWalk(rules, gap.pool, nowMs, { lines: candidates.keys(), membersOf });
+  const judged = Array.from(candidates.keys(), ({ policy }) => policy);
+  for (const { line } of gap.pool.passers) {
+    const here = line.pools.get(gap.pool.record.name);
+    if (here !== undefined) judged.push(here.policy);
+  }
+  const holders = holdersBeside(gap.pool, judged);
+  return new QueueWalk(rules, gap.pool, nowMs, { lines: candidates.keys(), membersOf, holders });
 }
 
 /** Whether one in the walk over the whole queue comes into question; a member that does later is brought into the walk. */

@@ -143,8 +143,13 @@ export class Hopelessness {
     }
     const [before, after] = [memory.holders, holdersFirst(search)];
     memory.holders = after;
+    let stayed = 0; // Mostly all of them: there may be thousands.
+    for (const holder of after) {
+      if (before.has(holder)) stayed++;
+      else yield* placesOf(search.pool, holder.progress.hold);
+    }
+    if (stayed === before.size) return;
     for (const holder of before) if (!after.has(holder)) yield* placesOf(search.pool, holder.progress.hold);
-    for (const holder of after) if (!before.has(holder)) yield* placesOf(search.pool, holder.progress.hold);
   }
 
   /** What a node would have left with all gone that the head's rights could permit it to stop; null: it may not be used. */

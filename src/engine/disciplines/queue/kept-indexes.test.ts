@@ -75,6 +75,45 @@ test("who holds only one of the keys is stopped where the node has the others fr
   expect(state.requests.get("low" as RequestId)?.progress.status).toBe("preempting");
 });
 
+test("a hold whose end was only tried is looked at again: its node is still lost (V5, D2)", () => {
+  const [expected, actual] = [false, true].map((isTried) => {
+    const state = createState();
+    const send = (command: Command, isTimeUp = () => false) =>
+      expect(decide(state, command, 0, isTimeUp).outcome).toBe("accepted");
+    const ask = (
+      id: string,
+      component: string,
+      gpu: number,
+      constraints: RequestSpec["constraints"] = {},
+    ) => {
+      const own = { id: id as RequestId, component: component as ComponentName, resources: { gpu } };
+      send({ kind: "submitRequest", spec: { ...PLAIN_REQUEST, ...own, constraints } });
+    };
+    send({ kind: "createPool", name: POOL, discipline: "priority" });
+    for (const zone of ["x", "y", "z"])
+      send({
+        kind: "putNode",
+        node: { name: zone as NodeName, pool: POOL, capacity: { gpu: 4 }, labels: { zone } },
+      });
+    for (const [priority, component] of TEAMS.slice(0, 2).entries())
+      send({ kind: "attachPolicy", policy: { pool: POOL, component, priority } });
+    for (const zone of ["x", "y", "z"]) ask(`on ${zone}`, "red", 4, { zone });
+    for (const zone of ["x", "z"]) ask(`promised ${zone}`, "blue", 4, { zone });
+    for (const id of ["a", "b", "c"]) ask(id, "red", 1);
+    const cut = () => true; // After the first grant.
+    send({ kind: "reportEnd", requestId: "on y" as RequestId, outcome: "succeeded" }, cut);
+    expect(state.isPaused).toBe(true);
+    send({ kind: "drainNode", name: "x" as NodeName });
+    if (isTried) preview(state, { kind: "tick" }, 0);
+    const decision = decide(state, { kind: "tick" }, 0);
+    expect(violations(state, 0)).toEqual([]);
+    return decision;
+  });
+  const ended = expect.objectContaining({ kind: "holdEnded", why: "node_lost" });
+  expect(expected).toMatchObject({ events: expect.arrayContaining([ended]) });
+  expect(actual).toEqual(expected);
+});
+
 type Int = (min: number, max: number) => number;
 
 const pick = <T>(int: Int, values: readonly T[]): T => values[int(0, values.length - 1)] as T;

@@ -1,13 +1,15 @@
 // What one look at a queue finds: the first that can be granted in its turn, or the head and what can be done for it.
 
-import type { Pool } from "../../state.ts";
+import { covers } from "../../placement/node-list.ts";
+import { placesOf } from "../../placement/occupancy.ts";
+import type { Pool, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { findBackfill, type StuckHead } from "./backfill.ts";
 import { settledUntil } from "./moving-order.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf, type QueueOrder } from "./queue-order.ts";
-import { compareIn, QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import { compareIn, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
   const { state, nowMs } = transaction;
@@ -31,15 +33,29 @@ function inTurn(waiter: Waiter): PoolLook {
 
 /** Behind the head only one that is promised units is granted in its turn: what it takes has long been promised to it. */
 function promisedBehind(rules: QueueRules, pool: Pool, head: Waiter, nowMs: number): Waiter | undefined {
-  if (pool.promised.size === 0 || (pool.record.nodeBacked && pool.places.servable.size === 0))
-    return undefined;
+  if (pool.promised.size === 0) return undefined;
+  const startable = pool.record.nodeBacked ? startableOnNodes(pool) : pool.promised;
+  if (startable.size === 0) return undefined;
   const compare = compareIn(rules, nowMs);
-  const walk = walkOverPromised(rules, pool, nowMs);
+  const walk = walkOverPromised(rules, pool, nowMs, holdersAround(pool, startable));
   for (const waiter of walk) {
-    if (waiter.hold !== "here" || compare(waiter, head) < 0) continue;
+    if (waiter.hold !== "here" || !startable.has(waiter.request) || compare(waiter, head) < 0) continue;
     if (walk.quotaBlock(waiter) === null && walk.fitsPromise(waiter)) return waiter;
   }
   return undefined;
+}
+
+/** Those promised units on nodes who could start there if nobody came before them: that others cannot is certain. */
+function startableOnNodes(pool: Pool): ReadonlySet<Request> {
+  const { record, places } = pool;
+  const startable = new Set<Request>();
+  for (const { holders } of places.servable) {
+    for (const holder of holders) {
+      const need = holder.line.pools.get(record.name)?.ask?.need ?? [];
+      if (placesOf(pool, holder.progress.hold).every(({ free }) => covers(free, need))) startable.add(holder);
+    }
+  }
+  return startable;
 }
 
 /** The walk stands at the head: the first that waits for units and is promised none (V1, G4). */

@@ -9,7 +9,7 @@ import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.t
 import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
 import { lookAtQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
-import { allLines, firstOfLines, QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import { allLines, firstOfLines, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export interface QueueRules
   extends Pick<Discipline, "standingOf" | "tellApart" | "byVictimOrder" | "sparedBy"> {
@@ -96,10 +96,11 @@ export function queueDiscipline(rules: QueueRules): Discipline {
 /** The first promise, in the order of the queue, that a quota blocks or that nothing covers any more (V5). */
 function lostHold(rules: QueueRules, pool: Pool, nowMs: number): LostHold | undefined {
   pool.order?.refresh();
-  if (pool.order?.mayHaveLostHold() === false) return undefined;
-  const walk = walkOverPromised(rules, pool, nowMs);
+  const suspects = pool.order?.suspectHolders() ?? pool.promised;
+  if (suspects.size === 0) return undefined;
+  const walk = walkOverPromised(rules, pool, nowMs, holdersAround(pool, suspects));
   for (const waiter of walk) {
-    if (waiter.hold !== "here") continue;
+    if (!suspects.has(waiter.request)) continue;
     if (walk.quotaBlock(waiter) !== null) return { request: waiter.request, why: "blocked_by_limit" };
     if (hasLostNode(pool, waiter.request)) return { request: waiter.request, why: "node_lost" };
     if (!walk.isCovered(waiter)) return { request: waiter.request, why: "not_covered" };
@@ -121,15 +122,17 @@ function* queueOf(rules: QueueRules, pool: Pool, nowMs: number): Generator<Reque
 function violations(rules: QueueRules, state: EngineState, pool: Pool, nowMs: number): string[] {
   const found: string[] = [];
   const kept = orderOf(state, rules, pool);
-  const mayHaveLost = kept.mayHaveLostHold();
+  const suspects = kept.suspectHolders();
   const walk = new QueueWalk(rules, pool, nowMs, firstOfLines(pool));
   for (const waiter of walk) {
     if (waiter.hold !== "here") continue;
     const { id } = waiter.request.spec;
-    if (walk.quotaBlock(waiter) !== null) found.push(`the hold of ${id} stands against its own quota (V5)`);
-    if (!walk.isCovered(waiter)) found.push(`the hold of ${id} is not backed by units (V5)`);
+    const [isBlocked, isCovered] = [walk.quotaBlock(waiter) !== null, walk.isCovered(waiter)];
+    if (isBlocked) found.push(`the hold of ${id} stands against its own quota (V5)`);
+    if (!isCovered) found.push(`the hold of ${id} is not backed by units (V5)`);
+    if ((isBlocked || !isCovered) && !suspects.has(waiter.request))
+      found.push(`that the hold of ${id} is lost would not be seen`);
   }
-  if (found.length > 0 && !mayHaveLost) found.push("a lost hold would not be looked for");
   const orderIn = (order: QueueOrder) =>
     [...new QueueWalk(rules, pool, nowMs, order)].map(
       ({ request, hold }) => `${request.spec.id} ${hold ?? ""}`,

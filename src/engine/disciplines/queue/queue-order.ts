@@ -88,19 +88,22 @@ export class QueueOrder {
     drain(this.staleHolders, (request) => this.#settleHolder(request));
   }
 
-  /** Nodes have come, gone or changed otherwise than by what is on them. */
+  /** Nodes have come, gone or changed otherwise than by what is on them, or a promise that had ended is back. */
   suspectHolds(): void {
     this.#areHoldsSuspect = true;
   }
 
-  /** Whether some hold may be lost (V5): a no is certain, whatever their order. */
-  mayHaveLostHold(): boolean {
+  /** The holders that may have lost their units (V5), whatever their order: that the others have not is certain. */
+  suspectHolders(): ReadonlySet<Request> {
     const { record, places, promised } = this.#pool;
-    if (promised.size === 0) return false;
-    if (!record.nodeBacked || this.#areHoldsSuspect || places.strained.size > 0) return true;
-    for (const policy of this.#uncheckedPolicies) if (mayBlockHold(policy)) return true;
-    this.#uncheckedPolicies.clear();
-    return false;
+    if (promised.size === 0 || !record.nodeBacked || this.#areHoldsSuspect) return promised;
+    const suspects = new Set<Request>();
+    for (const { holders } of places.strained) for (const holder of holders) suspects.add(holder);
+    for (const policy of this.#uncheckedPolicies) {
+      if (mayBlockHold(policy)) for (const holder of policy.holders) suspects.add(holder);
+      else this.#uncheckedPolicies.delete(policy);
+    }
+    return suspects;
   }
 
   /** No hold was lost. */
@@ -181,7 +184,7 @@ export class QueueOrder {
     };
     let sequence = rank.sequences.get(standing);
     if (sequence === undefined) {
-      sequence = new SortedList<Place>(bySeq);
+      sequence = new SortedList<Place>(bySeq, { key: seqOf });
       rank.sequences.set(standing, sequence);
     }
     sequence.insert(place);
@@ -234,6 +237,8 @@ export class OrderWalk {
   readonly #heads: Heap<Head>;
   /** The rank that comes after those in hand. */
   #next = 0;
+  /** The sequence of the one that was taken last: mostly nobody asks for the next of it. */
+  #unread: Iterator<Place> | null = null;
 
   constructor(ranks: readonly Rank[], compare: (a: Waiter, b: Waiter) => number) {
     this.#ranks = ranks;
@@ -241,6 +246,7 @@ export class OrderWalk {
   }
 
   first(): Waiter | undefined {
+    this.#read();
     while (this.#heads.first() === undefined) {
       const rank = this.#ranks[this.#next];
       if (rank === undefined) return undefined;
@@ -252,13 +258,20 @@ export class OrderWalk {
 
   pop(): Waiter | undefined {
     const waiter = this.first();
-    const head = this.#heads.pop();
-    if (head !== undefined) this.#bring(head.places);
+    this.#unread = this.#heads.pop()?.places ?? null;
     return waiter;
+  }
+
+  #read(): void {
+    if (this.#unread === null) return;
+    const places = this.#unread;
+    this.#unread = null;
+    this.#bring(places);
   }
 
   /** The next of every sequence in the rank of the last one: whoever time can put before the others is among them. */
   nextOfRank(): Waiter[] {
+    this.#read();
     return this.#heads.items.map(({ waiter }) => waiter);
   }
 
@@ -316,6 +329,10 @@ function mayBlockHold({ holders, usage, firmUsage, limit, reserved, group, pool 
   const isOver = (sum: readonly number[], bound: readonly number[]) =>
     sum.some((amount, i) => amount > (bound[i] as number));
   return isOver(all, limit) || isOver(firm, reserved);
+}
+
+function seqOf({ seq }: Place): number {
+  return seq;
 }
 
 function bySeq(a: Place, b: Place): number {

@@ -37,10 +37,12 @@ export function compareIn({ scoreOf }: QueueRules, nowMs: number): (a: Waiter, b
     bySubmission(a.request, b.request);
 }
 
-/** Lines, and which of their members are walked, in their order. */
+/** Lines, and which of their members are walked, in their order; beside all holders, unless it says which. */
 export interface LinesToWalk {
   readonly lines: Iterable<PoolLine>;
   membersOf(poolLine: PoolLine): Iterable<Request>;
+  /** Of those who are promised units here. */
+  readonly holders?: Iterable<Request>;
 }
 
 /** All lines of a pool with the members that somebody wants of each. */
@@ -70,12 +72,13 @@ export class QueueWalk {
   #passedOn: Map<Node, number[]> | null = null;
   /** All holders by id; made when somebody asks for one. */
   #holders: Map<RequestId, Request> | null = null;
-  readonly #now: Room;
+  /** What is left now; made when somebody asks for nodes. */
+  #roomNow: Room | undefined;
   /** What one node at most has left of each key, among those that a request wants. */
   #mostLeft: Map<string, readonly number[]> | undefined;
   #soon: Room | null = null;
   /** Those not yet walked, beside those in the kept order; of a line only its next member, since the others follow it. */
-  readonly #waiters: Heap<Waiter>;
+  #waiters: Heap<Waiter> | undefined;
   readonly #kept: OrderWalk | null;
   readonly #compare: (a: Waiter, b: Waiter) => number;
   /** What comes after the next member of a line. */
@@ -84,29 +87,43 @@ export class QueueWalk {
   /** Whether a promise on the way has changed the places of those behind it. */
   isReordered = false;
 
-  /** `source` says who is walked: the kept order, the members that somebody wants of each line, or holders only. */
-  constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | LinesToWalk | null) {
+  /** `source` says who is walked: the kept order, or the members that somebody wants of each line. */
+  constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | LinesToWalk) {
     this.pool = pool;
     this.#rules = rules;
-    this.#now = new Room(pool);
     this.#promises = new Promises(pool.keys.length);
     this.#compare = compareIn(rules, nowMs);
     const isKept = source instanceof QueueOrder;
     if (!isKept) pool.order?.refresh();
     this.#kept = isKept ? source.walk(this.#compare) : null;
-    this.#waiters = new Heap((a, b) => this.#compare(a, b) < 0, isKept ? [] : this.#gather(source));
+    if (!isKept) this.#waiters = this.#heapOf(this.#gather(source));
   }
 
-  #gather(source: LinesToWalk | null): Waiter[] {
+  #heapOf(waiters: readonly Waiter[]): Heap<Waiter> {
+    return new Heap((a, b) => this.#compare(a, b) < 0, waiters);
+  }
+
+  #push(waiter: Waiter): void {
+    this.#waiters ??= this.#heapOf([]);
+    this.#waiters.push(waiter);
+  }
+
+  get #now(): Room {
+    this.#roomNow ??= new Room(this.pool);
+    return this.#roomNow;
+  }
+
+  #gather(source: LinesToWalk): Waiter[] {
     const { promised, passers, record } = this.pool;
     const waiters: Waiter[] = [];
-    for (const poolLine of source?.lines ?? []) {
-      const members = (source as LinesToWalk).membersOf(poolLine);
+    for (const poolLine of source.lines) {
+      const members = source.membersOf(poolLine);
       const first = this.#follower(poolLine, members[Symbol.iterator]());
       if (first !== undefined) waiters.push(first);
     }
     const lineOf = (request: Request) => request.line.pools.get(record.name) as PoolLine;
-    for (const request of promised) waiters.push(this.#waiterOf(request, lineOf(request), "here"));
+    for (const request of source.holders ?? promised)
+      waiters.push(this.#waiterOf(request, lineOf(request), "here"));
     for (const request of passers) waiters.push(this.#waiterOf(request, lineOf(request), "elsewhere"));
     return waiters;
   }
@@ -135,7 +152,7 @@ export class QueueWalk {
     if (this.#last?.hold === "here") this.#promise(this.#last);
     let next = this.#pop();
     while (next !== undefined && this.#hasMovedBack(next)) {
-      this.#waiters.push(next);
+      this.#push(next);
       next = this.#pop();
     }
     this.#last = next;
@@ -145,14 +162,14 @@ export class QueueWalk {
 
   /** A member of a line comes into the walk, too, behind the one that was walked last. */
   bring(request: Request, poolLine: PoolLine): void {
-    this.#waiters.push(this.#waiterOf(request, poolLine, null));
+    this.#push(this.#waiterOf(request, poolLine, null));
   }
 
   #pop(): Waiter | undefined {
     const kept = this.#kept?.first();
-    const other = this.#waiters.first();
+    const other = this.#waiters?.first();
     const isKeptNext = kept !== undefined && (other === undefined || this.#compare(kept, other) < 0);
-    return isKeptNext ? this.#kept?.pop() : this.#waiters.pop();
+    return isKeptNext ? this.#kept?.pop() : this.#waiters?.pop();
   }
 
   /** Whether promises on the way have left it less headroom than it was put in its place with. */
@@ -169,12 +186,13 @@ export class QueueWalk {
   #bringFollower(poolLine: PoolLine): void {
     const members = this.#followers?.get(poolLine);
     const follower = members === undefined ? undefined : this.#follower(poolLine, members);
-    if (follower !== undefined) this.#waiters.push(follower);
+    if (follower !== undefined) this.#push(follower);
   }
 
   /** Of those not yet walked, in any order, all whom time can put before the last one, or the first of such a sequence. */
   rest(): readonly Waiter[] {
-    return this.#kept === null ? this.#waiters.items : [...this.#kept.nextOfRank(), ...this.#waiters.items];
+    const others = this.#waiters?.items ?? [];
+    return this.#kept === null ? others : [...this.#kept.nextOfRank(), ...others];
   }
 
   get passed(): ReadonlySet<Request> {
@@ -463,8 +481,38 @@ export function firstOfLines(pool: Pool): LinesToWalk {
 }
 
 /** Only holders are promised something on the way, so they can be judged without those who stand between them. */
-export function walkOverPromised(rules: QueueRules, pool: Pool, nowMs: number): QueueWalk {
-  return new QueueWalk(rules, pool, nowMs, null);
+export function walkOverPromised(
+  rules: QueueRules,
+  pool: Pool,
+  nowMs: number,
+  holders: Iterable<Request> = pool.promised,
+): QueueWalk {
+  return new QueueWalk(rules, pool, nowMs, { lines: [], membersOf: () => [], holders });
+}
+
+/**
+ * The holders that a walk has to meet if only work of certain components is judged on it. What is promised on nodes is set
+ * aside there, so that on the way it takes headroom and limits from its own component only, unless there are groups.
+ */
+export function holdersBeside(pool: Pool, policies: Iterable<Policy>): Iterable<Request> {
+  if (!pool.record.nodeBacked) return pool.promised;
+  const holders = new Set<Request>();
+  for (const policy of policies) {
+    if (policy.group !== null) return pool.promised;
+    for (const holder of policy.holders) holders.add(holder);
+  }
+  return holders;
+}
+
+/** The same if some holders are judged on it: what is promised to others on their nodes matters as well. */
+export function holdersAround(pool: Pool, judged: Iterable<Request>): Iterable<Request> {
+  const policies = new Set<Policy>();
+  const add = ({ line }: Request) => policies.add((line.pools.get(pool.record.name) as PoolLine).policy);
+  for (const request of judged) {
+    add(request);
+    for (const { holders } of placesOf(pool, request.progress.hold)) holders.forEach(add);
+  }
+  return holdersBeside(pool, policies);
 }
 
 /** Gives what a hold promises back to its nodes, or with sign -1 takes it from them. */

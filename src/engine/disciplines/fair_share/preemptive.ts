@@ -1,0 +1,284 @@
+// The preemptive stages (9.7, 9.11): whom they could serve, and who would have to stop for that. One object serves one
+// look; what outlives it is in the searches (`search.ts`).
+
+import { covers } from "../../placement/node-list.ts";
+import { mayServe } from "../../placement/room.ts";
+import { quotaBlockOf } from "../../scheduling/quotas.ts";
+import type { PoolLine, Request } from "../../state.ts";
+import type { VictimChoice, Waiter } from "../discipline.ts";
+import { type Allocation, unitsOn } from "./allocations.ts";
+import { hasRoomFor } from "./needs.ts";
+import { ask, inOrder } from "./order.ts";
+import { byPlace, inheritedRight, type Place, RIGHT_FOR, type Search, STAGES, type Stage } from "./search.ts";
+import { Misfits } from "./space.ts";
+import { SHARE_EPSILON } from "./tolerances.ts";
+import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
+import { chooseVictims, describeChoice, type Round, type Starving } from "./victims.ts";
+
+/** A starving request that a preemptive stage serves. */
+export interface Service {
+  readonly waiter: Waiter;
+  readonly shortage: readonly number[];
+  /** Null: free units and units that stop for nobody are enough. */
+  readonly choice: VictimChoice | null;
+}
+
+export class PreemptiveStages {
+  readonly #round: Round;
+  readonly #tree: PoolTree;
+  /** Requests that the guard kept from a victim (V6). */
+  readonly #barred = new Set<Request>();
+  /** Searches for victims everywhere that found nobody, by all that they depend on. */
+  readonly #vain = new Set<string>();
+  /** Asks that no node could serve, whoever may be taken there. */
+  readonly #tooMuch: Readonly<Record<Stage, Misfits>> = {
+    preemptive: new Misfits(),
+    aggressive: new Misfits(),
+  };
+  readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
+
+  constructor(round: Round) {
+    this.#round = round;
+    this.#tree = round.tree;
+  }
+
+  /** The aggressive stage when the preemptive one has nothing to do. */
+  find(): Service | undefined {
+    for (const stage of STAGES) {
+      const asking = ++this.#tree.askCount;
+      if (!this.#askHopeful(stage, asking)) continue;
+      const isAskedFor = (peers: Peers) => this.#mayHope(stage, peers);
+      for (const operation of inOrder(this.#tree, { asking, isAskedFor })) {
+        const service = this.#serviceOf(operation, stage);
+        if (service !== undefined) return service;
+      }
+    }
+    return undefined;
+  }
+
+  /** Asks for all for whom some stage may do something; answers whether there are any. */
+  askAll(asking: number): boolean {
+    let areAny = false;
+    for (const stage of STAGES) if (this.#askHopeful(stage, asking)) areAny = true;
+    return areAny;
+  }
+
+  #askHopeful(stage: Stage, asking: number): boolean {
+    let areAny = false;
+    for (const peers of this.#tree.searches[stage]?.hopes.keys() ?? []) {
+      if (!hasRight(stage, peers)) continue;
+      ask(peers, asking);
+      areAny = true;
+    }
+    return areAny;
+  }
+
+  /** Whether some stage may do something for some of the peers. */
+  mayHope(peers: Peers): boolean {
+    return STAGES.some((stage) => this.#mayHope(stage, peers));
+  }
+
+  #mayHope(stage: Stage, peers: Peers): boolean {
+    return (this.#tree.searches[stage]?.hopes.has(peers) ?? false) && hasRight(stage, peers);
+  }
+
+  /** Whether some stage could serve it now. */
+  couldServe(operation: Operation): boolean {
+    return STAGES.some((stage) => this.#serviceOf(operation, stage) !== undefined);
+  }
+
+  #serviceOf(operation: Operation, stage: Stage): Service | undefined {
+    const search = this.#tree.searches[stage];
+    const right = Math.max(operation.right, inheritedRight(operation.parent));
+    if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation)) return undefined;
+    let known = this.#services.get(operation);
+    if (known === undefined) {
+      known = new Map();
+      this.#services.set(operation, known);
+    }
+    if (!known.has(stage)) known.set(stage, this.#findServiceOf(operation, search));
+    return known.get(stage);
+  }
+
+  #findServiceOf(operation: Operation, search: Search): Service | undefined {
+    const { holds, space } = this.#round;
+    let isVain = true;
+    for (const { request, entry } of this.#unserved(operation)) {
+      const { poolLine, need } = entry;
+      const hasRoom = () => poolLine.ask !== null && hasRoomFor(space, need);
+      if (quotaBlockOf(poolLine, holds.promises, hasRoom) !== null) isVain = false;
+      else {
+        const service = this.#serve(search, { request, poolLine, operation }, entry);
+        if (service !== undefined) return service;
+        if (this.#barred.has(request)) isVain = false;
+      }
+    }
+    if (isVain) search.giveUp(operation);
+    return undefined;
+  }
+
+  /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all that nobody bars (V6). */
+  *#unserved({ lines }: Operation): Generator<{ request: Request; entry: LineEntry }> {
+    const heads: { request: Request; entry: LineEntry; rest: Iterator<Request> }[] = [];
+    const show = (entry: LineEntry, rest: Iterator<Request>) => {
+      const { value: request, done } = rest.next();
+      if (!done) heads.push({ request, entry, rest });
+    };
+    for (const entry of lines) {
+      const { verdict, line } = entry.poolLine;
+      if (verdict === null) show(entry, line.members[Symbol.iterator]());
+    }
+    while (heads.length > 0) {
+      heads.sort((a, b) => b.request.progress.seq - a.request.progress.seq);
+      const { request, entry, rest } = heads.pop() as (typeof heads)[number];
+      yield { request, entry };
+      if (this.#barred.has(request)) show(entry, rest);
+    }
+  }
+
+  #serve(search: Search, starving: Starving, { need }: LineEntry): Service | undefined {
+    const { request, poolLine, operation } = starving;
+    const covered = this.#round.space.placeSoon(poolLine);
+    if (covered !== null)
+      return { waiter: waiterOf(request, poolLine, null, covered), shortage: [], choice: null };
+    const key = this.#vainKey(search, operation.peers as Peers, need.key);
+    if (key !== undefined && this.#vain.has(key)) return undefined;
+    const found = this.#makeRoom(search, starving, need);
+    if (found !== undefined) {
+      const { victims, places, shortage } = found;
+      const waiter = waiterOf(request, poolLine, null);
+      return { waiter, shortage, choice: describeChoice(search.stage, victims, places) };
+    }
+    if (key !== undefined && !this.#barred.has(request)) this.#vain.add(key);
+    return undefined;
+  }
+
+  /** Place by place, those with the fewest victims first, then the newest, then by name (9.7). */
+  #makeRoom(search: Search, starving: Starving, need: LineEntry["need"]): Room | undefined {
+    const room = {
+      victims: [] as Allocation[],
+      places: [] as Place[],
+      shortage: this.#round.pool.keys.map(() => 0),
+    };
+    for (let missing = need.ask?.count ?? 1; missing > 0; missing--) {
+      let best: Choice | undefined;
+      for (const lack of this.#lacks(search, starving, need, room)) {
+        const victims = this.#victimsFor(starving, lack, room.victims);
+        if (victims === null) continue;
+        const choice = { victims, lack };
+        if (best === undefined || compareChoices(choice, best) < 0) best = choice;
+      }
+      if (best === undefined) return undefined;
+      room.victims.push(...best.victims);
+      room.places.push(best.lack.place);
+      best.lack.shortage.forEach((amount, i) => (room.shortage[i]! += Math.max(0, amount)));
+    }
+    return room;
+  }
+
+  #victimsFor(
+    starving: Starving,
+    { place, shortage }: Lack,
+    others: readonly Allocation[],
+  ): Allocation[] | null {
+    if (shortage.every((amount) => amount <= 0)) return [];
+    if (place.backoffEndMs > this.#round.nowMs) return null;
+    const { left, most } = place;
+    if (shortage.some((amount, i) => amount > most[i]! - left[i]!)) return null;
+    return chooseVictims(this.#round, starving, { place, shortage, others, barred: this.#barred });
+  }
+
+  /** What is lacking for one node's part, in each place that may serve it. */
+  *#lacks(
+    search: Search,
+    { operation }: Starving,
+    need: LineEntry["need"],
+    { victims, places }: Room,
+  ): Generator<Lack> {
+    const { ask: asked, units } = need;
+    if (asked === null || asked.count === 1) {
+      const isPossible =
+        asked === null || this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
+      if (!isPossible) return;
+      for (const place of search.placesFor(operation.peers as Peers, need)) {
+        yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
+      }
+      return;
+    }
+    for (const node of this.#round.space.nodes()) {
+      const place = search.placeOn(node);
+      if (place === undefined || places.includes(place) || !mayServe(node, asked)) continue;
+      if (!covers(node.capacity, units)) continue;
+      const shortage = units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!));
+      for (const { run } of victims) {
+        unitsOn(run, node).forEach((amount, i) => (shortage[i]! -= units[i] === 0 ? 0 : amount));
+      }
+      yield { place, shortage };
+    }
+  }
+
+  /** Operations that hold nothing are told apart by what they ask for only, where they may hope for anything. */
+  #vainKey(search: Search, peers: Peers, needKey: string): string | undefined {
+    const { usage, leaf, fairShare } = peers;
+    if (search.hopes.get(peers)?.where !== null || usage.some((units) => units > 0)) return undefined;
+    const asks = leaf.demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
+    return `${search.stage}|${asks}|${needKey}`;
+  }
+
+  /** What is put down as in vain, or as a misfit, and is not; for checks. */
+  *misjudged(stage: Stage): Generator<string> {
+    for (const { key, isMisfit, ask: asked, units, vain } of this.#tree.needs.values()) {
+      if (isMisfit && this.#round.space.fitsNow({ ask: asked, units })) yield `${key} is no misfit`;
+      for (const { operations } of vain[stage]) {
+        for (const operation of operations) {
+          if (this.#serviceOf(operation, stage) !== undefined)
+            yield `${operation.key} is not in vain in the ${stage} stage`;
+        }
+      }
+    }
+  }
+}
+
+function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
+  const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
+  return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
+}
+
+/** What is lacking in one place. */
+interface Lack {
+  readonly place: Place;
+  readonly shortage: readonly number[];
+}
+
+interface Choice {
+  readonly victims: readonly Allocation[];
+  readonly lack: Lack;
+}
+
+/** Where victims make room, and what was lacking there. */
+interface Room {
+  readonly victims: readonly Allocation[];
+  readonly places: readonly Place[];
+  readonly shortage: readonly number[];
+}
+
+/** Fewer victims, or of equally many the newer ones, or by name (9.7). */
+function compareChoices(a: Choice, b: Choice): number {
+  if (a.victims.length !== b.victims.length) return a.victims.length - b.victims.length;
+  const newestFirst = ({ victims }: Choice) =>
+    victims.map(({ freshness }) => freshness).sort((x, y) => y - x);
+  const theirs = newestFirst(b);
+  for (const [index, freshness] of newestFirst(a).entries()) {
+    if (freshness !== theirs[index]) return theirs[index]! - freshness;
+  }
+  return byPlace(a.lack.place, b.lack.place);
+}
+
+export function waiterOf(
+  request: Request,
+  poolLine: PoolLine,
+  hold: Waiter["hold"],
+  nodes: Waiter["nodes"] = [],
+): Waiter {
+  return { request, poolLine, hold, borrows: false, rank: [], score: Number.NaN, nodes };
+}
