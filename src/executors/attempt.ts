@@ -37,7 +37,6 @@ interface Kept<Note> {
 
 export abstract class KeptAttempt<O extends Order, Note extends object> {
   readonly entry: Entry<O>;
-  wish: Wish = { do: "carry_on", isOverdue: false };
   /** Signals to be delivered. */
   signals: readonly { readonly id: number; readonly signal: string }[] = [];
   /** Why and by when a checkpoint or an end is asked for. */
@@ -45,6 +44,9 @@ export abstract class KeptAttempt<O extends Order, Note extends object> {
   protected phase: WireRunningPart["phase"] = "starting";
   protected progress: string | undefined;
   readonly #file: string;
+  #wanted: Wish["do"] = "carry_on";
+  /** By the clock of this process. */
+  #deadlineMs = Number.POSITIVE_INFINITY;
   #kept: Kept<Note>;
   #end: StoredEnd["end"] | undefined;
   #listing: WireRunningPart | undefined;
@@ -70,15 +72,27 @@ export abstract class KeptAttempt<O extends Order, Note extends object> {
     return this.#end !== undefined;
   }
 
+  /** Asked anew at every look: while something moves, looks come sooner than answers that say nothing new. */
+  get wish(): Wish {
+    const isOverdue = this.#wanted === "stop" && performance.now() >= this.#deadlineMs;
+    return { do: this.#wanted, isOverdue: isOverdue || this.#wanted === "end" };
+  }
+
   get reports(): readonly NumberedReport[] {
     return this.#kept.reports;
   }
 
   hear({ instruction, signals }: WireWantedPart, left: number): void {
     const { do: what, reason = "" } = instruction;
-    this.wish = { do: what, isOverdue: what === "stop" && left <= 0 };
+    this.#wanted = what;
+    this.#deadlineMs = performance.now() + left;
     this.question = { deadlineAtMs: Date.now() + left, reason };
     this.signals = signals;
+  }
+
+  /** Its grant is over. */
+  disown(): void {
+    this.#wanted = "end";
   }
 
   hasDelivered(id: number): boolean {

@@ -54,7 +54,12 @@ export const stopAnswer = z.object({
 
 /** What a holder says about an end that its exit code does not tell. */
 const reportedCause = z.enum(["oom", "interrupted", "wrapper_killed", "start_failed"]);
-export const endCause = z.enum([...reportedCause.options, "not_taken_up", "holder_silent", "declared_lost"]);
+export const endCause = z.enum([
+  ...reportedCause.options,
+  /** A limit of the cluster on which it ran; that of the request is an outcome. */
+  "walltime",
+  ...(["not_taken_up", "holder_silent", "declared_lost"] as const),
+]);
 
 export const attemptAnswer = z.object({
   attempt: z.int(),
@@ -291,7 +296,6 @@ export const checkpointReport = z.strictObject({
   /** With `defer`: how much more time is asked for. */
   seconds: seconds.optional(),
 });
-export type WireCheckpointReport = z.infer<typeof checkpointReport>;
 
 /** What keeps a request from starting in one pool. Ids of requests that the caller does not see are null. */
 export const blocker = z.discriminatedUnion("rule", [

@@ -138,7 +138,7 @@ export const partEnd = z.strictObject({
   outcome: z.enum(["succeeded", "failed", "stopped", "lost"]),
   exit_code: z.int().optional(),
   signal: z.string().max(32).optional(),
-  cause: z.enum(["start_failed", "oom", "interrupted"]).optional(),
+  cause: z.enum(["start_failed", "oom", "interrupted", "walltime"]).optional(),
   message: note.optional(),
   ended_at: moment.optional(),
   /** The last of its output, at most 64 KiB in all, in base64. */

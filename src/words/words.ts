@@ -57,6 +57,7 @@ const CAUSES: Readonly<Record<NonNullable<WireAttempt["cause"]>, string>> = {
   interrupted: "interrupted",
   wrapper_killed: "its wrapper was killed",
   start_failed: "could not be started",
+  walltime: "ran longer than its cluster permits",
   not_taken_up: "nobody took the grant up",
   holder_silent: "its holder fell silent",
   declared_lost: "its holder was declared lost",

@@ -114,6 +114,17 @@ test("a checkpoint report and a log come from the adapter of the pool", async ()
   await sync("sums", { jobs: [{ ...part, phase: "ended", end: { outcome: "succeeded" } }] });
 });
 
+test("S3: what ran longer than its cluster permits has failed by walltime", async () => {
+  const { id } = await submit("sums");
+  const [wanted] = (await sync("sums")).body.jobs;
+  const end = { outcome: "failed", cause: "walltime", exit_code: 143, message: "It ran too long." };
+  await sync("sums", { jobs: [{ request_id: id, token: wanted.token, phase: "ended", end }] });
+  expect(await job(id)).toMatchObject({
+    status: "failed",
+    exit: { reason: "walltime", exit_code: 143, message: "It ran too long." },
+  });
+});
+
 test("what the cluster did not start is given back, with an alert, once (S3, K3)", async () => {
   const { id } = await submit("sums");
   const [wanted] = (await sync("sums")).body.jobs;

@@ -47,8 +47,21 @@ export const JOB = {
 };
 
 export async function openPlayed(port: number, namespace = NAMESPACE): Promise<Kubernetes> {
+  const { path: kubeconfig, remove } = kubeconfigFor(port, namespace);
+  try {
+    return await openKubernetes({ kubeconfig });
+  } finally {
+    remove();
+  }
+}
+
+/** A file that names the server on this port. */
+export function kubeconfigFor(
+  port: number,
+  namespace = NAMESPACE,
+): { readonly path: string; remove(): void } {
   const directory = mkdtempSync(join(tmpdir(), "berth-kubeconfig-"));
-  const kubeconfig = join(directory, "config");
+  const path = join(directory, "config");
   const config = {
     ...{ apiVersion: "v1", kind: "Config", "current-context": "played" },
     clusters: [
@@ -57,10 +70,6 @@ export async function openPlayed(port: number, namespace = NAMESPACE): Promise<K
     users: [{ name: "played", user: {} }],
     contexts: [{ name: "played", context: { cluster: "played", user: "played", namespace } }],
   };
-  writeFileSync(kubeconfig, JSON.stringify(config));
-  try {
-    return await openKubernetes({ kubeconfig });
-  } finally {
-    rmSync(directory, { recursive: true, force: true });
-  }
+  writeFileSync(path, JSON.stringify(config));
+  return { path, remove: () => rmSync(directory, { recursive: true, force: true }) };
 }

@@ -19,6 +19,18 @@ test("the oldest version that is supported was recorded", () => {
   expect(versions).toContain("1.20");
 });
 
+test("J6: a log whose connection breaks is a failure, after which it is read again", async () => {
+  const server = createServer((_, response) => {
+    response.writeHead(200, { "content-type": "text/plain" });
+    response.write("2026-01-01T00:00:00Z one\n", () => response.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const client = await openPlayed((server.address() as AddressInfo).port);
+  const following = client.followLog("p", undefined, () => undefined, new AbortController().signal);
+  await expect(following).rejects.toThrow(KubernetesFailure);
+  server.close();
+});
+
 describe.each(versions)("Kubernetes %s", (version) => {
   const text = readFileSync(new URL(`kubernetes-${version}.json`, directory), "utf8");
   const recorded = JSON.parse(text) as Record<string, Recorded[]>;

@@ -109,7 +109,7 @@ async function record({ run, bin, env, directory, killNode }: SlurmCluster): Pro
   await run("scontrol", "requeue", again);
   await until("it waits again", async () => (await stateOf(again)) === "PENDING");
   await take("queue requeued", (client) => client.queue("berth"));
-  await accounted(again, "REQUEUED");
+  for (const state of ["REQUEUED", "PENDING"]) await accounted(again, state);
   await take("accounts requeued", (client) => client.accounts({ ids: [again], names: [] }));
   await slurm.cancel(again);
 

@@ -77,6 +77,13 @@ const podTemplate = z.strictObject({
       /** The job itself is one container: others would take what nobody has granted. */
       containers: z.array(fields).max(1).optional(),
       volumes: z.array(fields).optional(),
+      affinity: z
+        .looseObject({
+          podAntiAffinity: z
+            .looseObject({ requiredDuringSchedulingIgnoredDuringExecution: z.array(fields).optional() })
+            .optional(),
+        })
+        .optional(),
     })
     .optional(),
 });

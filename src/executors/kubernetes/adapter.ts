@@ -7,20 +7,24 @@ import { createKubernetesExecutor, type KubernetesSettings } from "./kubernetes.
 import { POOL_LABEL, poolLabel } from "./labels.ts";
 import { openMirror } from "./mirror.ts";
 import { reportedNodes } from "./nodes.ts";
+import { type ClusterTroubles, createClusterTroubles } from "./troubles.ts";
 
-export interface KubernetesAdapterOptions extends KubernetesSettings {
+export interface KubernetesAdapterOptions extends Omit<KubernetesSettings, "troubles"> {
   readonly client: Client;
   readonly stateDirectory: string;
   readonly version: string;
   /** Whether the cluster's nodes are the pool's nodes; `selector`: only those with these labels. */
   readonly nodes: { readonly selector: string | undefined } | undefined;
+  /** For people: what goes wrong, and what is right again. */
+  readonly tell: (text: string) => void;
 }
 
 const COMPARE_EVERY_SECONDS = 2;
 
 export function startKubernetesAdapter(options: KubernetesAdapterOptions): ExecutorLoop {
   const { client, pool, stateDirectory, tell } = options;
-  const machines = watchNodes(options);
+  const troubles = createClusterTroubles(tell);
+  const machines = watchNodes(options, troubles);
   const loop = startLoop({
     channel: {
       async sync(body, call) {
@@ -32,7 +36,7 @@ export function startKubernetesAdapter(options: KubernetesAdapterOptions): Execu
       sendLog: (reader, piece, call) => client.adapter.sendLog(pool, reader, piece, call),
     },
     stateDirectory,
-    executor: (events) => createKubernetesExecutor(options, events),
+    executor: (events) => createKubernetesExecutor({ ...options, troubles }, events),
     compareEverySeconds: COMPARE_EVERY_SECONDS,
     tell,
   });
@@ -45,12 +49,17 @@ export function startKubernetesAdapter(options: KubernetesAdapterOptions): Execu
 }
 
 /** Undefined: not ours to say. What is not known yet is not said either: the pool keeps the nodes that it has. */
-function watchNodes({ kubernetes, nodes: wanted, pool, gpuResource }: KubernetesAdapterOptions) {
+function watchNodes(
+  { kubernetes, nodes: wanted, pool, gpuResource }: KubernetesAdapterOptions,
+  troubles: ClusterTroubles,
+) {
   if (wanted === undefined) return undefined;
-  // The mirrors of jobs and pods report failures; changes wait for the next sync.
-  const events = { onChange: () => undefined, onTrouble: () => undefined };
-  const nodes = openMirror(kubernetes.nodes(wanted.selector), events);
-  const pods = openMirror(kubernetes.livePods(), events);
+  const events = (what: string) => ({
+    onChange: () => undefined, // Changes wait for the next sync.
+    onTrouble: (message: string | undefined) => troubles.set(what, message),
+  });
+  const nodes = openMirror(kubernetes.nodes(wanted.selector), events("nodes"));
+  const pods = openMirror(kubernetes.livePods(), events("pods of all namespaces"));
   const label = poolLabel(pool);
   return {
     nodes(): WireReportedNode[] | undefined {

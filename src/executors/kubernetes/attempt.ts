@@ -6,7 +6,7 @@ import type { Entry, Order } from "../journal.ts";
 import { logBytes, readTail } from "../log-files.ts";
 import type { JobManifest } from "./manifest.ts";
 import type { PodFacts } from "./states.ts";
-import type { Note } from "./steps.ts";
+import { type Note, whyWaiting } from "./steps.ts";
 
 export interface KubernetesOrder extends Order {
   /** The names of its jobs, one for each node (K1). */
@@ -42,7 +42,7 @@ export class Attempt extends KeptAttempt<KubernetesOrder, Note> {
     if (told !== undefined) this.phase = told === "checkpoint" ? "checkpointing" : "stopping";
     else if (own.some(({ stage }) => stage === "ending")) this.phase = "stopping";
     else if (!isWaiting) this.phase = "running";
-    const why = own.find((pod) => pod.why !== undefined)?.why ?? this.saying?.text;
+    const why = whyWaiting(own) ?? this.saying?.text;
     this.progress = this.phase === "starting" && why !== undefined ? `Kubernetes: ${why}` : undefined;
   }
 }

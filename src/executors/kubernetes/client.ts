@@ -1,8 +1,8 @@
 // The calls to a cluster that the adapter makes, by the official client. It is loaded here and nowhere else, and only when an
 // adapter or `berth doctor --kubernetes` runs: it is no part of Berth's own installation.
 
-import { Writable } from "node:stream";
-import { FINALIZER, REQUEST_ANNOTATION } from "./labels.ts";
+import { type Readable, Writable } from "node:stream";
+import { CONTAINER, FINALIZER, REQUEST_ANNOTATION } from "./labels.ts";
 import type { JobManifest } from "./manifest.ts";
 import type { ClusterEvent, ClusterNode, ClusterObject, Job, Pod } from "./objects.ts";
 
@@ -95,7 +95,6 @@ const LIST_ITEMS_MAX = 500;
 /** A watch ends by itself after this time, and one that is silent for longer is broken: bookmarks come every minute. */
 const WATCH_SECONDS_MAX = 240;
 const WATCH_SILENT_MS_MAX = 150_000;
-const CONTAINER = "job";
 /** Found where the cluster keeps the namespace of the account that a pod runs as. */
 const DEFAULT_NAMESPACE = "default";
 
@@ -351,10 +350,13 @@ function followLog(log: Any, { namespace, pod, since, onData, signal }: Followin
       sink.destroy();
     };
     signal.addEventListener("abort", end, { once: true });
+    sink.once("error", (error) => (signal.aborted ? resolve() : fail(`log of ${pod}`, error, reject)));
     sink.once("close", () => {
       signal.removeEventListener("abort", end);
       resolve();
     });
+    // The client pipes, and a pipe passes on no break: without this a log whose connection breaks would never end.
+    sink.once("pipe", (source: Readable) => source.once("error", (error: Error) => sink.destroy(error)));
     const options = { follow: true, timestamps: true, ...(since !== undefined && { sinceTime: since }) };
     log.log(namespace, pod, CONTAINER, sink, options).then(
       (opened: AbortController) => {

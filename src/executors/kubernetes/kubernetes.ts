@@ -11,7 +11,7 @@ import type { Executor, ExecutorEvents } from "../executor.ts";
 import { hasLog, openLogReader } from "../log-files.ts";
 import { RunAsRefusal } from "../run-as.ts";
 import { Attempt, type KubernetesOrder } from "./attempt.ts";
-import { type Kubernetes, KubernetesFailure } from "./client.ts";
+import type { Kubernetes } from "./client.ts";
 import { JOB_LABEL, POOL_LABEL, poolLabel } from "./labels.ts";
 import { createLogCopies } from "./logs.ts";
 import { jobNames, type ManifestSettings, manifestsOf } from "./manifest.ts";
@@ -19,11 +19,12 @@ import { openMirror } from "./mirror.ts";
 import type { Job, Pod } from "./objects.ts";
 import { factsOf, type PodFacts } from "./states.ts";
 import { type Move, nextMoves, type Seen } from "./steps.ts";
+import type { ClusterTroubles } from "./troubles.ts";
 
 export interface KubernetesSettings extends ManifestSettings {
   readonly kubernetes: Kubernetes;
   readonly startMsMax: number | undefined;
-  readonly tell: (text: string) => void;
+  readonly troubles: ClusterTroubles;
 }
 
 /** What the cluster shows of the pool's jobs. */
@@ -48,14 +49,16 @@ export function createKubernetesExecutor(
   settings: KubernetesSettings,
   events: ExecutorEvents,
 ): Executor<KubernetesOrder> {
-  const { kubernetes } = settings;
+  const { kubernetes, troubles } = settings;
   const attempts = new Map<string, Attempt>();
   const selector = `${POOL_LABEL}=${poolLabel(settings.pool)}`;
-  const trouble = createTrouble(settings.tell);
   const looks = createLooks(() => events.onChange());
-  const mirrorEvents = { onChange: () => looks.in(GATHER_MS), onTrouble: trouble.say };
-  const jobs = openMirror(kubernetes.jobs(selector), mirrorEvents);
-  const pods = openMirror(kubernetes.pods(selector), mirrorEvents);
+  const mirrorEvents = (what: string) => ({
+    onChange: () => looks.in(GATHER_MS),
+    onTrouble: (message: string | undefined) => troubles.set(what, message),
+  });
+  const jobs = openMirror(kubernetes.jobs(selector), mirrorEvents("jobs"));
+  const pods = openMirror(kubernetes.pods(selector), mirrorEvents("pods"));
   const logs = createLogCopies(kubernetes, {
     onGrown: () => events.onLogGrown(),
     isOver: (uid) => {
@@ -158,8 +161,9 @@ export function createKubernetesExecutor(
         await advance(attempt, found);
         attempt.show(own);
       }
+      troubles.set(attempt.names.join(), undefined);
     } catch (error) {
-      trouble.note(error);
+      troubles.note(attempt.names.join(), error);
       attempt.complain((error as Error).message);
     }
     await attempt.passReports(events.passOn);
@@ -180,6 +184,16 @@ export function createKubernetesExecutor(
     attempt.saying = { atMs: performance.now(), text };
   }
 
+  /** One that cannot be put away does not hold up the others. */
+  async function tidy(what: string, work: Promise<void>): Promise<void> {
+    try {
+      await work;
+      troubles.set(what, undefined);
+    } catch (error) {
+      troubles.note(what, error);
+    }
+  }
+
   return {
     order: (part) => orderOf(part, settings),
     start: (entry) => void attempts.set(entry.order.token, new Attempt(entry)),
@@ -191,12 +205,11 @@ export function createKubernetesExecutor(
       return [...attempts.values()].map((attempt) => attempt.listing());
     },
     instruct: (part, terms) => instructAttempt(attempts, part, terms, uptime()),
-    stop(token) {
-      const attempt = attempts.get(token);
-      if (attempt !== undefined) attempt.wish = { do: "end", isOverdue: true };
-    },
+    stop: (token) => attempts.get(token)?.disown(),
     forget({ order: { token } }) {
-      for (const uid of Object.values(attempts.get(token)?.note.pods ?? {})) logs.forget(uid);
+      const { note, names } = attempts.get(token) ?? {};
+      for (const uid of Object.values(note?.pods ?? {})) logs.forget(uid);
+      if (names !== undefined) troubles.set(names.join(), undefined);
       attempts.delete(token);
       looks.in(GATHER_MS);
     },
@@ -204,12 +217,10 @@ export function createKubernetesExecutor(
     async settle() {
       const names = new Set([...attempts.values()].flatMap((attempt) => attempt.names));
       const { jobs: allJobs = [], pods: allPods = [] } = look() ?? {};
-      const orphans = allJobs.filter(({ metadata }) => !names.has(metadata?.name ?? ""));
-      for (const { metadata } of orphans)
-        if (metadata?.deletionTimestamp == null)
-          await kubernetes.deleteJob(metadata?.name ?? "").catch(trouble.note);
+      for (const { metadata: { name = "", deletionTimestamp } = {} } of allJobs)
+        if (!names.has(name) && deletionTimestamp == null) await tidy(name, kubernetes.deleteJob(name));
       for (const pod of allPods)
-        if (!names.has(factsOf(pod).job)) await kubernetes.releasePod(pod).catch(trouble.note);
+        if (!names.has(factsOf(pod).job)) await tidy(factsOf(pod).name, kubernetes.releasePod(pod));
     },
     openLog: ({ directory }, from) => (hasLog(directory) ? openLogReader(directory, from) : undefined),
     close() {
@@ -225,7 +236,7 @@ function hasOutput({ stage, end }: PodFacts): boolean {
   return stage === "running" || stage === "ending" || end?.kind === "exited";
 }
 
-function seenBy({ names }: Attempt, { jobs, pods }: Look, isConfirmed: boolean): Seen {
+function seenBy({ names, saying }: Attempt, { jobs, pods }: Look, isConfirmed: boolean): Seen {
   const own = jobs.filter(({ metadata }) => names.includes(metadata?.name ?? ""));
   return {
     jobs: new Map(
@@ -237,6 +248,7 @@ function seenBy({ names }: Attempt, { jobs, pods }: Look, isConfirmed: boolean):
       .toSorted((a, b) => madeAtMs(a) - madeAtMs(b))
       .map(factsOf),
     isConfirmed,
+    saying: saying?.text,
   };
 }
 
@@ -275,22 +287,5 @@ function createLooks(begin: () => void): { in(ms: number): void; close(): void }
       }, ms);
     },
     close: () => clearTimeout(timer),
-  };
-}
-
-/** Each failure is reported once. */
-function createTrouble(tell: (text: string) => void) {
-  let current: string | undefined;
-  const say = (message: string | undefined) => {
-    if (message === current) return;
-    tell(message ?? "Kubernetes answers again.");
-    current = message;
-  };
-  return {
-    say,
-    note(error: unknown) {
-      if (!(error instanceof KubernetesFailure)) throw error;
-      say(error.message);
-    },
   };
 }

@@ -12,3 +12,6 @@ export function poolLabel(pool: string): string {
   const safe = pool.replaceAll(/[^A-Za-z0-9_.-]/g, "_").slice(0, 61);
   return /^[A-Za-z0-9].*[A-Za-z0-9]$/.test(safe) ? safe : `p${safe}p`;
 }
+
+/** The container of the command: others may be injected by the cluster. */
+export const CONTAINER = "job";

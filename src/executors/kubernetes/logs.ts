@@ -23,6 +23,8 @@ interface Copy {
 
 const RETRY_MS = 1_000;
 const TRIES_MAX = 3;
+/** A log ends with its pod: one that is silent for so long after it will not. */
+const SILENT_MS_MAX = 10_000;
 const LINE_BYTES_MAX = 1 << 20;
 /** Such as "2026-01-01T00:00:00.123456789Z the line". */
 const STAMP = /^(\d{4}-\d\d-\d\dT\S+?)(?: |$)/;
@@ -45,12 +47,19 @@ export function createLogCopies(
     for (let tries = 0; !signal.aborted && tries < TRIES_MAX; ) {
       const wasOver = isOver(uid); // Asked first: what follows is then all that there is.
       const lines = createLines(stamps, take);
+      const patience = createPatience(signal, () => isOver(uid));
+      const push = (data: Buffer) => {
+        patience.renew();
+        lines.push(data);
+      };
       try {
-        await kubernetes.followLog(pod, stamps.last(), lines.push, signal);
+        await kubernetes.followLog(pod, stamps.last(), push, patience.signal);
         lines.end();
         if (wasOver) break;
       } catch {
         if (wasOver) tries++; // Its log may be gone with the pod or its node.
+      } finally {
+        patience.end();
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
@@ -74,6 +83,23 @@ export function createLogCopies(
     close() {
       for (const { ending } of copies.values()) ending.abort();
     },
+  };
+}
+
+/** Runs out when the pod is over and nothing more is heard: so is a connection whose other end has lost its power. */
+function createPatience(ending: AbortSignal, isOver: () => boolean) {
+  const dead = new AbortController();
+  let heardAtMs = performance.now();
+  const timer = setInterval(() => {
+    if (!isOver()) heardAtMs = performance.now();
+    else if (performance.now() - heardAtMs > SILENT_MS_MAX) dead.abort();
+  }, RETRY_MS);
+  return {
+    signal: AbortSignal.any([ending, dead.signal]),
+    renew() {
+      heardAtMs = performance.now();
+    },
+    end: () => clearInterval(timer),
   };
 }
 

@@ -104,6 +104,20 @@ test("a template adds to pods, and changes nothing that Berth has decided", () =
   });
 });
 
+test("affinities of a template stay, beside those to the chosen node and away from a first pod", () => {
+  const apart = { topologyKey: "rack" };
+  const nodeAffinity = { preferredDuringSchedulingIgnoredDuringExecution: [] };
+  const podAntiAffinity = { requiredDuringSchedulingIgnoredDuringExecution: [apart] };
+  const template = { spec: { affinity: { nodeAffinity, podAntiAffinity } } };
+  const { affinity } = specOf(only({}, { template }));
+  expect(affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution).toMatchObject([
+    apart,
+    { topologyKey: "kubernetes.io/hostname" },
+  ]);
+  expect(affinity.nodeAffinity).toEqual(specOf(only()).affinity.nodeAffinity);
+  expect(specOf(only({ nodes: [] }, { template })).affinity.nodeAffinity).toEqual(nodeAffinity);
+});
+
 test("E7: of several nodes each has a job, and they meet at the first", () => {
   expect(jobNames({ ...PART, nodes: ["a", "b"] })).toEqual(["berth-42-2-0", "berth-42-2-1"]);
   const manifests = manifestsOf({ ...PART, nodes: ["a", "b"] }, SETTINGS);

@@ -4,7 +4,7 @@ import type { WireWantedPart } from "../../protocol/index.ts";
 import { variablesOf } from "../environment.ts";
 import { RunAsRefusal } from "../run-as.ts";
 import { quoted } from "../slurm/script.ts";
-import { FINALIZER, JOB_LABEL, POOL_LABEL, poolLabel, REQUEST_ANNOTATION } from "./labels.ts";
+import { CONTAINER, FINALIZER, JOB_LABEL, POOL_LABEL, poolLabel, REQUEST_ANNOTATION } from "./labels.ts";
 
 export interface ManifestSettings {
   readonly pool: string;
@@ -20,10 +20,22 @@ export interface ManifestSettings {
 
 type Fields = Readonly<Record<string, unknown>>;
 
+export interface Affinity {
+  readonly nodeAffinity?: Fields;
+  readonly podAffinity?: Fields;
+  readonly podAntiAffinity?: Fields & {
+    readonly requiredDuringSchedulingIgnoredDuringExecution?: readonly Fields[];
+  };
+}
+
 /** Of a file that the administrator gives. */
 export interface PodTemplate {
   readonly metadata?: { readonly labels?: Fields; readonly annotations?: Fields };
-  readonly spec?: Fields & { readonly containers?: readonly Fields[]; readonly volumes?: readonly Fields[] };
+  readonly spec?: Fields & {
+    readonly containers?: readonly Fields[];
+    readonly volumes?: readonly Fields[];
+    readonly affinity?: Affinity;
+  };
 }
 
 export interface JobManifest {
@@ -112,12 +124,12 @@ function podOf(
     restartPolicy: "Never",
     terminationGracePeriodSeconds: graceOf(part),
     ...(nodes.length > 1 && { hostname: name, subdomain: SUBDOMAIN }),
-    affinity: affinityTo(node, name),
+    affinity: affinityTo(node, name, template?.spec?.affinity),
     volumes: [...(template?.spec?.volumes ?? []), ...(isMounted ? [volume] : [])],
     containers: [
       {
         ...own,
-        ...{ name: "job", image, command: (run?.command ?? []).map(literal), args: [] },
+        ...{ name: CONTAINER, image, command: (run?.command ?? []).map(literal), args: [] },
         ...(run?.directory !== undefined && { workingDir: run.directory }),
         env: [...listIn("env"), ...environmentOf(part, name, rank, isMounted)],
         volumeMounts: [...listIn("volumeMounts"), ...(isMounted ? [mount] : [])],
@@ -134,18 +146,26 @@ function graceOf({ checkpoint, checkpoint_seconds, grace_seconds }: WireWantedPa
   return Math.ceil(grace_seconds + (checkpoint === "none" ? 0 : checkpoint_seconds));
 }
 
-/** To the node that Berth chose, and to no node that still has a pod of this job: a second one never runs beside the first. */
-function affinityTo(node: string | undefined, job: string): Fields {
+/**
+ * To the node that Berth chose, and to no node that still has a pod of this job: a second one never runs beside the first. What
+ * the template asks for beside that stays.
+ */
+function affinityTo(node: string | undefined, job: string, given: Affinity = {}): Affinity {
   const nodeSelectorTerms = [{ matchFields: [{ key: "metadata.name", operator: "In", values: [node] }] }];
   const same = {
     labelSelector: { matchLabels: { [JOB_LABEL]: job } },
     topologyKey: "kubernetes.io/hostname",
   };
+  const { requiredDuringSchedulingIgnoredDuringExecution: others = [] } = given.podAntiAffinity ?? {};
   return {
+    ...given,
     ...(node !== undefined && {
       nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } },
     }),
-    podAntiAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [same] },
+    podAntiAffinity: {
+      ...given.podAntiAffinity,
+      requiredDuringSchedulingIgnoredDuringExecution: [...others, same],
+    },
   };
 }
 

@@ -49,6 +49,24 @@ const cases: Record<string, [Pod, Partial<PodFacts>]> = {
     { stage: "waiting", why: undefined },
   ],
   "it runs": [pod({ phase: "Running", containerStatuses: at({ running: {} }) }), { stage: "running" }],
+  "K2: its node has evicted it, and it still runs": [
+    pod({ phase: "Failed", reason: "Evicted", containerStatuses: at({ running: {} }) }),
+    { stage: "running", end: undefined },
+  ],
+  "K2: it was called failed because its node is gone, and nobody will say that it has ended": [
+    pod(
+      { phase: "Failed", reason: "NodeLost", containerStatuses: at({ running: {} }) },
+      { ...DELETED, deletionGracePeriodSeconds: 0 },
+    ),
+    { stage: "over", end: { kind: "lost", why: "NodeLost" } },
+  ],
+  "the command counts, not a container that the cluster has added": [
+    pod({
+      phase: "Failed",
+      containerStatuses: [{ name: "a-proxy", state: { terminated: { exitCode: 0 } } }, ...ended(3)],
+    }),
+    { stage: "over", end: { kind: "exited", exitCode: 3 } },
+  ],
   "it was deleted, and still runs": [
     pod({ phase: "Running", containerStatuses: at({ running: {} }) }, DELETED),
     { stage: "ending", isDeleted: true },

@@ -2,8 +2,8 @@
 
 import { type Circumstances, outcomeOf } from "../../runner/index.ts";
 import type { StoredEnd } from "../journal.ts";
-import { JOB_LABEL } from "./labels.ts";
-import type { Pod } from "./objects.ts";
+import { CONTAINER, JOB_LABEL } from "./labels.ts";
+import type { ContainerStatus, Pod } from "./objects.ts";
 
 /** How a pod ended, in what of it is worth keeping. */
 export type PodEnd =
@@ -54,11 +54,10 @@ const NOT_STARTED = new Set([
 ]);
 
 export function factsOf(pod: Pod): PodFacts {
-  const { metadata = {}, status = {} } = pod;
+  const { metadata = {} } = pod;
   const isDeleted = metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null;
   const isOver = isOverOf(pod, isDeleted);
-  const state = status.containerStatuses?.[0]?.state;
-  const isAtWork = state?.running !== undefined && state.running !== null;
+  const isAtWork = stateOf(pod)?.running != null;
   return {
     uid: metadata.uid ?? "",
     name: metadata.name ?? "",
@@ -70,15 +69,23 @@ export function factsOf(pod: Pod): PodFacts {
   };
 }
 
+/** Of the command. */
+function stateOf({ status }: Pod): ContainerStatus["state"] {
+  const states = status?.containerStatuses ?? [];
+  return (states.find(({ name }) => name === CONTAINER) ?? states[0])?.state;
+}
+
 /**
- * A pod that has ended holds nothing, though it is still shown. One that was deleted is over when its node says so: by its
- * containers, or by setting its remaining time to zero, as a forced deletion also does. One without a node never ran.
+ * A pod that has ended holds nothing, though it is still shown; before Kubernetes 1.27 a node that evicts one may call it failed
+ * while it still runs. One that was deleted is over when its node says so: by its containers, or by setting its remaining time to
+ * zero, as a forced deletion also does. One without a node never ran.
  */
 function isOverOf({ metadata, spec, status = {} }: Pod, isDeleted: boolean): boolean {
-  if (status.phase === "Succeeded" || status.phase === "Failed") return true;
+  const states = (status.containerStatuses ?? []).map(({ state }) => state);
+  const hasEnded = status.phase === "Succeeded" || status.phase === "Failed";
+  if (hasEnded && states.every((state) => state?.running == null)) return true;
   if (!isDeleted) return false;
-  const states = status.containerStatuses ?? [];
-  const areEnded = states.length > 0 && states.every(({ state }) => state?.terminated != null);
+  const areEnded = states.length > 0 && states.every((state) => state?.terminated != null);
   return areEnded || metadata?.deletionGracePeriodSeconds === 0 || spec?.nodeName === undefined;
 }
 
@@ -97,11 +104,12 @@ function whyWaiting({ status = {} }: Pod): string | undefined {
   return status.reason === undefined ? undefined : joined(status.reason, status.message);
 }
 
-function endOf({ metadata, status = {} }: Pod): PodEnd {
+function endOf(pod: Pod): PodEnd {
+  const { metadata, status = {} } = pod;
   const disruption = status.conditions?.find(
     ({ type, status: is }) => type === "DisruptionTarget" && is === "True",
   );
-  const { terminated } = status.containerStatuses?.[0]?.state ?? {};
+  const { terminated } = stateOf(pod) ?? {};
   const at = terminated?.finishedAt == null ? {} : { at: new Date(terminated.finishedAt).toISOString() };
   if (disruption !== undefined)
     return { kind: "lost", why: joined(disruption.reason ?? "DisruptionTarget", disruption.message), ...at };

@@ -32,6 +32,7 @@ interface Case {
   readonly jobs?: Record<string, { isDeleted: boolean }>;
   readonly pods?: PodFacts[];
   readonly isConfirmed?: boolean;
+  readonly saying?: string;
   readonly wish?: Wish;
   readonly want: (Move | { kind: Move["kind"] })[];
 }
@@ -179,6 +180,12 @@ const cases: Record<string, Case> = {
       }),
     ],
   },
+  "K3: it has no pod, and the cluster's events say why": {
+    note: { ...MADE, madeAtMs: NOW - START_MS_MAX - 1 },
+    jobs: HERE,
+    saying: "FailedCreate: exceeded quota",
+    want: [noted({ ...MADE, madeAtMs: NOW - START_MS_MAX - 1, gaveUp: "FailedCreate: exceeded quota" })],
+  },
   "K3: given back, with the scheduler's reason": {
     ...{ note: { ...MADE, gaveUp: "0/3 nodes are available" }, jobs: LEAVING, isConfirmed: true },
     want: [
@@ -193,10 +200,10 @@ const cases: Record<string, Case> = {
 
 for (const [
   name,
-  { note, jobs = {}, pods = [], isConfirmed = false, wish = CARRY_ON, want },
+  { note, jobs = {}, pods = [], isConfirmed = false, saying, wish = CARRY_ON, want },
 ] of Object.entries(cases)) {
   test(name, () => {
-    const seen: Seen = { jobs: new Map(Object.entries(jobs)), pods, isConfirmed };
+    const seen: Seen = { jobs: new Map(Object.entries(jobs)), pods, isConfirmed, saying };
     expect(nextMoves([JOB], note, seen, wish, NOW)).toMatchObject(want);
     expect(nextMoves([JOB], note, seen, wish, NOW)).toHaveLength(want.length);
   });

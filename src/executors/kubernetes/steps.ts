@@ -39,6 +39,8 @@ export interface Seen {
   readonly pods: readonly PodFacts[];
   /** What is not among them is not there: the cluster was asked. */
   readonly isConfirmed: boolean;
+  /** What the cluster's events say, while it waits. */
+  readonly saying?: string | undefined;
 }
 
 export type Move =
@@ -117,7 +119,7 @@ function learn(note: Note, pods: readonly PodFacts[]): Note {
 function decide(
   names: readonly string[],
   note: Note,
-  { pods }: Seen,
+  { pods, saying }: Seen,
   wish: Wish,
   nowMs: number,
   startMsMax: number,
@@ -134,8 +136,13 @@ function decide(
   const failed = names.find((name) => isFailure(note.ends?.[name]));
   if (failed !== undefined && !isEnded) return { ...note, broken: `its part ${failed} has failed` };
   if (note.hasRun !== true && !isEnded && nowMs - (note.madeAtMs ?? nowMs) > startMsMax)
-    return { ...note, gaveUp: pods.find(({ why }) => why !== undefined)?.why ?? "no reason was given" };
+    return { ...note, gaveUp: whyWaiting(pods) ?? saying ?? "no reason was given" };
   return note;
+}
+
+/** By the word of the scheduler or of a node. */
+export function whyWaiting(pods: readonly PodFacts[]): string | undefined {
+  return pods.find(({ why }) => why !== undefined)?.why;
 }
 
 function isLeaving({ told, gaveUp, broken }: Note): boolean {

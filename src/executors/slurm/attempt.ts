@@ -1,15 +1,15 @@
 // One attempt, as its adapter knows it: what is written down, what is wanted of it, and what it says about its checkpoint.
 
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { KeptAttempt } from "../attempt.ts";
 import { TAIL_BYTES } from "../ends.ts";
-import type { Entry, Order, StoredEnd } from "../journal.ts";
+import type { Entry, Order } from "../journal.ts";
 import type { QueuedJob } from "./commands.ts";
 import { readFileTail } from "./output.ts";
-import { startedMarkOf } from "./script.ts";
 import { stageOf } from "./states.ts";
 import type { Note } from "./steps.ts";
+import { readText, readTrace, type Trace } from "./traces.ts";
 
 export interface SlurmOrder extends Order {
   /** Its identity in Slurm (S2). */
@@ -19,7 +19,7 @@ export interface SlurmOrder extends Order {
   readonly checkpointDir: string;
   /** Appears when a checkpoint is asked for. */
   readonly preemptFile: string;
-  /** The exit code of its command, as the script has seen it. */
+  /** How its command ended, as the script has seen it. */
   readonly exitFile: string;
   readonly job?: { readonly options: readonly string[]; readonly script: string };
 }
@@ -41,22 +41,9 @@ export class Attempt extends KeptAttempt<SlurmOrder, Note> {
     return { data: readFileTail(this.entry.order.output, TAIL_BYTES) };
   }
 
-  /** The script has taken its mark. */
-  get hasBegun(): boolean {
-    return existsSync(startedMarkOf(this.entry.order.exitFile));
-  }
-
-  /** What the script has kept of the command's end. */
-  get ownExitCode(): number | undefined {
-    const code = Number.parseInt(readText(this.entry.order.exitFile) ?? "", 10);
-    return code >= 0 && code <= 255 ? code : undefined;
-  }
-
-  /** Slurm's own number is that of the command only below 128. */
-  exitOf({ exit_code, signal }: StoredEnd["end"]): { exit_code?: number } {
-    const { ownExitCode } = this;
-    const isOfCommand = exit_code !== undefined && signal === undefined && ownExitCode !== undefined;
-    return isOfCommand ? { exit_code: ownExitCode } : {};
+  /** What its script has left. */
+  trace(): Trace {
+    return readTrace(this.entry.order.exitFile);
   }
 
   /** Readable by the job's user. A reader sees the whole file or none. */
@@ -104,13 +91,5 @@ export class Attempt extends KeptAttempt<SlurmOrder, Note> {
     } as const;
     if (stage !== "over") this.phase = phases[stage];
     this.progress = stage === "waiting" ? `Slurm: ${own.reason}` : undefined;
-  }
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return undefined;
   }
 }

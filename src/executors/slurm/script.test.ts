@@ -1,11 +1,12 @@
 // The batch script, run by a real shell (S2, S4).
 
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type ScriptFacts, scriptOf } from "./script.ts";
+import { REFUSED_RESTART, type ScriptFacts, scriptOf } from "./script.ts";
+import { readTrace } from "./traces.ts";
 
 let directory: string;
 beforeEach(() => {
@@ -32,7 +33,7 @@ function start(command: string[], more: Partial<ScriptFacts> = {}, env: NodeJS.P
     ended,
     output: () => output,
     says: (text: string) => vi.waitFor(() => expect(output).toContain(text), { timeout: 20_000 }),
-    exitFile: () => readFileSync(at("exit"), "utf8").trim(),
+    trace: () => readTrace(at("exit")),
     has: (name: string) => existsSync(at(name)),
   };
 }
@@ -50,7 +51,16 @@ test("words, values and the directory arrive as they were given", async () => {
 test("the exit code is kept whole, and returned", async () => {
   const run = start(["sh", "-c", "exit 200"]);
   expect(await run.ended).toBe(200);
-  expect(run.exitFile()).toBe("200");
+  expect(run.trace()).toEqual({ hasBegun: true, exit: { code: 200, wasTold: false } });
+});
+
+test("J5: a script that was killed has begun, and says nothing of its command", async () => {
+  const run = start(["sh", "-c", "echo $$; exec sleep 60"]);
+  await run.says("\n");
+  run.child.kill("SIGKILL");
+  process.kill(Number(run.output()), "SIGKILL");
+  await run.ended;
+  expect(run.trace()).toEqual({ hasBegun: true });
 });
 
 test("J5: a requeued job does not run again", async () => {
@@ -62,9 +72,9 @@ test("J5: a requeued job does not run again", async () => {
 test("J5: a job that a controller forgot, and started again, does not run again", async () => {
   expect(await start(["sh", "-c", "exit 3"]).ended).toBe(3);
   const again = start(["echo", "again"]);
-  expect(await again.ended).toBe(143);
+  expect(await again.ended).toBe(REFUSED_RESTART);
   expect(again.output()).toBe("");
-  expect(again.exitFile()).toBe("3");
+  expect(again.trace().exit).toEqual({ code: 3, wasTold: false });
 });
 
 test("S4: USR1 does not end a program that does not expect it; TERM is waited for", async () => {
@@ -75,6 +85,19 @@ test("S4: USR1 does not end a program that does not expect it; TERM is waited fo
   spawn("pkill", ["-HUP", "-P", String(run.child.pid)]);
   await run.says("bye");
   expect(await run.ended).toBe(7);
+  expect(run.trace().exit).toEqual({ code: 7, wasTold: true });
+});
+
+test("S4: a question that comes before the command is passed on to it", async () => {
+  const early = join(directory, "bin");
+  mkdirSync(early);
+  const mkdir = '#!/bin/sh\nkill -USR1 $PPID; PATH=/usr/bin:/bin exec mkdir "$@"\n';
+  writeFileSync(join(early, "mkdir"), mkdir, { mode: 0o755 });
+  const run = start(["sh", "-c", `until [ -e "$BERTH_CHECKPOINT_DIR/done" ]; do sleep 0.1; done; exit 5`], {
+    ...{ checkpointCommand: ["echo", "beside"], environment: { PATH: `${early}:/usr/bin:/bin` } },
+  });
+  expect(await run.ended).toBe(5);
+  expect(run.output()).toContain("beside");
 });
 
 test("S4: the command gets the signal it wants; a checkpoint command that succeeds has saved", async () => {

@@ -5,6 +5,10 @@
 //   USR1    asks for a checkpoint, after the file BERTH_PREEMPT_FILE has appeared: the command gets the signal that it wants,
 //           and the checkpoint command runs, whose success counts as a completed checkpoint
 //   others  reach the command by Slurm itself; the script waits for its end
+//
+// It leaves two marks beside the output (`traces.ts`): that it has begun, and how the command ended.
+
+import { startedMarkOf, TOLD } from "./traces.ts";
 
 export interface ScriptFacts {
   readonly command: readonly string[];
@@ -13,7 +17,7 @@ export interface ScriptFacts {
   /** Where reports about checkpoints are made, by files (11.2). */
   readonly checkpointDir: string;
   readonly preemptFile: string;
-  /** Where the exit code of the command is kept. */
+  /** Where it is written how the command ended. */
   readonly exitFile: string;
   /** Such as SIGUSR1. */
   readonly checkpointSignal?: string | undefined;
@@ -23,14 +27,9 @@ export interface ScriptFacts {
 
 /**
  * What runs once must not run again under the same grant (J5): neither a job that was requeued, nor one whose start a
- * controller that crashed had not written down. It leaves no exit code in the file.
+ * controller that crashed had not written down. It says nothing of the command. Slurm shows codes from 128 on as others.
  */
-export const REFUSED_RESTART = 143;
-
-/** What the script makes when it begins. */
-export function startedMarkOf(exitFile: string): string {
-  return `${exitFile}.started`;
-}
+export const REFUSED_RESTART = 99;
 
 export function scriptOf(facts: ScriptFacts): string {
   const { command, directory, environment, checkpointDir, preemptFile, exitFile, nodeCount } = facts;
@@ -42,6 +41,12 @@ export function scriptOf(facts: ScriptFacts): string {
   const words = command.map(quoted).join(" ");
   return [
     "#!/bin/sh",
+    // Slurm shows it as running before its first line is read: a question that comes so soon must neither end it nor be lost.
+    // These names are not the job's own: they are set before its command starts.
+    "_berth_asked=; trap '_berth_asked=1' USR1",
+    // Whether the command ended by itself, or because Slurm ends the job.
+    `_berth_told=; trap '_berth_told=${TOLD}' TERM`,
+    "trap : INT HUP QUIT USR2",
     `[ "\${SLURM_RESTART_COUNT:-0}" = 0 ] || exit ${REFUSED_RESTART}`,
     // A user without a login shell has none.
     `PATH="\${PATH:-/usr/local/bin:/usr/bin:/bin}"; export PATH`,
@@ -51,10 +56,10 @@ export function scriptOf(facts: ScriptFacts): string {
     `rm -f ${["done", "finished", "progress", "defer"].map((name) => quoted(`${checkpointDir}/${name}`)).join(" ")}`,
     `cd ${quoted(directory)} || exit 126`,
     ...["notice() {", ...noticeOf(facts), "}"],
-    "trap notice USR1",
-    "trap : TERM INT HUP QUIT USR2",
     `${nodeCount > 1 ? `${ON_EACH_NODE} ` : ""}${words} &`,
     "child=$!",
+    "trap notice USR1",
+    '[ -z "$_berth_asked" ] || notice',
     // A trap interrupts the wait; the status is that of the command only when it is gone.
     "while :; do",
     '  wait "$child"; status=$?',
@@ -62,7 +67,7 @@ export function scriptOf(facts: ScriptFacts): string {
     "done",
     "trap '' USR1 TERM INT HUP QUIT USR2",
     // Slurm shows 137 as 9: the whole number is kept beside the output.
-    `echo "$status" > ${quoted(`${exitFile}.new`)} && mv ${quoted(`${exitFile}.new`)} ${quoted(exitFile)}`,
+    `echo "$status$_berth_told" > ${quoted(`${exitFile}.new`)} && mv ${quoted(`${exitFile}.new`)} ${quoted(exitFile)}`,
     'exit "$status"',
     "",
   ].join("\n");

@@ -38,6 +38,8 @@ interface Look {
   readonly accounts: readonly AccountedJob[] | undefined;
 }
 
+/** What the accounting calls a job of which it heard only the end. */
+const NAMELESS = "allocation";
 const AT_ONCE = 8;
 const MOVES_MAX = 6;
 /** While something changes, the next look comes so soon. */
@@ -91,15 +93,14 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
     else if (accounts !== undefined) attempt.missingSinceMs ??= performance.now();
     const { missingSinceMs } = attempt;
     const missingForMs = missingSinceMs === undefined ? 0 : performance.now() - missingSinceMs;
-    const isHeld = queued.some(({ reason }) => reason.startsWith("JobHeld"));
-    const hasBegun = isHeld && attempt.hasBegun;
-    const ownExitCode = hasBegun || accounts !== undefined ? attempt.ownExitCode : undefined;
-    const seen = { queued, accounted: accounts, missingForMs, ownExitCode, hasBegun };
+    const seen = { queued, accounted: accounts, trace: attempt.trace(), missingForMs };
     return nextMoves(attempt.note, seen, attempt.wish, Date.now(), settings.startMsMax);
   }
 
+  /** A controller that crashed may give the number of a job that it has forgotten to another. */
   async function accountsOf({ note: { jobId }, name }: Attempt): Promise<AccountedJob[]> {
-    return slurm.accounts(jobId === undefined ? { ids: [], names: [name] } : { ids: [jobId], names: [] });
+    const wanted = jobId === undefined ? { ids: [], names: [name] } : { ids: [jobId], names: [] };
+    return (await slurm.accounts(wanted)).filter((job) => job.name === name || job.name === NAMELESS);
   }
 
   async function carryOut(attempt: Attempt, move: Exclude<Move, { kind: "account" }>): Promise<void> {
@@ -108,7 +109,7 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
         return attempt.keepNote(move.note);
       case "end":
         attempt.collectReports();
-        return attempt.keepEnd({ ...move.end, ...attempt.exitOf(move.end) });
+        return attempt.keepEnd(move.end);
       case "submit":
         return submit(attempt);
       case "ask": {
@@ -151,7 +152,7 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
   async function follow(attempt: Attempt, queue: readonly QueuedJob[]): Promise<void> {
     try {
       if (!attempt.isOver) {
-        const own = queue.find(({ id }) => id === attempt.note.jobId);
+        const own = queue.find(({ id, name }) => id === attempt.note.jobId && name === attempt.name);
         attempt.show(own);
         attempt.collectReports();
         await deliverSignals(attempt, own !== undefined && stageOf(own.state) === "running");
@@ -188,10 +189,7 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
       return [...attempts.values()].map((attempt) => attempt.listing());
     },
     instruct: (part, terms) => instructAttempt(attempts, part, terms, uptime()),
-    stop(token) {
-      const attempt = attempts.get(token);
-      if (attempt !== undefined) attempt.wish = { do: "end", isOverdue: true };
-    },
+    stop: (token) => attempts.get(token)?.disown(),
     forget({ order: { token, requestId } }) {
       const isFinished = attempts.get(token)?.listing().end?.outcome === "succeeded";
       attempts.delete(token);

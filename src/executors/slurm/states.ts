@@ -4,6 +4,7 @@ import { type Circumstances, outcomeOf } from "../../runner/index.ts";
 import type { StoredEnd } from "../journal.ts";
 import type { AccountedJob } from "./commands.ts";
 import { REFUSED_RESTART } from "./script.ts";
+import type { Trace } from "./traces.ts";
 
 export type Stage =
   /** It waits in Slurm. */
@@ -35,60 +36,89 @@ export function stageOf(state: string): Stage {
   return STAGES[state] ?? "over";
 }
 
+/** By the word of the accounting. A requeued attempt is over, whatever becomes of the job. */
+export function hasEnded({ state }: AccountedJob): boolean {
+  return state === "REQUEUED" || stageOf(state) === "over";
+}
+
 /** Ends caused by the machine or in Slurm: the attempt is lost, not failed. */
 const LOST: ReadonlySet<string> = new Set(["NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REQUEUED", "REVOKED"]);
 
-/** Ends that Slurm brings about: what the command made of them is not its own result. */
-const BY_SLURM: ReadonlySet<string> = new Set(["OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"]);
+/** Slurm's limits: what the command made of them is not its own result. */
+const LIMITS: ReadonlySet<string> = new Set(["OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"]);
+
+/** What a controller that has crashed also calls jobs whose start it has forgotten. */
+const DOUBTFUL: ReadonlySet<string> = new Set(["CANCELLED", "NODE_FAIL"]);
+
+/** What is known of an end beside the accounting. */
+export interface EndFacts {
+  readonly trace: Trace;
+  readonly circumstances: Circumstances;
+  /** It was seen at work. */
+  readonly hasRun: boolean;
+  /** Slurm showed it as waiting after it had begun. */
+  readonly hasWaitedAgain: boolean;
+}
 
 /**
- * Undefined: it has not ended by the word of the accounting. The command's own exit code, where it is known and not that of a
- * signal, counts more than the state: a controller that crashed may take what has ended for lost, or cancel it.
+ * The script may still say how its command ended, or begin: from the start of a job to its first line a node takes its time.
+ * What we have cancelled ourselves has nothing to say.
  */
-export function endOf(
-  job: AccountedJob,
-  circumstances: Circumstances,
-  ownExitCode?: number,
-): StoredEnd["end"] | undefined {
-  const { state, exitCode, signal, endedAt } = job;
-  if (state !== "REQUEUED" && stageOf(state) !== "over") return undefined;
-  const at = endedAt === undefined ? {} : { ended_at: endedAt };
-  const exit = {
-    exit_code: signal > 0 ? 128 + signal : exitCode,
-    ...(signal > 0 && { signal: nameOf(signal) }),
-    ...at,
-  };
+export function mayStillTell({ state }: AccountedJob, facts: EndFacts): boolean {
+  const { trace, circumstances, hasWaitedAgain } = facts;
+  if (trace.exit !== undefined || LIMITS.has(state)) return false;
+  if (!trace.hasBegun && !DOUBTFUL.has(state)) return false;
+  return circumstances.told === undefined || hasWaitedAgain || state !== "CANCELLED";
+}
+
+/** How an attempt ended whose job has: `docs/decisions/ends-in-slurm.md`. */
+export function endOf(job: AccountedJob, facts: EndFacts): StoredEnd["end"] {
+  const { trace, circumstances, hasRun, hasWaitedAgain } = facts;
+  const { state, endedAt } = job;
+  const exit = { ...exitOf(job, trace), ...(endedAt !== undefined && { ended_at: endedAt }) };
+  const isRefused = state === "FAILED" && job.exitCode === REFUSED_RESTART && trace.exit === undefined;
+  const isByItself = (state === "COMPLETED" || state === "FAILED") && !isRefused;
+  if (!LIMITS.has(state) && (isByItself || trace.exit?.wasTold === false))
+    return byItself(exit, circumstances);
+  if (LOST.has(state) || isRefused || hasWaitedAgain)
+    return lost(`Slurm ended it: ${isRefused ? "it was started again" : state}.`, circumstances);
   const isAsked = circumstances.told !== undefined;
-  if (ownExitCode !== undefined && ownExitCode < 128 && !BY_SLURM.has(state)) {
-    const outcome = outcomeOf({ exitCode: ownExitCode, signal: null }, circumstances);
-    return { outcome, exit_code: ownExitCode, ...at };
-  }
-  const isRefused = state === "FAILED" && exitCode === REFUSED_RESTART && ownExitCode === undefined;
-  if (LOST.has(state) || isRefused) {
-    const why = isRefused ? "it was started again" : state;
-    return isAsked
-      ? { outcome: "stopped", ...at }
-      : { outcome: "lost", message: `Slurm ended it: ${why}.`, ...at };
-  }
+  if (state === "CANCELLED" && !isAsked && !hasRun && !trace.hasBegun)
+    return lost("Slurm cancelled it before it began.", circumstances);
   switch (state) {
-    case "COMPLETED":
-    case "FAILED":
-      return { outcome: outcomeOf({ exitCode: exit.exit_code, signal: null }, circumstances), ...exit };
     case "OUT_OF_MEMORY":
       return { outcome: "failed", cause: "oom", ...exit };
     case "TIMEOUT":
     case "DEADLINE":
-      return {
-        outcome: "failed",
-        message: "It ran longer than the time limit of its Slurm partition.",
-        ...exit,
-      };
+      return { outcome: "failed", cause: "walltime", message: OVERTIME, ...exit };
     default:
       // CANCELLED, by Berth or in Slurm.
       if (isAsked) return { outcome: circumstances.hasFinished ? "succeeded" : "stopped", ...exit };
       return { outcome: "failed", cause: "interrupted", message: `Slurm ended it: ${state}.`, ...exit };
   }
 }
+
+/** The same if Slurm no longer knows the job. */
+export function endOfForgotten({ trace, circumstances }: EndFacts): StoredEnd["end"] {
+  if (trace.exit !== undefined) return byItself({ exit_code: trace.exit.code }, circumstances);
+  return lost("Slurm no longer knows it.", circumstances);
+}
+
+function byItself(exit: { exit_code: number }, circumstances: Circumstances): StoredEnd["end"] {
+  return { outcome: outcomeOf({ exitCode: exit.exit_code, signal: null }, circumstances), ...exit };
+}
+
+function lost(message: string, { told }: Circumstances): StoredEnd["end"] {
+  return told === undefined ? { outcome: "lost", message } : { outcome: "stopped" };
+}
+
+/** What the script has seen counts more than Slurm's number, in which 137 is signal 9. */
+function exitOf({ exitCode, signal }: AccountedJob, { exit }: Trace) {
+  if (exit !== undefined) return { exit_code: exit.code };
+  return signal > 0 ? { exit_code: 128 + signal, signal: nameOf(signal) } : { exit_code: exitCode };
+}
+
+const OVERTIME = "It ran longer than the time limit of its Slurm partition.";
 
 const SIGNALS: Readonly<Record<number, string>> = {
   1: "SIGHUP",

@@ -4,7 +4,9 @@ import { expect, test } from "vitest";
 import type { Wish } from "../attempt.ts";
 import { START_MS_MAX } from "../attempt.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
-import { MISSING_MS_MAX, type Move, type Note, nextMoves } from "./steps.ts";
+import { REFUSED_RESTART } from "./script.ts";
+import { CATCH_UP_MS_MAX, type Move, type Note, nextMoves, RELEASE_AGAIN_MS } from "./steps.ts";
+import type { Trace } from "./traces.ts";
 
 const NOW = 10_000_000;
 const queued = (id: string, state: string, reason = "None"): QueuedJob => ({
@@ -17,13 +19,16 @@ const submitted: Note = { jobId: "7" };
 const released: Note = { jobId: "7", releasedAtMs: NOW - 1_000 };
 const running: Note = { ...released, hasRun: true };
 const stopping: Note = { ...running, told: "stop", asked: "stop" };
+const begun: Trace = { hasBegun: true };
+const exited = (code: number): Trace => ({ hasBegun: true, exit: { code, wasTold: false } });
+const toldAndExited = (code: number): Trace => ({ hasBegun: true, exit: { code, wasTold: true } });
+const waitedLong: Note = { ...running, differingSinceMs: NOW - CATCH_UP_MS_MAX };
 
 interface Case {
   readonly note: Note;
   readonly queue?: QueuedJob[];
   readonly accounts?: AccountedJob[];
-  readonly ownExitCode?: number;
-  readonly hasBegun?: boolean;
+  readonly trace?: Trace;
   readonly missingForMs?: number;
   readonly wish?: Wish["do"];
   readonly isOverdue?: boolean;
@@ -56,10 +61,20 @@ const cases: Record<string, Case> = {
   "J5 the release is written down before it happens": {
     note: submitted,
     queue: [queued("7", "PENDING", "JobHeldUser")],
-    want: [`note releasedAtMs=${NOW}`],
+    want: [`note releasedAtMs=${NOW}`, "release 7"],
   },
-  "S6 a release that the controller forgot comes again": {
+  "J5 a release that the controller forgot: with the start, perhaps, whose script would begin soon": {
     note: released,
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "J5 that is waited for": {
+    note: { ...released, differingSinceMs: NOW - RELEASE_AGAIN_MS + 1 },
+    queue: [queued("7", "PENDING", "JobHeldUser")],
+    want: [],
+  },
+  "S6 then it comes again": {
+    note: { ...released, differingSinceMs: NOW - RELEASE_AGAIN_MS },
     queue: [queued("7", "PENDING", "JobHeldUser")],
     want: ["release 7"],
   },
@@ -162,7 +177,7 @@ const cases: Record<string, Case> = {
     want: ["end failed oom 137"],
   },
   "S3 NODE_FAIL: lost": {
-    note: running,
+    note: waitedLong,
     accounts: [accounted("7", "NODE_FAIL")],
     want: ["end lost Slurm ended it: NODE_FAIL."],
   },
@@ -178,65 +193,165 @@ const cases: Record<string, Case> = {
       want: ["end lost Slurm ended it: PREEMPTED."],
     },
   },
-  "S3 TIMEOUT: failed, by the partition's limit": {
+  "S3 TIMEOUT: by the partition's limit": {
     ...{
       note: running,
       accounts: [accounted("7", "TIMEOUT")],
-      want: ["end failed It ran longer than the time limit of its Slurm partition. 0"],
+      want: ["end failed walltime It ran longer than the time limit of its Slurm partition. 0"],
     },
   },
-  "S3 started again after a crash of the controller, and refused by its script: lost": {
+  "S3 started again after a crash of the controller, and refused by its script: the first may still end": {
     note: running,
-    accounts: [accounted("7", "FAILED", 143)],
+    accounts: [accounted("7", "FAILED", REFUSED_RESTART)],
+    trace: begun,
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "S3 and if it does not: lost": {
+    note: waitedLong,
+    accounts: [accounted("7", "FAILED", REFUSED_RESTART)],
+    trace: begun,
     want: ["end lost Slurm ended it: it was started again."],
   },
   "11.4 what has ended by itself has, whatever a controller that crashed makes of it": {
     note: running,
     accounts: [accounted("7", "CANCELLED")],
-    ownExitCode: 0,
+    trace: exited(0),
     want: ["end succeeded 0"],
   },
   "11.4 so has what it was requeued after": {
     note: running,
-    accounts: [accounted("7", "REQUEUED"), accounted("7", "FAILED", 143)],
-    ownExitCode: 3,
+    accounts: [accounted("7", "REQUEUED"), accounted("7", "FAILED", REFUSED_RESTART)],
+    trace: exited(3),
     want: ["end failed 3"],
   },
-  "S3 a command that a signal of Slurm ended has no result of its own": {
+  "11.4 also with an exit code that looks like that of a signal": {
     note: running,
+    accounts: [accounted("7", "CANCELLED")],
+    trace: exited(137),
+    want: ["end failed 137"],
+  },
+  "11.4 Slurm shows 200 as 72: the script knows better": {
+    note: running,
+    accounts: [accounted("7", "FAILED", 72)],
+    trace: exited(200),
+    want: ["end failed 200"],
+  },
+  "S3 a command that Slurm told to end has no result of its own, also if it ended well": {
+    note: running,
+    accounts: [accounted("7", "PREEMPTED")],
+    trace: toldAndExited(0),
+    want: ["end lost Slurm ended it: PREEMPTED."],
+  },
+  "S3 nor has one that a limit of Slurm ended": {
+    note: running,
+    accounts: [accounted("7", "OUT_OF_MEMORY", 0, 9)],
+    trace: exited(1),
+    want: ["end failed oom 1"],
+  },
+  "11.4 one that was told by somebody's signal, and not ended by Slurm, has": {
+    note: running,
+    accounts: [accounted("7", "COMPLETED")],
+    trace: toldAndExited(0),
+    want: ["end succeeded 0"],
+  },
+  "J5 Slurm says that it is over, the script has said nothing yet: it is waited for": {
+    note: running,
+    accounts: [accounted("7", "CANCELLED")],
+    trace: begun,
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "J5 for so long": {
+    note: { ...running, differingSinceMs: NOW - CATCH_UP_MS_MAX + 1 },
     accounts: [accounted("7", "NODE_FAIL")],
-    ownExitCode: 143,
+    trace: begun,
+    want: [],
+  },
+  "J5 and no longer": {
+    note: waitedLong,
+    accounts: [accounted("7", "NODE_FAIL")],
+    trace: begun,
     want: ["end lost Slurm ended it: NODE_FAIL."],
+  },
+  "S4 what we have cancelled has nothing to say: its units are free at once": {
+    note: stopping,
+    accounts: [accounted("7", "CANCELLED")],
+    trace: begun,
+    wish: "stop",
+    want: ["end stopped 0"],
+  },
+  "J5 the script has ended, Slurm shows it at work: it is waited for": {
+    note: running,
+    queue: [queued("7", "RUNNING")],
+    trace: exited(0),
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "J5 and then cancelled: a crashed controller has forgotten the end": {
+    note: waitedLong,
+    queue: [queued("7", "RUNNING")],
+    trace: exited(0),
+    want: ["cancel 7"],
+  },
+  "Slurm has caught up": {
+    note: waitedLong,
+    queue: [queued("7", "RUNNING")],
+    trace: begun,
+    want: ["note "],
   },
   "J5 a start that a crashed controller forgot: it is not released again": {
     note: released,
     queue: [queued("7", "PENDING", "JobHeldUser")],
-    hasBegun: true,
-    want: [`note forgottenAtMs=${NOW} hasRun=true`],
+    trace: begun,
+    want: [`note differingSinceMs=${NOW} hasRun=true hasWaitedAgain=true`],
+  },
+  "J5 nor started, if it was released before the crash": {
+    note: { ...running, hasWaitedAgain: true, differingSinceMs: NOW - 1 },
+    queue: [queued("7", "PENDING", "Priority")],
+    trace: begun,
+    want: ["hold 7"],
   },
   "J5 and left alone until the controller has heard of its nodes": {
-    note: { ...running, forgottenAtMs: NOW - MISSING_MS_MAX + 1 },
+    note: { ...running, hasWaitedAgain: true, differingSinceMs: NOW - CATCH_UP_MS_MAX + 1 },
     queue: [queued("7", "PENDING", "JobHeldUser")],
+    trace: begun,
     want: [],
   },
   "J5 or until it has ended by itself": {
-    note: { ...running, forgottenAtMs: NOW - 1 },
+    note: { ...running, hasWaitedAgain: true, differingSinceMs: NOW - 1 },
     queue: [queued("7", "PENDING", "JobHeldUser")],
-    ownExitCode: 0,
+    trace: exited(0),
     want: ["cancel 7"],
   },
   "J5 then it is cancelled": {
-    note: { ...running, forgottenAtMs: NOW - MISSING_MS_MAX },
+    note: { ...waitedLong, hasWaitedAgain: true },
     queue: [queued("7", "PENDING", "JobHeldUser")],
+    trace: begun,
     want: ["cancel 7"],
   },
   "J5 and lost": {
-    note: { ...running, forgottenAtMs: NOW - MISSING_MS_MAX },
+    note: { ...waitedLong, hasWaitedAgain: true },
     accounts: [accounted("7", "CANCELLED")],
-    want: ["end lost Slurm forgot that it had started it."],
+    trace: begun,
+    want: ["end lost Slurm ended it: CANCELLED."],
+  },
+  "J5 also after a stop of ours the script of what was forgotten may still end": {
+    note: { ...stopping, hasWaitedAgain: true },
+    accounts: [accounted("7", "CANCELLED")],
+    trace: begun,
+    wish: "stop",
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "J5 a CANCELLED that is not ours may be a start that was forgotten: the script may still begin": {
+    note: released,
+    accounts: [accounted("7", "CANCELLED")],
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "J5 and if it does not, it never ran: a node may refuse a job, and Slurm then cancels it": {
+    note: { ...released, differingSinceMs: NOW - CATCH_UP_MS_MAX },
+    accounts: [accounted("7", "CANCELLED")],
+    want: ["end lost Slurm cancelled it before it began."],
   },
   "S3 a foreign CANCELLED: failed": {
-    note: running,
+    note: waitedLong,
     accounts: [accounted("7", "CANCELLED")],
     want: ["end failed interrupted Slurm ended it: CANCELLED. 0"],
   },
@@ -253,8 +368,9 @@ const cases: Record<string, Case> = {
     want: ["end stopped 0"],
   },
   "S3 requeued in Slurm: it must not run again": {
-    note: running,
+    note: { ...running, hasWaitedAgain: true, differingSinceMs: NOW },
     queue: [queued("7", "PENDING", "BeginTime")],
+    trace: toldAndExited(143),
     want: ["cancel 7"],
   },
   "S3 requeued and then cancelled: lost": {
@@ -266,13 +382,20 @@ const cases: Record<string, Case> = {
   "neither has known it for long: lost": {
     note: running,
     accounts: [],
-    missingForMs: MISSING_MS_MAX,
+    missingForMs: CATCH_UP_MS_MAX,
     want: ["end lost Slurm no longer knows it."],
+  },
+  "neither has known it for long, and its script has said how it ended": {
+    note: running,
+    accounts: [],
+    missingForMs: CATCH_UP_MS_MAX,
+    trace: exited(3),
+    want: ["end failed 3"],
   },
   "never released and forgotten: it never ran, and is submitted again": {
     note: submitted,
     accounts: [],
-    missingForMs: MISSING_MS_MAX,
+    missingForMs: CATCH_UP_MS_MAX,
     want: ["note "],
   },
 };
@@ -284,8 +407,7 @@ for (const [name, one] of Object.entries(cases)) {
       queued: queue,
       accounted: accounts,
       missingForMs,
-      ownExitCode: one.ownExitCode,
-      hasBegun: one.hasBegun ?? false,
+      trace: one.trace ?? { hasBegun: false },
     };
     const moves = nextMoves(note, seen, { do: wish, isOverdue }, NOW);
     expect(moves.map((move) => textOf(move, note))).toEqual(one.want);

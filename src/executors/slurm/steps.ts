@@ -5,12 +5,14 @@
 //   1. Only a job whose number is written down is released, and only after the release is written down: a job of our name
 //      with another number never ran, and one that was never released can be submitted again (J5).
 //   2. An attempt has ended only by the word of the accounting, and when the queue no longer shows it at work.
+//   3. Where Slurm and the attempt's own script do not say the same, whoever is behind gets a minute to catch up.
 
 import type { Circumstances } from "../../runner/index.ts";
 import { START_MS_MAX, type Wish } from "../attempt.ts";
 import type { StoredEnd } from "../journal.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
-import { endOf, stageOf } from "./states.ts";
+import { endOf, endOfForgotten, hasEnded, mayStillTell, stageOf } from "./states.ts";
+import type { Trace } from "./traces.ts";
 
 /** Written down, and durable before anything follows from it. */
 export interface Note {
@@ -20,8 +22,10 @@ export interface Note {
   readonly releasedAtMs?: number;
   /** It was seen at work. */
   readonly hasRun?: boolean;
-  /** Since when the controller has shown it as held, although it has begun. */
-  readonly forgottenAtMs?: number;
+  /** Slurm showed it as waiting after it had begun: it was requeued, or a controller that crashed has forgotten its start. */
+  readonly hasWaitedAgain?: boolean;
+  /** Since when Slurm and its script have not said the same. */
+  readonly differingSinceMs?: number;
   /** What it was asked for, or is about to be. */
   readonly told?: "checkpoint" | "stop";
   /** The question has reached Slurm. */
@@ -37,10 +41,8 @@ export interface Seen {
   readonly queued: readonly QueuedJob[];
   /** All that the accounting knows of it; undefined: not asked. */
   readonly accounted: readonly AccountedJob[] | undefined;
-  /** Its script has begun, whatever Slurm says. */
-  readonly hasBegun?: boolean;
-  /** The exit code that the command itself has left; undefined: none. */
-  readonly ownExitCode?: number | undefined;
+  /** What its script has left, whatever Slurm says. */
+  readonly trace: Trace;
   /** Since when neither has known it, although it was submitted. */
   readonly missingForMs: number;
 }
@@ -55,8 +57,10 @@ export type Move =
   | { readonly kind: "account" }
   | { readonly kind: "end"; readonly end: StoredEnd["end"] };
 
-/** A controller that has just started may not have heard of its nodes yet. */
-export const MISSING_MS_MAX = 60_000;
+/** A controller that has just started may not have heard of its nodes yet, and a shared disk may show a file late. */
+export const CATCH_UP_MS_MAX = 60_000;
+/** If a job is held that was released, its script may be about to begin: so long it is not released again. */
+export const RELEASE_AGAIN_MS = 15_000;
 
 export function nextMoves(
   note: Note,
@@ -94,39 +98,58 @@ function movesOfOwn(
   const stage = own === undefined ? "over" : stageOf(own.state);
   switch (stage) {
     case "waiting":
-      if (note.hasRun === true || seen.hasBegun === true)
-        return movesOfBegun(note, own as QueuedJob, seen.ownExitCode, nowMs);
+      if (note.hasRun === true || seen.trace.hasBegun)
+        return movesOfBegun(note, own as QueuedJob, seen.trace, nowMs);
       return movesWhileWaiting(note, own as QueuedJob, wish, nowMs, startMsMax);
     case "running":
       if (note.hasRun !== true) return [{ kind: "note", note: { ...note, hasRun: true } }];
+      // It has ended, and a controller that crashed has forgotten that.
+      if (seen.trace.exit !== undefined)
+        return patiently(note, nowMs, [{ kind: "cancel", id: (own as QueuedJob).id }]);
+      if (note.differingSinceMs !== undefined) return [{ kind: "note", note: withoutDifference(note) }];
       return movesWhileRunning(note, wish);
     case "suspended":
       return wish.do === "stop" || wish.do === "end" ? cancelled(note) : [];
     case "completing":
       return [];
     case "over":
-      return movesAfter(note, seen, wish);
+      return movesAfter(note, seen, wish, nowMs);
     default:
       return stage satisfies never;
   }
 }
 
 /**
- * It waits again, and must not run again under this grant. If it is held, a controller that crashed has forgotten its start: to
- * release it would drain its node, and what runs there is ended when the controller hears of it.
+ * It waits again, and must not run again under this grant. If it was not requeued, its start is forgotten: to start it once
+ * more would drain its node, and what runs there ends by itself, or when the controller hears of it.
  */
-function movesOfBegun(
+function movesOfBegun(note: Note, { id, reason }: QueuedJob, { exit }: Trace, nowMs: number): Move[] {
+  if (note.hasWaitedAgain !== true)
+    return [{ kind: "note", note: { ...note, hasRun: true, hasWaitedAgain: true, differingSinceMs: nowMs } }];
+  const cancel: Move = { kind: "cancel", id };
+  if (exit !== undefined) return [cancel];
+  const hold: Move[] = isHeld(reason) ? [] : [{ kind: "hold", id }];
+  return patiently(note, nowMs, [cancel], { meanwhile: hold });
+}
+
+/** Slurm and the script do not say the same: first it is waited for whoever is behind. */
+function patiently(
   note: Note,
-  { id, reason }: QueuedJob,
-  ownExitCode: number | undefined,
   nowMs: number,
+  then: Move[],
+  { meanwhile = [], forMs = CATCH_UP_MS_MAX }: { meanwhile?: Move[]; forMs?: number } = {},
 ): Move[] {
-  if (reason.startsWith("JobHeld") && ownExitCode === undefined) {
-    if (note.forgottenAtMs === undefined)
-      return [{ kind: "note", note: { ...note, hasRun: true, forgottenAtMs: nowMs } }];
-    if (nowMs - note.forgottenAtMs < MISSING_MS_MAX) return [];
-  }
-  return [{ kind: "cancel", id }];
+  const { differingSinceMs } = note;
+  if (differingSinceMs === undefined) return [{ kind: "note", note: { ...note, differingSinceMs: nowMs } }];
+  return nowMs - differingSinceMs < forMs ? meanwhile : then;
+}
+
+function withoutDifference({ differingSinceMs: _, ...note }: Note): Note {
+  return note;
+}
+
+function isHeld(reason: string): boolean {
+  return reason.startsWith("JobHeld");
 }
 
 function movesWhileWaiting(
@@ -139,13 +162,16 @@ function movesWhileWaiting(
   const { id, reason } = own;
   if (wish.do !== "carry_on") return cancelled(note);
   if (note.gaveUp !== undefined) return [{ kind: "cancel", id }];
-  if (note.releasedAtMs === undefined) return [{ kind: "note", note: { ...note, releasedAtMs: nowMs } }];
+  const release: Move[] = isHeld(reason) ? [{ kind: "release", id }] : [];
+  if (note.releasedAtMs === undefined)
+    return [{ kind: "note", note: { ...note, releasedAtMs: nowMs } }, ...release];
   if (nowMs - note.releasedAtMs > startMsMax)
     return [
       { kind: "hold", id },
       { kind: "note", note: { ...note, gaveUp: reason } },
     ];
-  return reason.startsWith("JobHeld") ? [{ kind: "release", id }] : [];
+  // The release did not arrive, or a controller that crashed has forgotten it: perhaps with a start that followed.
+  return release.length === 0 ? [] : patiently(note, nowMs, release, { forMs: RELEASE_AGAIN_MS });
 }
 
 function movesWhileRunning(note: Note, wish: Wish): Move[] {
@@ -177,7 +203,8 @@ function cancelled(note: Note): Move[] {
   return [{ kind: "cancel", id: note.jobId as string }];
 }
 
-function movesAfter(note: Note, { accounted, missingForMs, ownExitCode }: Seen, wish: Wish): Move[] {
+function movesAfter(note: Note, seen: Seen, wish: Wish, nowMs: number): Move[] {
+  const { accounted, missingForMs, trace } = seen;
   if (accounted === undefined) return [{ kind: "account" }];
   const own = accounted.filter(({ id }) => id === note.jobId);
   if (note.gaveUp !== undefined && own.every(({ state }) => state !== "COMPLETED" && state !== "FAILED")) {
@@ -186,19 +213,17 @@ function movesAfter(note: Note, { accounted, missingForMs, ownExitCode }: Seen, 
   }
   // A requeued attempt was lost then, whatever became of the job later.
   const deciding = own.find(({ state }) => state === "REQUEUED") ?? own.at(-1);
-  if (deciding !== undefined && note.forgottenAtMs !== undefined && ownExitCode === undefined) {
-    const message = "Slurm forgot that it had started it.";
-    return [
-      { kind: "end", end: note.told === undefined ? { outcome: "lost", message } : { outcome: "stopped" } },
-    ];
+  const { hasRun = false, hasWaitedAgain = false } = note;
+  const facts = { trace, circumstances: circumstancesOf(note), hasRun, hasWaitedAgain };
+  if (deciding !== undefined && hasEnded(deciding)) {
+    const end: Move[] = [{ kind: "end", end: endOf(deciding, facts) }];
+    return mayStillTell(deciding, facts) ? patiently(note, nowMs, end) : end;
   }
-  const end = deciding && endOf(deciding, circumstancesOf(note), ownExitCode);
-  if (end !== undefined) return [{ kind: "end", end }];
-  if (missingForMs < MISSING_MS_MAX) return [];
-  if (note.told === "stop" || wish.do === "end") return [{ kind: "end", end: { outcome: "stopped" } }];
+  if (missingForMs < CATCH_UP_MS_MAX) return [];
+  if (wish.do === "end") return [{ kind: "end", end: { outcome: "stopped" } }];
   // Never released: it never ran, so it can be submitted again.
-  if (note.releasedAtMs === undefined) return [{ kind: "note", note: {} }];
-  return [{ kind: "end", end: { outcome: "lost", message: "Slurm no longer knows it." } }];
+  if (note.releasedAtMs === undefined && note.told === undefined) return [{ kind: "note", note: {} }];
+  return [{ kind: "end", end: endOfForgotten(facts) }];
 }
 
 export function circumstancesOf({ told, hasSaved = false, hasFinished = false }: Note): Circumstances {
