@@ -1,10 +1,12 @@
+import { EventEmitter } from "node:events";
 import type { Worker } from "node:worker_threads";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { createPool, createRig, pool, type Rig, request, submit } from "../../test/simulation/rig.ts";
 import { createState, decide } from "../engine/index.ts";
 import { stateHash } from "../leader/index.ts";
 import { createBudget } from "./budget.ts";
 import { type Foresight, startForesight } from "./foresight.ts";
+import type { FromThread, ToThread } from "./messages.ts";
 import { planOf as planOnFork } from "./plan.ts";
 import { startWorker } from "./worker.ts";
 
@@ -140,4 +142,63 @@ test("a thread that dies fails the questions on their way, and another takes its
     .toMatchObject({ outcome: "planned" });
   expect(started).toHaveLength(2);
   await foresight.close();
+});
+
+/** A thread that follows as far as it is let, and answers no question. */
+class SlowThread extends EventEmitter {
+  follows = true;
+  asked = 0;
+
+  postMessage(message: ToThread): void {
+    if (message.kind === "ask") this.asked++;
+    if (!this.follows || (message.kind !== "snapshot" && message.kind !== "events")) return;
+    const seq = message.kind === "snapshot" ? message.seq : (message.events.at(-1)?.seq ?? 0);
+    const position: FromThread = { kind: "at", seq, bytes: 1 };
+    setImmediate(() => this.emit("message", position));
+  }
+
+  unref(): void {}
+
+  async terminate(): Promise<number> {
+    return 0;
+  }
+}
+
+function slowly(rig: Rig): { thread: SlowThread; foresight: Foresight } {
+  const thread = new SlowThread();
+  const start = () => thread as unknown as Worker;
+  const foresight = startForesight({ leader: rig.leader, store: rig.store, log: silentLog, start });
+  onTestFinished(() => foresight.close());
+  return { thread, foresight };
+}
+
+test("each token has one plan at a time, and 8 wait; a plan more is refused: foresight_busy (X7)", async () => {
+  const { thread, foresight } = slowly(await contended());
+  const left = Array.from({ length: 9 }, () => foresight.ask(planOf(2), "ann"));
+  const ends = Promise.all(
+    left.map((plan) => expect(plan).rejects.toMatchObject({ code: "foresight_unavailable" })),
+  );
+  await expect.poll(() => thread.asked).toBe(1);
+  await expect(foresight.ask(planOf(2), "ann")).rejects.toMatchObject({ code: "foresight_busy" });
+  const others = expect(foresight.ask(planOf(2), "ben")).rejects.toMatchObject({
+    code: "foresight_unavailable",
+  });
+  await expect.poll(() => thread.asked).toBe(2);
+  await foresight.close();
+  await Promise.all([ends, others]);
+});
+
+test("a thread that is more than 5 s behind is not asked (X4)", async () => {
+  const rig = await contended();
+  const { thread, foresight } = slowly(rig);
+  foresight.warmUp();
+  await expect.poll(() => foresight.status().seq).toBe(rig.leader.seq());
+  thread.follows = false;
+  await rig.do(submit("c"));
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const asked = expect(foresight.ask(planOf(2))).rejects.toMatchObject({ code: "foresight_unavailable" });
+  await vi.advanceTimersByTimeAsync(5_000);
+  await asked;
+  expect(thread.asked).toBe(0);
 });

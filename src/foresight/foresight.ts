@@ -38,7 +38,7 @@ const PLANS_WAITING_MAX = 8;
 const RESTART_AFTER_MS = 200;
 
 export function startForesight(parts: {
-  readonly leader: Pick<Leader, "events" | "seq" | "nowMs">;
+  readonly leader: Pick<Leader, "events" | "giveWay" | "seq" | "nowMs">;
   readonly store: Pick<Store, "latestSnapshot">;
   readonly log: Log;
   readonly start?: () => Worker;
@@ -73,7 +73,9 @@ export function startForesight(parts: {
     if (!(await thread.reaches(leader.seq(), patienceMs)))
       throw unavailable("The foresight thread has not caught up with what happened.");
     try {
-      return (await thread.ask(question, leader.nowMs())) as AnswerTo<Asked>;
+      const answer = await thread.ask(question, leader.nowMs());
+      await leader.giveWay(); // To present it takes time of the thread that serves everybody.
+      return answer as AnswerTo<Asked>;
     } catch (error) {
       log.error({ err: error, question }, "the foresight thread could not answer");
       throw new ForesightError("foresight_unavailable", "The foresight thread could not answer.", {
@@ -118,17 +120,18 @@ function busy(what: string, max: number): ForesightError {
 function createTurns(waitingMax: number) {
   const last = new Map<string, Promise<unknown>>();
   let waiting = 0;
+
+  async function over(before: Promise<unknown>): Promise<void> {
+    waiting++;
+    await before.catch(() => undefined);
+    waiting--;
+  }
+
   return {
     async inTurn<T>(caller: string, run: () => Promise<T>): Promise<T> {
       const before = last.get(caller);
       if (before !== undefined && waiting >= waitingMax) throw busy("plans", waitingMax);
-      waiting++;
-      const turn = (before ?? Promise.resolve())
-        .catch(() => undefined)
-        .then(() => {
-          waiting--;
-          return run();
-        });
+      const turn = before === undefined ? run() : over(before).then(run);
       last.set(caller, turn);
       try {
         return await turn;

@@ -17,6 +17,8 @@ let memory: Memory = createMemory();
 const pieces: Uint8Array[] = [];
 /** One message after the other: loading a snapshot waits for nothing else, but is not done at once. */
 let turn: Promise<void> = Promise.resolve();
+/** The replica has moved since the server was told where it stands. */
+let hasMoved = false;
 
 port.on("message", (message: ToThread) => {
   turn = turn.then(() => take(message));
@@ -31,13 +33,14 @@ async function take(message: ToThread): Promise<void> {
       const whole = pieces.splice(0);
       memory =
         whole.length === 0 ? createMemory() : await loadSnapshot({ seq: message.seq, pieces: each(whole) });
-      return tellPosition();
+      return moved();
     }
     case "events":
       for (const { event, atMs } of message.events) replay(memory, event, atMs);
       resume(memory.state, Math.max(memory.state.clockMs, message.events.at(-1)?.atMs ?? 0));
-      return tellPosition();
+      return moved();
     case "ask":
+      tellPosition(); // Whoever asks next must not wait for this answer to know it.
       return send(answered(message));
   }
 }
@@ -60,7 +63,15 @@ async function* each(whole: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
   yield* whole;
 }
 
+/** Told once for all that has come by now: every message takes time of the server's main thread. */
+function moved(): void {
+  if (!hasMoved) setImmediate(tellPosition);
+  hasMoved = true;
+}
+
 function tellPosition(): void {
+  if (!hasMoved) return;
+  hasMoved = false;
   send({ kind: "at", seq: memory.state.seq, bytes: process.memoryUsage().heapUsed });
 }
 

@@ -70,6 +70,12 @@ export interface Leader {
    */
   events(fromSeq: number, signal?: AbortSignal): AsyncIterable<StreamMessage>;
 
+  /**
+   * For work that can wait: resolves when what has arrived by now has been decided and, where the store does not keep it
+   * waiting, answered. At once if nothing has.
+   */
+  giveWay(): Promise<void>;
+
   /** Of the last committed event. */
   seq(): number;
   /** The time of the cluster: never runs backwards, and wall-clock jumps do nothing to it. */

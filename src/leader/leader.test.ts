@@ -107,6 +107,24 @@ describe("batches", () => {
     expect(answers.map(({ outcome }) => outcome)).toEqual(["accepted", "refused", "accepted"]);
   });
 
+  test("work that gives way goes on after the answers to all that has arrived, and at once if nothing has", async () => {
+    const rig = await createRig();
+    await createPool(rig);
+    const order: string[] = [];
+    const note = (what: string) => () => void order.push(what);
+
+    const all = [
+      rig.do(submit("a")).then(note("first")),
+      rig.leader.giveWay().then(note("work")),
+      rig.do(submit("b")).then(note("second")),
+    ];
+    await Promise.all(all);
+    expect(order).toEqual(["first", "second", "work"]);
+
+    const soon = new Promise((resolve) => rig.clock.soon(() => resolve("later")));
+    expect(await Promise.race([soon, rig.leader.giveWay().then(() => "at once")])).toBe("at once");
+  });
+
   test("a bulk that takes long is decided in several batches, in its order, and answered as a whole", async () => {
     const { store, commits } = await createWatchedStore();
     const clock = createFakeClock();

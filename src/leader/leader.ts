@@ -157,6 +157,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     },
     hear: (requestId, client) => void leases.renew(requestId, null, client),
     hearNode: nodes.hear,
+    giveWay: loop.giveWay,
     audit: inbox.audit,
     onCommit: stream.onCommit,
     events: stream.events,

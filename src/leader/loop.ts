@@ -21,6 +21,8 @@ export interface Loop {
   /** The next turn comes when something is due. */
   planTimer(): void;
   cancelTimer(): void;
+  /** Resolves when the turn that is about to begin has begun; at once if none is. */
+  giveWay(): Promise<void>;
   /** Resolves when no turn is under way and none is about to be. */
   rest(): Promise<void>;
   readonly isBusy: boolean;
@@ -140,6 +142,10 @@ export function createLoop(
     plan,
     planTimer,
     cancelTimer: () => cancelTimer(),
+    async giveWay() {
+      // What was planned earlier comes first, with all that follows from it without waiting.
+      if (isPlanned) await new Promise<void>((resolve) => clock.soon(resolve));
+    },
     async rest() {
       while (isTurning || isPlanned) {
         await new Promise<void>((resolve) => {

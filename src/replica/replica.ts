@@ -263,6 +263,9 @@ function leaderSurface(
         (leader) => leader.read(look),
         (follower) => look(viewOf(follower.recovered.memory, timeOf(follower))),
       ),
+    async giveWay() {
+      if (roles.role.kind === "leading") await roles.role.leader.giveWay();
+    },
     completed: (command) => (roles.role.kind === "leading" ? roles.role.leader.completed(command) : command),
     async audit(entry) {
       if (roles.role.kind === "leading") return roles.role.leader.audit(entry);
