@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { formatDuration, parseDurationSeconds } from "./durations.ts";
+import { parseDurationSeconds } from "./durations.ts";
 
 describe("durations that are read", () => {
   const cases: Record<string, number> = {
@@ -23,19 +23,4 @@ describe("durations that are refused", () => {
   test("the hint for a bare number repeats it with a unit", () => {
     expect(parseDurationSeconds("30")).toMatchObject({ hint: "Write 30s for seconds." });
   });
-});
-
-describe("durations that are shown", () => {
-  const cases: [number, string][] = [
-    [0, "0s"],
-    [45, "45s"],
-    [60, "1m"],
-    [5_400, "1h30m"],
-    [3_601, "1h"],
-    [273_600, "3d4h"],
-    [86_400, "1d"],
-    [-5, "0s"],
-  ];
-  for (const [seconds, want] of cases)
-    test(`${seconds} → ${want}`, () => expect(formatDuration(seconds)).toBe(want));
 });

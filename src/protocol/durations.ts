@@ -26,16 +26,3 @@ export function parseDurationSeconds(written: string): Parsed<number> {
   }
   return { ok: true, value: seconds };
 }
-
-/** The two largest units, as in tables: 3d4h, 1h30m, 45s. */
-export function formatDuration(seconds: number): string {
-  let rest = Math.max(0, Math.floor(seconds));
-  const parts: string[] = [];
-  for (const [unit, length] of Object.entries(SECONDS_PER_UNIT)) {
-    const count = Math.floor(rest / length);
-    rest -= count * length;
-    if (parts.length > 0 || count > 0) parts.push(count > 0 ? `${count}${unit}` : "");
-    if (parts.length === 2) break;
-  }
-  return parts.join("") || "0s";
-}

@@ -15,7 +15,7 @@ export { type Parsed, parseMcpu, parseMemoryMb, parseSettings } from "./amounts.
 export * from "./answers.ts";
 export { amounts, idempotencyKey, labels, name, note, seconds } from "./common.ts";
 export * from "./dashboard.ts";
-export { formatDuration, parseDurationSeconds } from "./durations.ts";
+export { parseDurationSeconds } from "./durations.ts";
 export {
   ERRORS,
   type ErrorCode,

@@ -111,6 +111,5 @@ export const starvationStatus = z.enum(["normal", "below_fair_share", "starving"
 
 export const allocationGroup = z.enum(["non_preemptible", "aggressively_preemptible", "preemptible"]);
 
-export type WireResourceSettings = z.infer<typeof resourceSettings>;
 export type WireRequestSubmission = z.infer<typeof requestSubmission>;
 export type WireRequestChange = z.infer<typeof requestChange>;

@@ -33,3 +33,16 @@ for (const [name, { attempt, max, hint }] of Object.entries(cases)) {
     expect(error?.hint).toMatch(hint);
   });
 }
+
+test.each([
+  [{ outcome: "walltime", cause: null }, "Request #7 reached its walltime of 60 s."],
+  [{ outcome: "failed", cause: "walltime" }, "Request #7 ran longer than its cluster permits."],
+])("work that %j ended is over its walltime", (last, message) => {
+  const failed = { number: 7, status: "failed", walltime_seconds: 60, attempts: [last] } as WireRequest;
+  expect(errorOfEnding(failed)).toMatchObject({ code: "walltime_over", message });
+});
+
+test("any other failure is the command's own", () => {
+  const failed = { number: 7, status: "failed", attempts: [{ outcome: "failed", cause: "oom" }] };
+  expect(errorOfEnding(failed as WireRequest)).toBeUndefined();
+});

@@ -82,12 +82,22 @@ export function errorOfEnding(request: WireRequest): BerthError | undefined {
     case "expired":
       return expiry(which, request);
     case "failed":
-      return request.attempts.at(-1)?.outcome === "walltime"
-        ? new BerthError("walltime_over", `${which} reached its walltime of ${request.walltime_seconds} s.`)
-        : undefined;
+      return overtime(which, request);
     default:
       return undefined;
   }
+}
+
+/** Its own walltime, or a limit of the cluster on which it ran. */
+function overtime(
+  which: string,
+  { attempts, walltime_seconds: seconds }: WireRequest,
+): BerthError | undefined {
+  const last = attempts.at(-1);
+  if (last?.outcome === "walltime")
+    return new BerthError("walltime_over", `${which} reached its walltime of ${seconds} s.`);
+  if (last?.cause !== "walltime") return undefined;
+  return new BerthError("walltime_over", `${which} ran longer than its cluster permits.`);
 }
 
 function preemptionHint({ attempt, retries: { max } }: WireRequest): string {

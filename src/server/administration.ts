@@ -280,6 +280,11 @@ export function agreed<Body extends object>(
   return { ...body, ...names } as Body & Record<string, string>;
 }
 
+/** The name of the last item before a page. */
+export function afterOf(cursor: string): string {
+  return Buffer.from(cursor, "base64url").toString("utf8");
+}
+
 /** Lists of what is in memory: sorted by name, so that the name of the last one is the cursor. */
 export function pageOf<Item>(
   items: readonly Item[],
@@ -287,8 +292,7 @@ export function pageOf<Item>(
   query: { limit?: number | undefined; cursor?: string | undefined } | undefined,
 ): Reply {
   const limit = query?.limit ?? PAGE_ITEMS_DEFAULT;
-  const after =
-    query?.cursor === undefined ? undefined : Buffer.from(query.cursor, "base64url").toString("utf8");
+  const after = query?.cursor === undefined ? undefined : afterOf(query.cursor);
   const start = after === undefined ? 0 : items.findIndex((item) => nameOf(item) > after);
   const page = start < 0 ? [] : items.slice(start, start + limit);
   const last = page.at(-1);

@@ -8,6 +8,7 @@ import {
   type PoolSettings,
   type RequestId,
 } from "../engine/index.ts";
+import { ForesightError } from "../foresight/index.ts";
 import type { Call, Services } from "./call.ts";
 import { explain, explainNow } from "./explanations.ts";
 import { createGrants } from "./grants.ts";
@@ -49,8 +50,42 @@ test("a request that is deleted while its explanation is worked out is not found
   await expect(explained).rejects.toMatchObject({ problem: { code: "not_found" } });
 });
 
+test("without the foresight thread an explanation has all its facts, and says that nothing was tried (X4)", async () => {
+  const { leader, store, do: perform } = await createRig();
+  await perform({ kind: "createPool", name: pool("main"), capacity: { gpu: 1 } });
+  await perform({ kind: "attachPolicy", policy: { pool: pool("main"), component: "team" as ComponentName } });
+  for (const id of ["runs", "waits"]) await perform(submit(id));
+  const grants = createGrants(leader.grantKeys);
+  const ask = () => Promise.reject(new ForesightError("foresight_unavailable", "The thread is away."));
+  const agents = { reportOf: () => undefined };
+  const parts = { leader, store, grants, agents, foresight: { ask }, hear: () => undefined };
+  const services = parts as unknown as Services;
+  const call = { identity: ANN, params: { id: "waits" } } as unknown as Call;
+  const told = async (suggestions: boolean) => {
+    const located = await locate(call, services);
+    return explain(call, services, located, { suggestions, before: undefined });
+  };
+  const changesIn = ({ text }: Awaited<ReturnType<typeof told>>) =>
+    text[0]?.lines.find(({ label }) => label === "now if")?.text;
+
+  const asked = await told(true);
+  expect(asked).toMatchObject({ code: "units", suggestions: [], truncated: true, starts: null });
+  expect(changesIn(asked)).toBe("not known: nothing can be tried at the moment");
+  const unasked = await told(false);
+  expect(unasked).toMatchObject({ code: "units", suggestions: [], truncated: false });
+  expect(changesIn(unasked)).toBeUndefined();
+});
+
 const ANN: Identity = {
-  ...{ tokenId: "t", name: "ann", role: "admin", pools: null, components: null, expiresAtMs: null },
+  ...{
+    tokenId: "t",
+    countsAs: "t",
+    name: "ann",
+    role: "admin",
+    pools: null,
+    components: null,
+    expiresAtMs: null,
+  },
   ...{ permissions: new Set(), extra: new Set() },
 };
 

@@ -70,7 +70,7 @@ export function explainNow(
 ): { request: WireRequest; explanation: WireExplanation } {
   const facts = explainState(view.state, id, view.nowMs) as Explanation;
   const seen = { ...facts, pools: facts.pools.filter(({ pool }) => reachesPool(caller.identity, pool)) };
-  const untried = { suggestions: { all: [], isTruncated: true }, starts: null, next: null, before: null };
+  const untried = { suggestions: { all: [], isTruncated: false }, starts: null, next: null, before: null };
   const request = presentLive(view, id, caller) as WireRequest;
   return { request, explanation: presentExplanation(view, request, { facts: seen, ...untried }, caller) };
 }
@@ -203,7 +203,7 @@ async function foreseen(
     if (!(error instanceof ForesightError)) throw error;
     return leader.read((view) => ({
       facts: explainState(view.state, requestId, view.nowMs),
-      suggestions: { all: [], isTruncated: true },
+      suggestions: { all: [], isTruncated: suggestions },
       ...{ starts: null, next: null },
       before: before === undefined ? null : compareOrder(view.state, [requestId, before], view.nowMs),
     }));

@@ -90,7 +90,7 @@ export function presentExit(attempt: WireAttempt | undefined): WireJob["exit"] {
 
 function exitReason({ outcome, cause }: WireAttempt): NonNullable<WireJob["exit"]>["reason"] {
   if (outcome !== "succeeded" && outcome !== "failed") return outcome;
-  return cause === "oom" || cause === "start_failed" ? cause : "exited";
+  return cause === "oom" || cause === "start_failed" || cause === "walltime" ? cause : "exited";
 }
 
 /** A report may come late: the request ended when its last attempt did. */

@@ -5,6 +5,8 @@ import type { TokenRecord } from "../store/index.ts";
 
 export interface Identity {
   readonly tokenId: string;
+  /** The token whose calls, streams and questions its own count as: a session's are those of the token that it came from. */
+  readonly countsAs: string;
   /** Also who a request was submitted by: a token that replaces another of the same name owns its work. */
   readonly name: string;
   readonly role: Role;
@@ -24,6 +26,7 @@ export function identityOf(token: TokenRecord): Identity {
   const role = token.role as Role;
   return {
     tokenId: token.id,
+    countsAs: token.id,
     name: token.name,
     role,
     components: token.components && new Set(token.components),

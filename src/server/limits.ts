@@ -25,7 +25,11 @@ export const IDLE_CONNECTIONS_PER_ADDRESS_MAX = 500;
 export const SMALL_BODY_BYTES = 4 * 1024;
 
 export const STREAMS_PER_TOKEN_MAX = 10;
+/** With the streams of its sessions: whoever opens the dashboard often must not take those of others. */
+export const STREAMS_WITH_SESSIONS_MAX = 50;
 export const STREAMS_MAX = 2_000;
+/** Readers of logs, with those of its sessions: each is work for a node. */
+export const LOG_READERS_PER_TOKEN_MAX = 50;
 /** What a slow reader of a stream may leave unread before it is cut off; it resumes where it was. */
 export const STREAM_BUFFER_BYTES_MAX = 1024 * 1024;
 export const STREAM_HEARTBEAT_MS = 15_000;

@@ -7,9 +7,10 @@ import { type KeptTail, logPartOf } from "./agents/parts.ts";
 import type { LogPart, LogSink } from "./agents/readers.ts";
 import { reportersFor } from "./agents/reporters.ts";
 import type { CallOf, Reply, Services } from "./call.ts";
-import { STREAM_HEARTBEAT_MS } from "./limits.ts";
+import { LOG_READERS_PER_TOKEN_MAX, STREAM_HEARTBEAT_MS } from "./limits.ts";
 import type { Located } from "./locate.ts";
 import { problemError } from "./problems.ts";
+import { whenOver } from "./tokens.ts";
 
 type LogCall = CallOf<"getJobLogs">;
 
@@ -48,12 +49,22 @@ export async function readLog(call: LogCall, services: Services, located: Locate
       `Attempt ${wanted.attempt} has ${reporters.length} parts, from rank 0 on.`,
     );
   }
+  checkRoom(call, services);
   const response = createResponse(call);
   if (reporter !== undefined && (await isHeard(services, reporter))) {
     if (await passOn(call, services, { located, wanted, reporter, response })) return "sent";
   }
   const { from = 0 } = call.query;
   return keptTail(services, { located, wanted, rank, from, response });
+}
+
+function checkRoom({ identity }: LogCall, { agents }: Services): void {
+  const open = agents.readers.countOf(identity.countsAs);
+  if (open < LOG_READERS_PER_TOKEN_MAX) return;
+  throw problemError("rate_limited", `${open} logs are being read with this token already.`, {
+    hint: `Close one first: a token may read ${LOG_READERS_PER_TOKEN_MAX} at once.`,
+    headers: { "retry-after": "5" },
+  });
 }
 
 function attemptOf(
@@ -87,7 +98,7 @@ async function isHeard({ leader, agents }: Services, reporter: string): Promise<
 /** False: the node sent nothing, and nothing was answered yet. */
 function passOn(
   call: LogCall,
-  { agents, grants, tokens }: Services,
+  { agents, grants, tokens, leader }: Services,
   log: { located: Located; wanted: LoggedAttempt; reporter: string; response: Response },
 ): Promise<boolean> {
   const { located, wanted, reporter, response } = log;
@@ -100,7 +111,8 @@ function passOn(
       },
       end(why) {
         clearTimeout(timer);
-        stopListening();
+        stopHearing();
+        stopWaiting();
         if (!response.hasBegun && why !== "complete") return resolve(false);
         response.end(why === "complete");
         resolve(true);
@@ -113,12 +125,13 @@ function passOn(
         token: grants.sign(located.id, wanted.token),
         from: call.query.from ?? 0,
         follow: call.query.follow === "true",
+        countsAs: call.identity.countsAs,
       },
       sink,
     );
-    const stopListening = tokens.onRevoked((tokenId) => {
-      if (tokenId === call.identity.tokenId) stop();
-    });
+    const { tokenId } = call.identity;
+    const stopHearing = tokens.onRevoked((revoked) => revoked === tokenId && stop());
+    const stopWaiting = whenOver(call.identity, () => leader.nowMs(), stop);
     call.outgoing.on("close", stop);
   });
 }

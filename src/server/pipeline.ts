@@ -66,6 +66,8 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
     let identity: Identity | undefined;
     try {
       pipeline.checkHost(incoming);
+      // What takes long lets those go first who wait for a commit (X4).
+      if (route.rateCost !== undefined) await pipeline.services.leader.giveWay();
       if (context.req.url.length > URL_LENGTH_MAX)
         throw problemError("url_too_long", "The address is too long.");
       const isForwarded = replicated?.clientAddress(incoming) !== undefined;
@@ -89,7 +91,8 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       return reply === "sent" ? RESPONSE_ALREADY_SENT : send(reply, name);
     } catch (error) {
       if (error instanceof ProblemError && error.isDenial) {
-        if (identity === undefined) pipeline.services.strangers.count(address);
+        // Whoever fails to sign in is a stranger, too: everybody may try.
+        if (identity === undefined || identity === ANYBODY) pipeline.services.strangers.count(address, name);
         else {
           const target = context.req.path;
           await auditDenial(pipeline.services, error, { route: name, identity, address, target });
@@ -141,6 +144,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
 /** For routes that are open to everybody. */
 const ANYBODY: Identity = {
   tokenId: "",
+  countsAs: "",
   name: "anybody",
   role: "viewer",
   components: new Set(),
@@ -177,7 +181,7 @@ async function identify(
     if (session !== undefined) throw sessionOver();
     throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
   }
-  await rates.checkToken(identity.tokenId, rateCost);
+  await rates.checkToken(identity.countsAs, rateCost);
   return identity;
 }
 

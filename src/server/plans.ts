@@ -55,7 +55,7 @@ export function ask(
   { foresight }: Services,
   question: { readonly steps: readonly PlanStep[]; readonly horizonMs?: number },
 ): Promise<Plan> {
-  return foresight.ask({ kind: "plan", ...question }, identity.tokenId);
+  return foresight.ask({ kind: "plan", ...question }, identity.countsAs);
 }
 
 /** A part of what it would do is not shown: it might be taken for the whole. */

@@ -42,6 +42,7 @@ export type Degree = "none" | "counted" | "named" | "whole";
 export class Sight {
   readonly #identity: Identity;
   readonly #world: World;
+  readonly #named = new Map<string, boolean>();
 
   constructor(identity: Identity, world: World) {
     this.#identity = identity;
@@ -57,6 +58,19 @@ export class Sight {
     return (
       this.seesPool(pool) && (reachesComponent(this.#identity, component) || !this.#world.hidesOthers(pool))
     );
+  }
+
+  /** Whether anything of a component can be seen by name; if not, its requests need no look one by one. */
+  mayNameSome(component: string): boolean {
+    let known = this.#named.get(component);
+    if (known === undefined) {
+      const pools = [...this.#world.poolsOf(component)];
+      known =
+        reachesComponent(this.#identity, component) ||
+        pools.some((pool) => this.namesComponent(pool, component));
+      this.#named.set(component, known);
+    }
+    return known;
   }
 
   degreeOf(request: Owned): Degree {

@@ -7,7 +7,7 @@ import { STRANGERS_LISTED_MAX, STRANGERS_TALLY_MS } from "./limits.ts";
 
 export interface Strangers {
   /** One more call from there was turned away. */
-  count(address: string): void;
+  count(address: string, route?: string): void;
   /** Writes down what has been counted so far, and counts no more. */
   close(): Promise<void>;
 }
@@ -16,6 +16,7 @@ export interface Strangers {
 const ADDRESSES_MAX = 1_000;
 
 export function createStrangers(leader: Pick<Leader, "audit">): Strangers {
+  /** By what was tried, and from where. */
   const calls = new Map<string, number>();
   let elsewhere = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -31,22 +32,21 @@ export function createStrangers(leader: Pick<Leader, "audit">): Strangers {
     elsewhere = 0;
     const entries = rest === 0 ? listed : [...listed, ["other addresses", rest] as const];
     await Promise.all(
-      entries.map(([from, count]) =>
-        leader.audit({
-          actor: "nobody",
-          action: "unauthenticated calls",
-          target: from,
-          outcome: "denied",
+      entries.map(([key, count]) => {
+        const [from = "", action = "unauthenticated calls"] = key.split("\n");
+        return leader.audit({
+          ...{ actor: "nobody", action, target: from, outcome: "denied" },
           body: { from, calls: count, within_seconds: STRANGERS_TALLY_MS / 1000 },
-        }),
-      ),
+        });
+      }),
     );
   };
 
   return {
-    count(address) {
+    count(address, route) {
       const from = addressGroup(address);
-      if (calls.has(from) || calls.size < ADDRESSES_MAX) calls.set(from, (calls.get(from) ?? 0) + 1);
+      const key = route === "createSession" ? `${from}\nfailed sign-ins` : from;
+      if (calls.has(key) || calls.size < ADDRESSES_MAX) calls.set(key, (calls.get(key) ?? 0) + 1);
       else elsewhere += 1;
       // A failure of the store is the leader's to report; what was counted is lost with it.
       timer ??= setTimeout(() => void write().catch(() => undefined), STRANGERS_TALLY_MS);

@@ -14,6 +14,7 @@ import {
   STREAM_HEARTBEAT_MS,
   STREAMS_MAX,
   STREAMS_PER_TOKEN_MAX,
+  STREAMS_WITH_SESSIONS_MAX,
 } from "./limits.ts";
 import { createPositions, type Position, type Positions } from "./positions.ts";
 import { problemError } from "./problems.ts";
@@ -41,6 +42,7 @@ export interface StreamOrder {
 
 interface OpenStream {
   readonly tokenId: string;
+  readonly countsAs: string;
   readonly abort: AbortController;
 }
 
@@ -69,7 +71,8 @@ export function createStreams({
     open(order) {
       const { identity, outgoing } = order;
       checkRoom(streams, identity);
-      const stream = { tokenId: identity.tokenId, abort: new AbortController() };
+      const { tokenId, countsAs } = identity;
+      const stream = { tokenId, countsAs, abort: new AbortController() };
       streams.add(stream);
       const { signal } = stream.abort;
       outgoing.on("close", () => stream.abort.abort());
@@ -103,11 +106,13 @@ export function createStreams({
   };
 }
 
-function checkRoom(streams: ReadonlySet<OpenStream>, { tokenId }: Identity): void {
-  const mine = [...streams].filter((stream) => stream.tokenId === tokenId).length;
-  if (mine < STREAMS_PER_TOKEN_MAX && streams.size < STREAMS_MAX) return;
+function checkRoom(streams: ReadonlySet<OpenStream>, { tokenId, countsAs }: Identity): void {
+  const related = [...streams].filter((stream) => stream.countsAs === countsAs);
+  const mine = related.filter((stream) => stream.tokenId === tokenId).length;
+  const hasRoom = mine < STREAMS_PER_TOKEN_MAX && related.length < STREAMS_WITH_SESSIONS_MAX;
+  if (hasRoom && streams.size < STREAMS_MAX) return;
   throw problemError("rate_limited", `${mine} event streams of this token are open already.`, {
-    hint: `Close one first: a token may have ${STREAMS_PER_TOKEN_MAX}.`,
+    hint: `Close one first: a token or a session may have ${STREAMS_PER_TOKEN_MAX}, a token with its sessions ${STREAMS_WITH_SESSIONS_MAX}.`,
     headers: { "retry-after": "5" },
   });
 }

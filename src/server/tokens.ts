@@ -172,6 +172,23 @@ export function isOver(identity: Identity, nowMs: number): boolean {
   return identity.expiresAtMs !== null && identity.expiresAtMs <= nowMs;
 }
 
+/** Timers do not reach further; who lives longer is looked at again. */
+const LOOK_MS_MAX = 24 * 3_600_000;
+
+/** Calls when the token or session is over; returns the way to stop waiting for that. */
+export function whenOver(identity: Identity, nowMs: () => number, over: () => void): () => void {
+  if (identity.expiresAtMs === null) return () => undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const look = () => {
+    const leftMs = (identity.expiresAtMs as number) - nowMs();
+    if (leftMs <= 0) return over();
+    timer = setTimeout(look, Math.min(leftMs, LOOK_MS_MAX));
+    timer.unref();
+  };
+  look();
+  return () => clearTimeout(timer);
+}
+
 export interface MadeToken {
   readonly id: string;
   readonly name: string;

@@ -86,6 +86,7 @@ const metByHolders: Partial<Record<ErrorCode, string>> = {
   plan_outdated: "server-plans.test.ts",
   plan_too_large: "../../src/foresight/foresight.test.ts",
   foresight_unavailable: "../../src/foresight/foresight.test.ts",
+  foresight_busy: "../../src/foresight/foresight.test.ts",
   walltime_over: "run.test.ts",
   holder_lost: "run-outage.test.ts",
   preempted: "run-preemption.test.ts",
@@ -94,7 +95,6 @@ const metByHolders: Partial<Record<ErrorCode, string>> = {
 /** A healthy server says these to other callers only, or not at all. */
 const onlyTold: readonly ErrorCode[] = [
   "engine_error",
-  "foresight_busy",
   "malformed_body",
   "body_too_large",
   "unsupported_media_type",

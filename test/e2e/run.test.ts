@@ -1,6 +1,6 @@
 // `berth run` against a real server: grants, waiting, exit codes, signals, what the command gets to see.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildBerth, eventually, named, openWorld, startBerth, type World, written } from "./run-support.ts";
@@ -89,6 +89,21 @@ describe("the exit code", () => {
     }
     const { items } = await world.client.requests.list({ limit: 100 });
     expect(items.filter(({ name }) => name === "unstartable")).toEqual([]);
+  });
+
+  test("of what cannot be started any more when it is granted comes with its units given back", async () => {
+    const directory = temporaryDirectory();
+    const [gate, script] = [join(directory, "gate"), join(directory, "script")];
+    writeFileSync(script, "#!/bin/sh\n", { mode: 0o755 });
+    const holder = start(["--gpu", "2", "--", "sh", "-c", `until [ -e ${gate} ]; do sleep 0.05; done`]);
+    await eventually("both are held", () => holder.stderr().includes("granted"));
+    const run = start(["--gpu", "1", "--name", "too late", "--", script]);
+    await named(world, "too late", "queued");
+    rmSync(script);
+    writeFileSync(gate, "");
+    expect((await run.exited).code).toBe(127);
+    await named(world, "too late", "cancelled"); // Which it is only when its units are free.
+    expect((await holder.exited).code).toBe(0);
   });
 
   test("is 4 with a token that nobody knows", async () => {

@@ -352,6 +352,52 @@ async function wantedReader(agent: ScriptedAgent): Promise<string> {
   return reader;
 }
 
+test("a log is read no longer than the token of its reader lives, nor by more readers than a token may have", async () => {
+  const submitted = await submit();
+  const agent = await agentOf(submitted.id);
+  await agent.takeUp();
+  const abort = new AbortController();
+  const read = (secret: string) =>
+    fetch(`${server.url}/v1/jobs/${submitted.id}/logs?follow=true`, {
+      headers: { authorization: `Bearer ${secret}` },
+      signal: abort.signal,
+    });
+  const known = new Set<string>();
+  /** Answers the reader that is new, so that it stays. */
+  const feed = () =>
+    eventually(async () => {
+      const { logs } = await agent.sync();
+      const reader = logs.map((log: { reader: string }) => log.reader).find((one: string) => !known.has(one));
+      expect(reader).toBeDefined();
+      known.add(reader);
+      const piece = { from: 0, parts: [{ stream: "stdout", data: base64("one\n") }], is_end: false };
+      await agent.call("POST", `/v1/nodes/${agent.node}/logs/${reader}`, piece);
+    });
+  const short = await server.token("operator", { expires_in_seconds: 3 });
+  const brief = await Promise.all([read(short.secret), feed()]);
+  await expect(brief[0].text()).rejects.toThrow(); // Cut off: what it has must not be taken for the whole.
+  const long = await server.token("operator");
+  const readers: Response[] = []; // Kept: the connection of an answer that is collected as garbage is closed.
+  while (readers.length < 50) {
+    const [answer] = await Promise.all([read(long.secret), feed()]);
+    readers.push(answer);
+  }
+  expect((await read(long.secret)).status).toBe(429);
+  expect(new Set(readers.map(({ status }) => status))).toEqual(new Set([200]));
+  abort.abort();
+});
+
+test("whoever enrols a machine reaches everybody who uses its pool: it gets what their jobs run", async () => {
+  const { call } = await server.token("operator", { components: ["vision"] });
+  const enrol = () => call("POST", "/v1/nodes/one/enrol", { pool: "cluster", capacity: { gpu: 1 } });
+  await server.admin("POST", "/v1/pools/cluster/policies", { component: "speech" });
+  expect(await enrol()).toMatchObject({ status: 403, body: { code: "forbidden" } });
+  expect((await server.admin("GET", "/v1/nodes/one")).body.enrolled).toEqual({ gpu: 4 });
+  await server.admin("DELETE", "/v1/pools/cluster/policies/speech");
+  const { body } = await call("POST", "/v1/nodes/four/enrol", { pool: "cluster" });
+  expect(body).toMatchObject({ node: "four", join_token: expect.stringContaining("berth_") });
+});
+
 test("a job waits for another, by its number, and is cancelled when that fails (J9)", async () => {
   const first = await submit({ name: "prepare" });
   const second = await submit({ after: [{ id: `${first.number}` }] });
@@ -413,6 +459,38 @@ test("an array is one operation, of which so many run at once (J9)", async () =>
   expect((await server.admin("POST", "/v1/operations/nothing/cancel")).status).toBe(404);
   const twice = await server.admin("POST", "/v1/jobs/array", { ...array, indices: [1, 1] });
   expect(twice.status).toBe(400);
+});
+
+test("a page of operations costs what it shows, and so does a look for jobs among other requests", async () => {
+  const crowd = await openTestServer();
+  await crowd.admin("POST", "/v1/pools", { name: "plain", capacity: { gpu: 1 } });
+  await crowd.admin("POST", "/v1/pools/plain/policies", { component: "plain" });
+  const items = Array.from({ length: 1_000 }, (_, index) => ({
+    ...{ component: "plain", resources: { gpu: 1 }, operation: `op-${1_000 + (index % 500)}` },
+  }));
+  await crowd.admin("POST", "/v1/resource-requests/bulk", { items });
+  let walked = 0;
+  await crowd.leader.read(({ state }) => {
+    for (const requests of state.operations.values()) {
+      const walk = requests[Symbol.iterator].bind(requests);
+      requests[Symbol.iterator] = () => {
+        walked += 1;
+        return walk();
+      };
+    }
+  });
+  const names: string[] = [];
+  let page = await crowd.admin("GET", "/v1/operations?limit=3");
+  for (let pages = 1; pages <= 3; pages++) {
+    names.push(...page.body.items.map(({ operation }: { operation: string }) => operation));
+    page = await crowd.admin("GET", `/v1/operations?limit=3&cursor=${page.body.next_cursor}`);
+  }
+  expect(names).toEqual(items.slice(0, 9).map(({ operation }) => operation));
+  expect(walked).toBe(4 * 4); // Three that are shown, and one that shows that more follow.
+  const asked = vi.spyOn(crowd.store, "listRequests");
+  const { body } = await crowd.admin("GET", "/v1/jobs?limit=100");
+  expect([body.items, typeof body.next_cursor, asked.mock.calls.length]).toEqual([[], "string", 5]);
+  await crowd.close();
 });
 
 test("a drained node gets nothing new, and with a deadline what runs there is stopped (N4)", async () => {

@@ -115,6 +115,18 @@ describe("in an open pool", () => {
     expect((await server.admin("GET", path)).body.items).toMatchObject([{ id: run.id }]);
   });
 
+  test("what a token does not see cannot be waited for, one by one or in bulk (J9)", async () => {
+    const hidden = await theirs("closed");
+    const own = await ask(mine.call, "mine", "open");
+    const items = [hidden.id, own.id, `${own.number}`].map((id) => ({
+      ...{ component: "mine", resources: { open: 2 }, after: [{ id }] },
+    }));
+    expect((await mine.call("POST", "/v1/resource-requests", items[0])).status).toBe(404);
+    const { body } = await mine.call("POST", "/v1/resource-requests/bulk", { items });
+    const after = [{ id: own.id, when: "ok" }];
+    expect(body.results).toMatchObject([{ problem: { code: "not_found" } }, { after }, { after }]);
+  });
+
   test("nobody acts on what it merely sees", async () => {
     const run = await theirs("open");
     for (const [method, path, body] of [

@@ -206,3 +206,16 @@ test("without suggestions nothing is tried, and facts and words are there all th
   expect(body).toMatchObject({ suggestions: [], starts: null, code: "units" });
   expect(line("now if")).toBeUndefined();
 });
+
+test("where no single change would do, that is said, with the two that stand in its way at once (Y12)", async () => {
+  await pool("twice", { capacity: { gpu: 3 } });
+  await policy("twice", "bounded", { limit: { gpu: 2 } });
+  await policy("twice", "free");
+  await submit("bounded", 1);
+  await submit("free", 2);
+  const { id } = await submit("bounded", 2);
+  const { body, line } = await why(id);
+  expect(body).toMatchObject({ suggestions: [], truncated: false });
+  expect(body.pools[0].blockers).toEqual(["limit", "units"]);
+  expect(line("now if")).toBe("no single change was found: its own limit and too few units");
+});

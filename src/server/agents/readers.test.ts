@@ -7,7 +7,7 @@ import { createReaders, type LogPart } from "./readers.ts";
 function openReader(from = 0) {
   const read: (string | number)[] = [];
   const readers = createReaders(() => undefined);
-  const order = { reporter: "one", requestId: "r", token: "1.t", from, follow: true };
+  const order = { reporter: "one", requestId: "r", token: "1.t", from, follow: true, countsAs: "t" };
   readers.open(order, {
     async take(parts: readonly LogPart[], dropped: number) {
       if (dropped > 0) read.push(dropped);

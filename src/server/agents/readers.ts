@@ -14,6 +14,8 @@ export interface LogOrder {
   readonly token: string;
   readonly from: number;
   readonly follow: boolean;
+  /** The token whose readers it is counted with. */
+  readonly countsAs: string;
 }
 
 export interface LogPart {
@@ -30,13 +32,14 @@ export interface LogSink {
   end(why: "complete" | "missing" | "closed"): void;
 }
 
-export interface OpenReader extends LogOrder {
+export interface OpenReader extends Omit<LogOrder, "countsAs"> {
   readonly reader: string;
 }
 
 export interface Readers {
   /** Returns the way to stop. */
   open(order: LogOrder, sink: LogSink): () => void;
+  countOf(token: string): number;
   /** Those whose logs it should send. */
   on(reporter: string): readonly OpenReader[];
   /** Undefined: that reader is gone, or another reporter has to send it. */
@@ -93,6 +96,7 @@ export function createReaders(wake: (reporter: string) => void): Readers {
       wake(order.reporter);
       return () => end(reader, "closed");
     },
+    countOf: (token) => [...readers.values()].filter(({ countsAs }) => countsAs === token).length,
     on: (reporter) =>
       [...readers.values()]
         .filter((one) => one.reporter === reporter)

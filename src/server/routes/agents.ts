@@ -19,6 +19,7 @@ import type {
 } from "../../protocol/index.ts";
 import { toMs, toNodeName, toPoolName, toRequestId, toTimestamp } from "../../translation/index.ts";
 import { amountsText } from "../../words/index.ts";
+import { memberDenial } from "../administration.ts";
 import { heldIn } from "../agents/adopted.ts";
 import type { Sync } from "../agents/agents.ts";
 import { nodeChanges } from "../agents/machines.ts";
@@ -34,12 +35,14 @@ import {
 import { hasAdapter, keyOf, type Reporter } from "../agents/reporters.ts";
 import {
   type Call,
+  type Change,
   type Denial,
   denial,
   type Handler,
   ok,
   perform,
   type Reply,
+  refused,
   type Services,
 } from "../call.ts";
 import { reachesPool } from "../identity.ts";
@@ -61,6 +64,10 @@ export const enrolNode: Handler<"enrolNode"> = async (call, services) => {
   }
   const known = await services.leader.read((view) => checkEnrolment(view, name, pool));
   if (known instanceof Error) throw known;
+  // Whoever enrols a machine can be that machine, and be given what the jobs of everybody there run.
+  const guard = (view: View) => memberDenial(view, call, { pools: [pool] });
+  const denied = await services.leader.read(guard);
+  if (denied !== undefined) throw refused(denied);
   const nowMs = services.leader.nowMs();
   const { record, secret } = makeToken(
     {
@@ -72,8 +79,8 @@ export const enrolNode: Handler<"enrolNode"> = async (call, services) => {
     },
     nowMs,
   );
-  if (capacity !== undefined) await register(call, services, { name, pool, capacity });
-  await replaceToken(call, services, record, { pool });
+  if (capacity !== undefined) await register(call, services, { name, pool, capacity }, guard);
+  await replaceToken(call, services, record, { detail: { pool }, guard });
   const expiresAt = toTimestamp(nowMs + JOIN_TOKEN_LIFE_MS);
   return { status: 201, body: { node: name, pool, join_token: secret, expires_at: expiresAt } };
 };
@@ -100,6 +107,7 @@ async function register(
   call: Call,
   services: Services,
   enrolled: { name: string; pool: string; capacity: Resources },
+  guard: NonNullable<Change["guard"]>,
 ): Promise<void> {
   const name = toNodeName(enrolled.name);
   const { capacity } = enrolled;
@@ -108,6 +116,7 @@ async function register(
     command: { kind: "putNode", node },
     target: `node ${name}`,
     detail: { capacity },
+    guard,
   });
 }
 
@@ -116,16 +125,16 @@ async function replaceToken(
   call: Call,
   services: Services,
   record: ReturnType<typeof makeToken>["record"],
-  detail: Readonly<Record<string, unknown>>,
+  how: Pick<Change, "detail" | "guard">,
 ): Promise<void> {
   const { tokens, leader } = services;
   const target = `token ${record.name}`;
   for (const old of tokens.find(record.name)) {
     const revoked = { ...old, revokedAtMs: leader.nowMs() };
-    await perform(call, services, { command: { kind: "putToken", token: revoked }, target, detail });
+    await perform(call, services, { command: { kind: "putToken", token: revoked }, target, ...how });
     tokens.put(revoked);
   }
-  await perform(call, services, { command: { kind: "putToken", token: record }, target, detail });
+  await perform(call, services, { command: { kind: "putToken", token: record }, target, ...how });
   tokens.put(record);
 }
 
@@ -162,7 +171,7 @@ export const joinNode: Handler<"joinNode"> = async (call, services) => {
       { name: nodeTokenName(name), role: "node", components: [], pools: [pool] },
       leader.nowMs(),
     );
-    await replaceToken(call, services, record, { pool });
+    await replaceToken(call, services, record, { detail: { pool } });
     for (const used of tokens.find(call.identity.tokenId)) {
       const revoked = { ...used, revokedAtMs: leader.nowMs() };
       await perform(call, services, {

@@ -10,11 +10,11 @@ import {
   shareViewOf,
 } from "../../engine/index.ts";
 import type { RequestBody, View } from "../../leader/index.ts";
-import type { WireOperation } from "../../protocol/index.ts";
+import { PAGE_ITEMS_DEFAULT, type WireOperation } from "../../protocol/index.ts";
 import type { RequestRecord } from "../../store/index.ts";
 import { toRequestId, toTimestamp } from "../../translation/index.ts";
-import { pageOf } from "../administration.ts";
-import { type Call, type Change, contextOf, type Handler, ok, type Services } from "../call.ts";
+import { afterOf, pageOf } from "../administration.ts";
+import { type Call, type CallOf, type Change, contextOf, type Handler, ok, type Services } from "../call.ts";
 import { presentLive } from "../presentation.ts";
 import { notFound, problemError } from "../problems.ts";
 import { largest } from "../shares.ts";
@@ -28,23 +28,45 @@ interface Member extends Pick<RequestBody, "spec" | "progress" | "attempts"> {
 
 /** Those in memory: with something that waits or runs, or that has just ended. */
 export const listOperations: Handler<"listOperations"> = async (call, { leader }) => {
-  const { component } = call.query;
+  const { limit = PAGE_ITEMS_DEFAULT } = call.query;
   const operations = await leader.read((view) => {
     const sight = sightOf(call.identity, view);
     const standings = standingsIn(view);
-    return [...view.state.operations.values()].flatMap((requests): WireOperation[] => {
-      const first = requests.first();
-      if (first === undefined || first.spec.operation === null) return [];
-      if (component !== undefined && first.spec.component !== component) return [];
-      const members = [...requests].flatMap(({ spec }) => memberInMemory(view, spec.id) ?? []);
-      const summary = summaryOf(members, sight, { view, standings });
-      return summary === undefined ? [] : [summary];
-    });
+    // One more than is shown, so that it is known whether more follow.
+    return firstNames(view, call, limit + 1).flatMap(
+      (members) => summaryOf(members, sight, { view, standings }) ?? [],
+    );
   });
-  const nameOf = ({ component: owner, operation }: WireOperation) => `${owner} ${operation}`;
-  operations.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
   return pageOf(operations, nameOf, call.query);
 };
+
+const nameOf = ({ component, operation }: { component: string; operation: string | null }) =>
+  `${component} ${operation}`;
+
+/** The first operations behind the cursor, by name: only those are summed up, however many there are. */
+function firstNames(
+  view: View,
+  { identity, query: { component, cursor } }: CallOf<"listOperations">,
+  count: number,
+): Member[][] {
+  const sight = sightOf(identity, view);
+  const after = cursor === undefined ? "" : afterOf(cursor);
+  const first: { name: string; members: Member[] }[] = [];
+  for (const requests of view.state.operations.values()) {
+    const spec = requests.first()?.spec;
+    if (spec === undefined || spec.operation === null) continue;
+    if (component !== undefined && spec.component !== component) continue;
+    const name = nameOf(spec);
+    if (name <= after || (first.length === count && name > (first.at(-1)?.name ?? ""))) continue;
+    if (!sight.mayNameSome(spec.component)) continue;
+    const members = [...requests].flatMap(({ spec: { id } }) => memberInMemory(view, id) ?? []);
+    if (!members.some(({ owned }) => sight.sees(owned))) continue;
+    const place = first.findIndex((other) => other.name > name);
+    first.splice(place < 0 ? first.length : place, 0, { name, members });
+    if (first.length > count) first.pop();
+  }
+  return first.map(({ members }) => members);
+}
 
 /** All of it that the store still has. */
 export const getOperation: Handler<"getOperation"> = async (call, services) => {

@@ -155,15 +155,34 @@ function checkClass(identity: Identity, preemptionClass = 0): void {
 
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
   for (const component of componentsOf(call)) await services.rates.checkComponent(component);
+  const resolved = await resolvedItems(call, services);
   const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);
-    const change = submission(call, services, wanted);
+    const known = resolved.get(index) ?? { wanted };
+    if (known instanceof ProblemError) throw known;
+    const change = submission(call, services, known.wanted, known);
     if (ownKey !== undefined) return { ...change, idempotency: idempotencyFor(call, ownKey, wanted) };
     if (call.idempotencyKey === undefined) return change;
     return { ...change, idempotency: idempotencyFor(call, `${call.idempotencyKey} ${index}`, call.body) };
   });
   return ok({ results });
 };
+
+/** The items that wait for others, by their index. */
+async function resolvedItems(
+  call: CallOf<"submitRequests">,
+  services: Services,
+): Promise<ReadonlyMap<number, ResolvedSubmission | ProblemError>> {
+  const resolved = new Map<number, ResolvedSubmission | ProblemError>();
+  for (const [index, item] of call.body.items.entries()) {
+    if ((item as { after?: unknown } | null)?.after === undefined) continue;
+    const { data } = bulkSubmissionItem.safeParse(item);
+    if (data === undefined) continue; // Refused where all of them are judged.
+    const { idempotency_key: _, ...wanted } = data;
+    resolved.set(index, await orProblem(resolvedSubmission(call, services, wanted)));
+  }
+  return resolved;
+}
 
 /** A bulk call counts once for each component that the caller may ask for. */
 function componentsOf({ identity, body }: CallOf<"submitRequests">): ReadonlySet<string> {
@@ -272,7 +291,7 @@ export async function listedRequests(
   // What the token does not see is left out here; a page may then be short, and an empty one is followed up for a
   // while, so that few calls lead nowhere.
   let cursor = query.cursor;
-  for (let pages = 1; ; pages++) {
+  for (let looked = 0; ; ) {
     const page = await services.store.listRequests({ ...query, ...(cursor !== undefined && { cursor }) });
     const items = await services.leader.read((view) => {
       const sight = sightOf(identity, view);
@@ -288,14 +307,16 @@ export async function listedRequests(
         return isWanted(shown) ? [shown] : [];
       });
     });
-    if (items.length > 0 || page.nextCursor === null || pages >= SHORT_PAGES_MAX) {
+    looked += page.items.length;
+    if (items.length > 0 || page.nextCursor === null || looked >= FOLLOWED_RECORDS_MAX) {
       return ok({ items, next_cursor: page.nextCursor });
     }
     cursor = page.nextCursor;
   }
 }
 
-const SHORT_PAGES_MAX = 20;
+/** A call that finds nothing costs no more than one that shows a large page. */
+const FOLLOWED_RECORDS_MAX = 500;
 
 function toRequestQuery(query: QueryOf<"listRequests">): RequestQuery {
   const [key, ...value] = query.label?.split("=") ?? [];

@@ -25,6 +25,7 @@ export const createSession: Handler<"createSession"> = async (call, services) =>
     throw notSignedIn(call.body.once !== undefined);
   }
   checkPermission(identityOf(parent), "self.read");
+  await services.rates.checkToken(parent.id, 1);
   const { secret, record } = await services.sessions.begin(parent, address);
   const body = presentSession(sessionIdentityOf(record, parent), services);
   return { status: 201, body, headers: { "set-cookie": setCookie(secret, originOf(incoming)) } };

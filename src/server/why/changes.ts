@@ -15,7 +15,7 @@ import type { Facts } from "./world.ts";
 const CHANGES_SHOWN = 3;
 const NAMED_MAX = 3;
 
-/** That nothing alone would do is said, too, with what stands in its way at once (Y12). */
+/** That nothing alone would do is said, too, with what stands in its way at once (Y12); and that nothing was tried (X4). */
 export function changesText(facts: Facts, pool: WirePoolExplanation, request: WireRequest): string {
   const useful = facts.suggestions.filter(
     ({ pool: named, change }) => named === pool.pool || change === "another_pool",
@@ -25,7 +25,8 @@ export function changesText(facts: Facts, pool: WirePoolExplanation, request: Wi
       .slice(0, CHANGES_SHOWN)
       .map((one) => changeText(one, request))
       .join("; or ");
-  if (facts.starts === null || pool.code === "held") return "";
+  if (pool.code === "held") return "";
+  if (facts.starts === null) return facts.truncated ? "not known: nothing can be tried at the moment" : "";
   const blockers = pool.blockers.slice(0, 2).map((code) => WAIT_WORDS[code]);
   const tried = facts.truncated ? "nothing was found in the time allowed" : "no single change was found";
   return `${tried}: ${blockers.join(" and ")}`;

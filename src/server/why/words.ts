@@ -21,6 +21,8 @@ type Shortage = Extract<WirePoolExplanation["blocked_by"], { rule: "units" }>["s
 type Holder = WirePoolExplanation["holders"][number];
 
 const NAMED_MAX = 3;
+/** Of one answer (Y1). */
+const LINES_MAX = 6;
 
 export function tell(facts: Facts, request: WireRequest, world: World): WireWhyText[] {
   if (facts.before !== null) return tellOrder(facts, request);
@@ -96,6 +98,25 @@ function tellWaiting(situation: Situation): WireWhyText {
         ),
       };
   }
+}
+
+/** The first of them; the last line says how many there are beside. */
+function firstOf(lines: readonly Line[]): Line[] {
+  if (lines.length <= LINES_MAX) return [...lines];
+  const shown = lines.slice(0, LINES_MAX - 1);
+  return [...shown, { label: "and", text: `${lines.length - shown.length} more` }];
+}
+
+/** What is said of an attempt now, then the attempts before it: the latest of them, as far as there is room. */
+function withAttempts(lines: readonly Line[], { attempts }: WireRequest): Line[] {
+  const room = LINES_MAX - lines.length;
+  if (attempts.length <= room) return [...lines, ...attempts.map(attemptLine)];
+  const earlier = attempts.length - (room - 1);
+  return [
+    ...lines,
+    { label: "attempts", text: `${earlier} earlier` },
+    ...attempts.slice(earlier).map(attemptLine),
+  ];
 }
 
 /** Without those that have nothing to say. */
@@ -230,7 +251,7 @@ function tellOrder({ before }: Facts, request: WireRequest): WireWhyText[] {
 function tellOther(facts: Facts, request: WireRequest, world: World): WireWhyText {
   const { delayed_until: until, blocked, reasons, stop, running } = facts;
   const title = titleOf(request);
-  const attempts = request.attempts.map(attemptLine);
+  const attempts = withAttempts([], request);
   if (until !== null) {
     const left = durationText((Date.parse(until) - world.nowMs) / 1000);
     return { sentence: `${title} pauses before its next attempt, for another ${left}.`, lines: attempts };
@@ -244,18 +265,18 @@ function tellOther(facts: Facts, request: WireRequest, world: World): WireWhyTex
   if (request.cancelled_because != null) {
     return {
       sentence: `${title} was cancelled: it waited for a request that has not ended well.`,
-      lines: [after(request.cancelled_because), ...attempts],
+      lines: withAttempts([after(request.cancelled_because)], request),
     };
   }
   if (request.status === "rejected") {
     return {
       sentence: `${title} was rejected: it could never start.`,
-      lines: (reasons ?? []).map(rejectionLine),
+      lines: firstOf((reasons ?? []).map(rejectionLine)),
     };
   }
-  if (stop !== null) return tellVictim(facts, request, world, attempts);
+  if (stop !== null) return tellVictim(facts, request, world);
   if (running !== null && world.said.length > 0) return tellGranted(running.pool, request, world.said);
-  if (running !== null) return tellRunning(running, request, world, attempts);
+  if (running !== null) return tellRunning(running, request, world);
   if (request.status === "allocated")
     return {
       sentence: `${title} does not wait: it has run outside all pools for ${sinceText(request.started_at ?? "", world.nowMs)}.`,
@@ -269,14 +290,14 @@ function tellBlocked(title: string, atOnce: number | null, after: WireWhyText["l
     after.length > 0
       ? `until ${after.length === 1 ? "another request has" : "other requests have"} ended`
       : `for its turn: at most ${atOnce} of its array at once`;
-  return { sentence: `${title} is not in the queue yet: it waits ${what}.`, lines: after };
+  return { sentence: `${title} is not in the queue yet: it waits ${what}.`, lines: firstOf(after) };
 }
 
 /** Granted, but whoever is to start it has not done so (S3, K3). */
 function tellGranted(pool: string, request: WireRequest, said: readonly string[]): WireWhyText {
   return {
     sentence: `${titleOf(request)} was granted in pool ${pool}, and has not started yet.`,
-    lines: said.map((text) => ({ label: "starting", text })),
+    lines: firstOf(said.map((text) => ({ label: "starting", text }))),
   };
 }
 
@@ -285,7 +306,6 @@ function tellRunning(
   { pool, units, takers, taker_count: count, protection, ends_at: ends }: NonNullable<Facts["running"]>,
   request: WireRequest,
   { nowMs }: World,
-  attempts: readonly Line[],
 ): WireWhyText {
   const shown = units.filter(({ key }) => key !== "step_run");
   const borrowed = shown.filter((unit) => unit.borrowed > 0);
@@ -302,8 +322,8 @@ function tellRunning(
   const silence = silenceText(request.holder_silent_since ?? null, request.given_up_at ?? null, nowMs);
   return {
     sentence: `${titleOf(request)} does not wait: it has run in pool ${pool} for ${sinceText(request.started_at ?? "", nowMs)}.`,
-    lines: [
-      ...linesOf(
+    lines: withAttempts(
+      linesOf(
         ["holder", silence],
         ["holds", shown.length === 0 ? "" : holds],
         ["taken by", count === 0 ? "nobody who waits now" : `${names.join(", ")}${more}, if first in line`],
@@ -318,25 +338,20 @@ function tellRunning(
         ],
         ["ends", ends === null ? "" : `in ${secondsTo(ends)} at the latest, by its walltime`],
       ),
-      ...attempts,
-    ],
+      request,
+    ),
   };
 }
 
 /** For whom, when it ends, who was spared, what comes next (Y6). */
-function tellVictim(
-  { stop, victim }: Facts,
-  request: WireRequest,
-  { nowMs }: World,
-  attempts: readonly Line[],
-): WireWhyText {
+function tellVictim({ stop, victim }: Facts, request: WireRequest, { nowMs }: World): WireWhyText {
   const who = victim?.for == null || victim.for.id === null ? "" : ` for ${titleOfParty(victim.for)}`;
   const left = durationText((Date.parse(stop?.deadline ?? "") - nowMs) / 1000);
   const silence = silenceText(request.holder_silent_since ?? null, request.given_up_at ?? null, nowMs);
   return {
     sentence: `${titleOf(request)} is being stopped${who} (${stop?.reason ?? stop?.cause}).`,
-    lines: [
-      ...linesOf(
+    lines: withAttempts(
+      linesOf(
         [
           "stopping",
           `${stop?.phase}, ${silence === "" ? `at the latest in ${left}` : `its holder has been ${silence}`}`,
@@ -350,8 +365,8 @@ function tellVictim(
         ["spared", (victim?.spared ?? []).map((one) => sparedText(one, request)).join("; ")],
         ["next", victim == null ? "" : nextText(victim)],
       ),
-      ...attempts,
-    ],
+      request,
+    ),
   };
 }
 
