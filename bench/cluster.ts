@@ -1,12 +1,13 @@
 // What decisions cost in one pool of a real cluster's size, and how that grows with the cluster. Processor time, or the
 // clock where that says less, so that a busy machine distorts little; the limits are meant for a quiet one.
 // `npm run bench:cluster -- [--discipline priority,class,fair_share] [--k 0.02,0.06,0.2,1]`: the limits are those of k = 1,
-// and what does not reach it is judged by them all the same. Ends with 1 if a limit is missed.
+// and what does not reach it is judged by them all the same. Ends with 1 if a limit is missed. `--world class:1 --above 50` runs
+// one world and tells of every slice that takes longer.
 
 import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import type { DisciplineName } from "../src/engine/index.ts";
-import { type ClusterWorld, cpuMs, createClusterWorld } from "./cluster-world.ts";
+import { type ClusterWorld, cpuMs, createClusterWorld, type Slice } from "./cluster-world.ts";
 
 /** In milliseconds of processor time; fair_share may take four times as long. */
 const LIMITS = { submitP50: 0.2, submitP99: 5, releaseP99: 20, slice: 50, buildS: 180, memoryMb: 600 };
@@ -35,12 +36,14 @@ const { values } = parseArgs({
     k: { type: "string", default: "0.02,0.06,0.2,1" },
     /** One world, figures as JSON: every world gets a process of its own, so that none pays for another's memory. */
     world: { type: "string" },
+    /** With --world: tells of every slice that takes longer than so many milliseconds. */
+    above: { type: "string", default: "Infinity" },
   },
 });
 
 if (values.world !== undefined) {
   const [discipline, k] = values.world.split(":") as [DisciplineName, string];
-  console.log(JSON.stringify(measure(discipline, Number(k))));
+  console.log(JSON.stringify(measure(discipline, Number(k), Number(values.above))));
 } else {
   const isWithinLimits = values.discipline
     .split(",")
@@ -48,8 +51,11 @@ if (values.world !== undefined) {
   process.exitCode = isWithinLimits.every(Boolean) ? 0 : 1;
 }
 
-function measure(discipline: DisciplineName, k: number): Figures {
-  const world = createClusterWorld({ discipline, k });
+function measure(discipline: DisciplineName, k: number, aboveMs: number): Figures {
+  const onSlice = (slice: Slice) => {
+    if (slice.tookMs > aboveMs) console.error(tell(slice));
+  };
+  const world = createClusterWorld({ discipline, k, onSlice });
   const startedMs = cpuMs();
   world.registerNodes();
   world.attachPolicies();
@@ -78,6 +84,13 @@ function measure(discipline: DisciplineName, k: number): Figures {
     slice: world.longestSliceMs(),
     memoryMb,
   };
+}
+
+function tell({ step, command, events, tookMs }: Slice): string {
+  const counts = new Map<string, number>();
+  for (const { kind } of events) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  const what = [...counts].map(([kind, count]) => `${count} ${kind}`).join(", ");
+  return `${tookMs.toFixed(1)} ms: ${command.kind} of step "${step}": ${what}`;
 }
 
 function quantile({ timings }: ClusterWorld, step: string, share: number): number {

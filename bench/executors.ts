@@ -56,7 +56,10 @@ let measured = 0;
 for (const [, system] of chosen) {
   const missing = system.missing();
   for (const line of missing) console.error(`${system.title}: ${line}`);
-  if (missing.length > 0) continue;
+  if (missing.length > 0) {
+    console.log(`${system.title} was left out.`);
+    continue;
+  }
   await measure(system);
   measured += 1;
 }
@@ -111,7 +114,9 @@ async function timesOf(
   return times;
 }
 
-const text = (file: string) => readFileSync(file, "utf8");
+function text(file: string): string {
+  return readFileSync(file, "utf8");
+}
 
 function print(title: string, peer: string, times: ReadonlyMap<string, number[]>): void {
   const own = times.get(peer) ?? [];
@@ -126,7 +131,9 @@ function print(title: string, peer: string, times: ReadonlyMap<string, number[]>
 }
 
 /** The same for all ways. */
-const commandFor = (file: string) => ["/bin/sh", "-c", 'date +%s%N > "$0"', file];
+function commandFor(file: string): string[] {
+  return ["/bin/sh", "-c", 'date +%s%N > "$0"', file];
+}
 
 async function submit(world: World, file: string): Promise<void> {
   const run = { command: commandFor(file), directory: "/" };

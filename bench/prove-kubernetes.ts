@@ -42,6 +42,11 @@ async function podOf(scene: Scene, id: string): Promise<Any> {
   return found;
 }
 
+async function logOf({ url, token }: World, id: string): Promise<string> {
+  const headers = { authorization: `Bearer ${token}` };
+  return (await fetch(`${url.split(",")[0]}/v1/jobs/${id}/logs`, { headers })).text();
+}
+
 const setNode = ({ cluster }: Scene, node: string, spec: object) =>
   cluster.api.insist("PATCH", `/api/v1/nodes/${node}`, { spec });
 
@@ -171,7 +176,11 @@ function canariesOf(scene: Scene): Canary[] {
     },
     {
       what: "an adapter that reports an end while a pod is left",
-      faults: [fault("steps", "if (live.length > 0)\n    return [", "if (live.length > 99)\n    return [")],
+      faults: [
+        fault("steps", "if (live.length > 0)\n    return [", "if (live.length > 99)\n    return ["),
+        // An end also waits for the whole log, which goes on for as long as the pod.
+        fault("kubernetes", "if (!seen.every(({ uid }) => logs.isComplete(uid))) return;", ""),
+      ],
       async story(world) {
         const id = await world.submit({ seconds: 20, isStubborn: true }, true);
         await world.phase(id, "running");
@@ -230,6 +239,20 @@ function canariesOf(scene: Scene): Canary[] {
         const { metadata } = await podOf(scene, id);
         await scene.cluster.api.insist("DELETE", `${PODS}/${metadata.name}`);
         await until("it has ended", world.note);
+      },
+    },
+    {
+      what: "an adapter that waits for ever for a log whose connection was cut",
+      faults: [
+        fault("client", `sink.once("pipe", (source: Readable) =>`, `sink.once("pip", (source: Readable) =>`),
+        fault("logs", "dead.abort();", "performance.now();"),
+      ],
+      async story(world) {
+        const id = await world.submit({ seconds: 8 });
+        await world.phase(id, "running");
+        await until("its log is read", async () => (await logOf(world, id)).includes("started"));
+        scene.way.reset();
+        scene.way.heal();
       },
     },
     {

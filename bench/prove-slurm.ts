@@ -24,6 +24,9 @@ insistOnPrograms(missingPrograms());
 const cluster = await openSlurmCluster({ gpusPerNode: GPUS_PER_NODE });
 const { run } = cluster;
 
+/** The operator leaves the nodes alone. */
+let isDrained = false;
+
 const STORIES: Record<string, Story> = {
   ...COMMON_STORIES,
   async "requeued and cancelled in Slurm"(world) {
@@ -41,15 +44,23 @@ const STORIES: Record<string, Story> = {
     await run("scancel", await numberOf(cancelled));
     await until("both have ended", world.note);
   },
+  async "what does not heed SIGTERM is cancelled after the grace"(world) {
+    const id = await world.submit({ seconds: 600, isStubborn: true }, true);
+    await world.phase(id, "running");
+    await world.cancel(id);
+    await until("it is gone", world.note);
+  },
   async "a node is drained"(world) {
+    isDrained = true;
     await run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=proof");
-    const isDrained = async () => ["draining", "drained"].includes(await world.nodeState("n1"));
-    await until("Berth has taken note", isDrained, CANARY_END_MS_MAX).catch(() => undefined);
+    const isNoted = async () => ["draining", "drained"].includes(await world.nodeState("n1"));
+    await until("Berth has taken note", isNoted, CANARY_END_MS_MAX).catch(() => undefined);
     const sinceMs = Date.now();
     for (let count = 0; count < 6; count++) await world.submit({ seconds: 1 });
     await until("those have ended", world.note, CANARY_END_MS_MAX).catch(() => undefined);
     world.drains.push({ node: "n1", sinceMs, untilMs: Date.now() });
     await run("scontrol", "update", "NodeName=n1", "State=RESUME");
+    isDrained = false;
     const isReady = async () => (await world.nodeState("n1")) === "ready";
     await until("it is ready again", isReady, CANARY_END_MS_MAX).catch(() => undefined);
   },
@@ -101,8 +112,8 @@ const CANARIES: readonly Canary[] = [
     faults: [
       fault(
         "states",
-        "return { outcome, exit_code: ownExitCode, ...at };",
-        `return { outcome: outcome === "failed" ? "succeeded" : outcome, exit_code: 0, ...at };`,
+        "return { outcome: outcomeOf({ exitCode: exit.exit_code, signal: null }, circumstances), ...exit };",
+        `return { outcome: outcomeOf({ exitCode: 0, signal: null }, circumstances), exit_code: 0 };`,
       ),
     ],
     story: async (world) => void (await world.submit({ seconds: 0.5, exitCode: 3 })),
@@ -111,9 +122,9 @@ const CANARIES: readonly Canary[] = [
     what: "an adapter that believes Slurm's own exit codes",
     faults: [
       fault(
-        "attempt",
-        "return isOfCommand ? { exit_code: ownExitCode } : {};",
-        "return isOfCommand && ownExitCode < 0 ? { exit_code: ownExitCode } : {};",
+        "states",
+        "if (exit !== undefined) return { exit_code: exit.code };",
+        "if (exit === null) return { exit_code: exitCode };",
       ),
     ],
     story: async (world) => void (await world.submit({ seconds: 0.5, exitCode: 137 })),
@@ -151,6 +162,20 @@ async function cleanUp(): Promise<void> {
   await run("scontrol", "update", "NodeName=n1", "State=RESUME").catch(() => undefined);
 }
 
+// --- An operator: a controller that is killed forgets that a node was resumed, and drains one that refuses a number given out twice
+
+let resumed = 0;
+async function resumeNodes(): Promise<void> {
+  const reasons = await run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N %E");
+  for (const line of isDrained ? [] : new Set(reasons.split("\n"))) {
+    const [node, ...reason] = line.split(" ");
+    if (!["proof", "Duplicate jobid"].includes(reason.join(" "))) continue;
+    await run("scontrol", "update", `NodeName=${node}`, "State=RESUME");
+    resumed++;
+  }
+}
+const operator = setInterval(() => void resumeNodes().catch(() => undefined), 5_000); // While the controller is away nobody answers.
+
 // --- At last, because everything above must be there
 
 const proof: Proof = {
@@ -169,6 +194,9 @@ try {
   };
   const victims = [killController, killAdapter, replaceLeader];
   await prove(proof, { stories: STORIES, victims, canaries: CANARIES, cleanUp });
+  console.log(`nodes resumed by the operator: ${resumed}`);
 } finally {
+  clearInterval(operator);
   await cluster.close();
 }
+process.exit(); // Else node may wait for ever for handles of children that have ended.

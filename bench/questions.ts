@@ -297,7 +297,11 @@ function usedByMain(pid: number): number {
   return usedBy(pid, String(pid));
 }
 
-/** The time that a thread was on a processor: the first field of `schedstat`, in nanoseconds. */
+/**
+ * The time that a thread was on a processor: the first field of `schedstat`, in nanoseconds. Of a thread that runs it is
+ * as old as the last tick of the kernel, up to 4 ms; for the caller's own thread `cpuUsage` brings it up to date.
+ */
 function usedBy(pid: number, thread: string): number {
+  if (pid === process.pid) process.cpuUsage();
   return Number.parseInt(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "latin1"), 10) / 1e6;
 }

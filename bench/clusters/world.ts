@@ -182,8 +182,11 @@ export async function openWorld(site: Site, programs: Programs, name: string, st
     async told(): Promise<Map<string, Told>> {
       const told = new Map<string, Told>();
       for (const { id } of expected) {
-        const { status, exit } = await world.job(id);
-        told.set(id, { status, exitCode: exit?.exit_code ?? null });
+        const { status, exit, attempts } = await world.job(id);
+        const grants = attempts.map(({ nodes, started_at: at }: { nodes: string[]; started_at: string }) => ({
+          ...{ nodes, atMs: Date.parse(at) },
+        }));
+        told.set(id, { status, exitCode: exit?.exit_code ?? null, grants });
       }
       return told;
     },

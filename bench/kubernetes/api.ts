@@ -61,20 +61,25 @@ export function createApi(port: number, token: string): Api {
     watch(path, onEvent, signal) {
       return new Promise((resolve) => {
         const call = open("GET", path);
-        signal.addEventListener("abort", () => call.destroy(), { once: true });
-        call.once("error", () => resolve());
+        const abort = () => call.destroy();
+        const settle = () => {
+          signal.removeEventListener("abort", abort);
+          resolve();
+        };
+        signal.addEventListener("abort", abort, { once: true });
+        call.once("error", settle);
         call.once("response", (answer) => {
           if (answer.statusCode !== 200) {
             answer.resume();
-            return resolve();
+            return settle();
           }
           const lines = createInterface(answer);
           lines.on("line", (line) => {
             const { type, object } = JSON.parse(line);
             onEvent(type, object);
           });
-          lines.once("close", () => resolve());
-          for (const source of [lines, answer]) source.on("error", () => resolve());
+          lines.once("close", settle);
+          for (const source of [lines, answer]) source.on("error", settle);
         });
         call.end();
       });

@@ -42,6 +42,12 @@ const PRIVATE = "privatemark";
 const FOREIGN = "foreignmark";
 const FAR = "farmark";
 
+/** Each concerns everybody who uses the pool. */
+const SHARED_CHANGES: readonly (readonly [string, ...Parameters<Call>])[] = [
+  ["a change of a shared pool", "PATCH", "/v1/pools/half/policies/mine?dry_run=true", { priority: 2 }],
+  ["enrolment in a shared pool", "POST", "/v1/nodes/newcomer/enrol", { pool: "farm" }],
+];
+
 export async function proveSight(server: OpenedServer, admin: string): Promise<SightProof> {
   const as =
     (secret: string): Call =>
@@ -67,9 +73,10 @@ export async function proveSight(server: OpenedServer, admin: string): Promise<S
   await must(root, "PUT", "/v1/pools/half", { capacity: { half: 2 }, settings });
   await must(root, "PUT", "/v1/pools/even", { capacity: { even: 2 }, settings, discipline: "fair_share" });
   await must(root, "PUT", "/v1/pools/plain", { capacity: { plain: 2 } });
+  await must(root, "PUT", "/v1/pools/farm", { settings: { executor: "agents" } });
   await must(root, "PUT", `/v1/pools/${FAR}`, {});
   await must(root, "PUT", `/v1/nodes/${FAR}-node`, { pool: FAR, capacity: { far: 2 } });
-  for (const pool of ["half", "even", "plain"]) {
+  for (const pool of ["half", "even", "plain", "farm"]) {
     await must(root, "PUT", `/v1/pools/${pool}/policies/mine`, { priority: 1 });
     await must(root, "PUT", `/v1/pools/${pool}/policies/${FOREIGN}`, { priority: 9 });
   }
@@ -132,11 +139,22 @@ export async function proveSight(server: OpenedServer, admin: string): Promise<S
         ["", "/explanation", "/decisions"].map((part) => `/v1/resource-requests/${id}${part}`),
       ),
       ...["half", "even"].flatMap((pool) =>
-        ["", "/queue", "/shares", "/policies", "/groups"].map((part) => `/v1/pools/${pool}${part}`),
+        ["", "/queue", "/shares", "/policies", "/groups", "/history"].map(
+          (part) => `/v1/pools/${pool}${part}`,
+        ),
       ),
-      "/v1/nodes",
+      ...["half", "even", FAR].flatMap((pool) => [
+        `/v1/queue?pool=${pool}`,
+        `/v1/usage?pool=${pool}&by=team,user`,
+        ...["component", "node", "request"].map((by) => `/v1/timeline?pool=${pool}&lanes=${by}`),
+      ]),
+      ...["/v1/overview", "/v1/queue", "/v1/jobs", "/v1/operations", "/v1/nodes"],
     ];
-    for (const path of paths) check(path, (await call("GET", path)).text, [...marks, ...policyMarks(hidden)]);
+    for (const path of paths) {
+      const { status, text } = await call("GET", path);
+      if (status !== 200 && status !== 404) leaks.push(`${path} for ${who} was answered with ${status}`);
+      check(path, text, [...marks, ...policyMarks(hidden)]);
+    }
     check(
       "a plan",
       (await call("POST", `/v1/resource-requests/${victim.id}/cancel?dry_run=true`)).text,
@@ -149,9 +167,11 @@ export async function proveSight(server: OpenedServer, admin: string): Promise<S
     if (hidden.includes(FAR))
       check("a rejection", (await call("GET", `/v1/resource-requests/${refused.id}`)).text, [FAR]);
     if (who.includes("component") && !who.includes("pools")) {
-      const { status } = await call("PATCH", "/v1/pools/half/policies/mine?dry_run=true", { priority: 2 });
-      answers++;
-      if (status !== 403) leaks.push(`a change of a shared pool by ${who} was answered with ${status}`);
+      for (const [what, ...change] of SHARED_CHANGES) {
+        const { status } = await call(...change);
+        answers++;
+        if (status !== 403) leaks.push(`${what} by ${who} was answered with ${status}`);
+      }
     }
   }
   return { answers, leaks };

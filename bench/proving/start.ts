@@ -40,7 +40,7 @@ export async function bundleFrom(source: string, path: string, ...faults: readon
     ],
     ...{ outdir, absWorkingDir: source, logLevel: "warning" },
     ...{ bundle: true, format: "esm", platform: "node", target: "node20.19" },
-    plugins: faults.map((fault) => planted(source, fault)),
+    plugins: [planted(source, ...faults)],
     external: ["esbuild", "@photostructure/sqlite", "node:sqlite", "pg", "pg-native"],
     banner: {
       js: 'import { createRequire as berthRequire } from "node:module"; const require = berthRequire(import.meta.url);',

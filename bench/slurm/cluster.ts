@@ -5,6 +5,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import {
   chmodSync,
+  closeSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -43,12 +44,13 @@ export interface ClusterOptions {
 
 const NODES = ["n1", "n2", "n3"] as const;
 const DAEMONS = ["munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd"] as const;
-const COMMANDS = ["sbatch", "squeue", "sacct", "scontrol", "scancel", "sacctmgr"] as const;
+const COMMANDS = ["setpriv", "sbatch", "squeue", "sacct", "scontrol", "scancel", "sacctmgr"] as const;
 const DEBIAN: Record<string, string> = {
   munged: "munge",
   mariadbd: "mariadb-server",
   "mariadb-install-db": "mariadb-server",
   slurmdbd: "slurmdbd",
+  setpriv: "util-linux",
 };
 
 /** What is missing on this machine, as sentences. */
@@ -78,8 +80,11 @@ export async function openSlurmCluster(options: ClusterOptions = {}): Promise<Sl
 
   function start(name: string, program: string, ...args: string[]): ChildProcess {
     const log = openSync(join(directory, `${name}.out`), "a");
-    const path = findProgram(program) as string;
-    const child = spawn(path, args, { env, cwd: directory, stdio: ["ignore", log, log], detached: true });
+    const words = ["--pdeathsig=TERM", findProgram(program) as string, ...args]; // Even if this program is killed.
+    const child = spawn("setpriv", words, {
+      ...{ env, cwd: directory, stdio: ["ignore", log, log], detached: true },
+    });
+    closeSync(log);
     daemons.set(name, child);
     return child;
   }
