@@ -2,7 +2,16 @@
 // order of the queue decides how much is promised to others, only what holds in every order is asked.
 
 import type { ChosenVictim, Event, PolicyRecord, PoolRecord } from "../../engine/index.ts";
-import { type Books, type Entry, hasLabels, isEnough, isRunning, leftOf, type Running } from "./books.ts";
+import {
+  type Books,
+  type Entry,
+  hasLabels,
+  isEnough,
+  isRunning,
+  leftOf,
+  type Running,
+  rulesOf,
+} from "./books.ts";
 
 type Decision = Extract<Event, { kind: "preemptionDecided" }>;
 
@@ -22,7 +31,7 @@ interface Case {
 /** What is wrong with a decision; the books are those of the moment before. */
 export function decisionProblems(books: Books, decision: Decision): string[] {
   const pool = books.pools.get(decision.pool);
-  if (decision.waiter === null || pool?.discipline !== "class") return [];
+  if (decision.waiter === null || pool === undefined || !rulesOf(pool).hasClasses) return [];
   const judged = caseOf(books, decision);
   const victims = victimsOf(books, decision);
   if (judged === null || victims.length < decision.victims.length)
@@ -37,7 +46,7 @@ export function decisionProblems(books: Books, decision: Decision): string[] {
 /** What is rare about a decision that is right. */
 export function decisionTraits(books: Books, decision: Decision): string[] {
   const judged = caseOf(books, decision);
-  if (judged === null || judged.pool.discipline !== "class") return [];
+  if (judged === null || !rulesOf(judged.pool).hasClasses) return [];
   const { pool, waiter } = judged;
   const victims = victimsOf(books, decision);
   const some = (test: (victim: Running, reason: string) => boolean) =>
@@ -186,11 +195,11 @@ function isNearCompletion({ settings }: PoolRecord, { spec, run }: Running, nowM
 
 function isSensitive(books: Books, pool: PoolRecord, { spec }: Entry): boolean {
   const kind = books.policyOf(pool.name, spec.component)?.kind;
-  return spec.sensitive || (pool.discipline === "class" && kind === "sensitive");
+  return spec.sensitive || (rulesOf(pool).hasClasses && kind === "sensitive");
 }
 
 function classIn(books: Books, pool: PoolRecord, entry: Entry): number {
-  return pool.discipline === "class" && isSensitive(books, pool, entry) ? 10 : entry.spec.preemptionClass;
+  return rulesOf(pool).hasClasses && isSensitive(books, pool, entry) ? 10 : entry.spec.preemptionClass;
 }
 
 /** 0 · 1–3 · 4–6 · 7–9 · 10 (10.1). */
@@ -203,7 +212,7 @@ function isDear(books: Books, pool: PoolRecord, entry: Entry): boolean {
 }
 
 function isFirm(books: Books, pool: PoolRecord, entry: Entry): boolean {
-  const isTop = pool.discipline === "class" && classIn(books, pool, entry) === 10;
+  const isTop = rulesOf(pool).hasClasses && classIn(books, pool, entry) === 10;
   return !entry.spec.preemptible || isTop;
 }
 

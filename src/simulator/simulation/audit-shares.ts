@@ -12,7 +12,7 @@ import type {
   RequestId,
   RequestSpec,
 } from "../../engine/index.ts";
-import { type Books, isRunning, type Running } from "./books.ts";
+import { type Books, isRunning, type Running, rulesOf } from "./books.ts";
 
 type Decision = Extract<Event, { kind: "preemptionDecided" }>;
 
@@ -64,7 +64,7 @@ export class ShareAudit {
   /** What is wrong with a decision; the books are those of the moment before. */
   problemsOf(decision: Decision): string[] {
     const pool = this.#books.pools.get(decision.pool);
-    if (pool?.discipline !== "fair_share") return [];
+    if (pool === undefined || !rulesOf(pool).hasShares) return [];
     const victims = decision.victims.flatMap(({ requestId }) => this.#runOf(requestId) ?? []);
     if (victims.length < decision.victims.length) return ["a victim does not run"];
     const chosen = decision.victims.filter(({ reason }) => reason !== "administration");
@@ -80,7 +80,7 @@ export class ShareAudit {
   /** What is rare about it. */
   traitsOf(decision: Decision): string[] {
     const pool = this.#books.pools.get(decision.pool);
-    if (pool?.discipline !== "fair_share") return [];
+    if (pool === undefined || !rulesOf(pool).hasShares) return [];
     const waiter = decision.waiter === null ? undefined : this.#books.requests.get(decision.waiter);
     const isAlone = waiter !== undefined && !this.#starving.has(inPool(pool.name, operationOf(waiter.spec)));
     return [
@@ -93,7 +93,7 @@ export class ShareAudit {
   restProblems(): string[] {
     const pools = [...this.#books.pools.values()];
     return pools
-      .filter(({ discipline, settings }) => discipline === "fair_share" && settings.enforceLimits)
+      .filter((pool) => rulesOf(pool).hasShares && pool.settings.enforceLimits)
       .flatMap((pool) => [
         ...this.#books
           .policiesIn(pool.name)

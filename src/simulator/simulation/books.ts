@@ -46,12 +46,25 @@ const UNMETERED_WHEN_MISSING: ReadonlySet<string> = new Set(["mcpu", "memory_mb"
 
 const DAY_MS = 86_400_000;
 
-/** How often a request may be preempted within 24 hours where its pool does not say (V6). */
-const PREEMPTIONS_MAX: Readonly<Record<PoolRecord["discipline"], number>> = {
-  priority: 5,
-  class: 5,
-  fair_share: Number.POSITIVE_INFINITY,
+/** What the auditors know of a discipline. */
+interface DisciplineRules {
+  /** How often a request may be preempted within 24 hours where its pool does not say (V6). */
+  readonly preemptionsMax: number;
+  /** Class 10 and sensitive work has a rank of its own (10). */
+  readonly hasClasses: boolean;
+  /** Operations have fair shares, and starve (9). */
+  readonly hasShares: boolean;
+}
+
+const RULES: Readonly<Record<PoolRecord["discipline"], DisciplineRules>> = {
+  priority: { preemptionsMax: 5, hasClasses: false, hasShares: false },
+  class: { preemptionsMax: 5, hasClasses: true, hasShares: false },
+  fair_share: { preemptionsMax: Number.POSITIVE_INFINITY, hasClasses: false, hasShares: true },
 };
+
+export function rulesOf({ discipline }: Pick<PoolRecord, "discipline">): DisciplineRules {
+  return RULES[discipline];
+}
 
 export class Books {
   readonly pools = new Map<PoolName, PoolRecord>();
@@ -157,9 +170,9 @@ export class Books {
   }
 
   /** Preempted so often within 24 hours that only some rules may stop it again (V6). */
-  isShielded({ settings, discipline }: PoolRecord, { preemptedAtMs }: Entry, nowMs: number): boolean {
+  isShielded(pool: PoolRecord, { preemptedAtMs }: Entry, nowMs: number): boolean {
     const recent = preemptedAtMs.filter((atMs) => nowMs - atMs < DAY_MS);
-    return recent.length >= (settings.maxPreemptions ?? PREEMPTIONS_MAX[discipline]);
+    return recent.length >= (pool.settings.maxPreemptions ?? rulesOf(pool).preemptionsMax);
   }
 
   #stop(id: RequestId): void {

@@ -22,6 +22,7 @@ import {
 } from "../../engine/index.ts";
 import { advance, createWorld, loseHolder, send, type World } from "../scenario/world.ts";
 import { Audit } from "./audit.ts";
+import { rulesOf } from "./books.ts";
 import { someCommand, someWorld } from "./commands.ts";
 import { Ledger } from "./ledger.ts";
 import { type Random, seededRandom } from "./random.ts";
@@ -138,7 +139,7 @@ class Simulation {
   }
 
   #fitting(command: Command, random = this.#random): Command {
-    return this.#options.discipline === "fair_share" ? withShares(random, command) : command;
+    return rulesOf(this.#options).hasShares ? withShares(random, command) : command;
   }
 
   #take({
