@@ -378,9 +378,11 @@ describe("a session", () => {
   test("counts its streams with those of its token", async () => {
     const user = await server.token("viewer");
     const abort = new AbortController();
+    const streams: Response[] = []; // Kept: the connection of an answer that is collected as garbage is closed.
     const open = async (cookie: string) => {
       const headers = { ...page, cookie };
-      return (await fetch(`${server.url}/v1/events`, { headers, signal: abort.signal })).status;
+      streams.push(await fetch(`${server.url}/v1/events`, { headers, signal: abort.signal }));
+      return streams.at(-1)?.status;
     };
     const cookies: string[] = [];
     for (let count = 0; count < 6; count++) cookies.push((await signIn(user.secret)).cookie);
@@ -391,6 +393,7 @@ describe("a session", () => {
     expect(await open(last)).toBe(429);
     const other = await signIn();
     expect(await open(other.cookie)).toBe(200);
+    expect(streams.map(({ bodyUsed }) => bodyUsed)).not.toContain(true);
     abort.abort();
   });
 });
