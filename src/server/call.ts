@@ -18,6 +18,7 @@ import type { ROUTES, RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
 import type { Store } from "../store/index.ts";
 import type { Agents } from "./agents/agents.ts";
+import type { Denials } from "./denials.ts";
 import type { Grants } from "./grants.ts";
 import type { Hear } from "./hearing.ts";
 import type { Identity } from "./identity.ts";
@@ -53,6 +54,7 @@ export interface Services {
   readonly queueRows: QueueRows;
   readonly rejections: Rejections;
   readonly strangers: Strangers;
+  readonly denials: Denials;
   readonly notices: Notices;
   /** Where notices may be sent. */
   readonly destinations: Destinations;
@@ -191,25 +193,4 @@ function bodyHashOf({ params, query }: Call, body: unknown): string {
   const bodyHash = hash("sha256", JSON.stringify([params, query, body]), "hex");
   if (typeof body === "object" && body !== null) bodyHashes.set(body, bodyHash);
   return bodyHash;
-}
-
-/** Resolves when the denial is in the audit log: no token is turned away without a trace. */
-export function auditDenial(
-  { leader }: Services,
-  { problem: { code, detail } }: ProblemError,
-  who: {
-    readonly route: RouteName | undefined;
-    readonly identity: Identity;
-    readonly address: string;
-    readonly target: string;
-  },
-): Promise<void> {
-  const { route, identity, address, target } = who;
-  return leader.audit({
-    actor: identity.name,
-    action: route ?? "unknown route",
-    target: target.slice(0, 512),
-    outcome: "denied",
-    body: { token: identity.tokenId, from: address, code, detail },
-  });
 }

@@ -2,13 +2,15 @@
 //
 // A connection is idle while no call of it is being served: it has not sent a whole request yet, or has its answer.
 // Idle connections cost a client nothing, so they are the ones that a stranger can pile up; the longest idle one goes
-// first, and a client that sends its request at once is served however many others say nothing.
+// first, and a client that sends its request at once is served however many others say nothing, from however many
+// addresses.
 //
 // Invariants
 //   1. No address has more than `idlePerAddressMax` idle connections, nor more than `perAddressMax` in all.
-//   2. A connection that was answered that its call cannot be read is gone `LINGER_MS` later, whether or not its client closes.
+//   2. There are no more than `connectionsMax`. A new one takes the place of the longest idle one, whoever has that.
+//   3. A connection that was answered that its call cannot be read is gone `LINGER_MS` later, whether or not its client closes.
 
-import { type Server, STATUS_CODES } from "node:http";
+import { type IncomingMessage, type Server, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { toProblem } from "../protocol/index.ts";
@@ -16,6 +18,7 @@ import { addressGroup } from "./addresses.ts";
 import { HEADER_BYTES_MAX, LINGER_MS } from "./limits.ts";
 
 export interface ConnectionLimits {
+  readonly connectionsMax: number;
   readonly perAddressMax: number;
   readonly idlePerAddressMax: number;
 }
@@ -25,26 +28,51 @@ export interface Connections {
   closeIdle(): void;
 }
 
+interface Connection {
+  readonly socket: Socket;
+  readonly peer: Peer;
+}
+
 /** One address, and its connections by the port at their other end. */
 interface Peer {
-  readonly open: Map<number, Socket>;
+  readonly open: Map<number, Connection>;
   /** The longest idle one first. */
-  readonly idle: Set<number>;
+  readonly idle: Set<Connection>;
 }
 
 export function watchConnections(
   server: Server,
-  { perAddressMax, idlePerAddressMax }: ConnectionLimits,
+  { connectionsMax, perAddressMax, idlePerAddressMax }: ConnectionLimits,
 ): Connections {
   const peers = new Map<string, Peer>();
+  /** Without those that were let go, which take a moment to close. */
+  const all = new Set<Connection>();
+  /** Of all addresses, the longest idle one first. */
+  const idle = new Set<Connection>();
 
-  const rest = ({ open, idle }: Peer, port: number) => {
-    if (!open.has(port)) return;
-    idle.add(port);
-    for (const longest of idle) {
-      if (idle.size <= idlePerAddressMax) return;
-      idle.delete(longest);
-      open.get(longest)?.destroy();
+  const letGo = (connection: Connection) => {
+    forget(connection);
+    connection.socket.destroy();
+  };
+
+  const forget = (connection: Connection) => {
+    all.delete(connection);
+    work(connection);
+  };
+
+  const work = (connection: Connection) => {
+    idle.delete(connection);
+    connection.peer.idle.delete(connection);
+  };
+
+  const rest = (connection: Connection) => {
+    if (!all.has(connection)) return;
+    work(connection);
+    idle.add(connection);
+    connection.peer.idle.add(connection);
+    for (const longest of connection.peer.idle) {
+      if (connection.peer.idle.size <= idlePerAddressMax) return;
+      letGo(longest);
     }
   };
 
@@ -52,35 +80,51 @@ export function watchConnections(
   server.on("connection", (socket: Socket) => {
     const address = addressGroup(socket.remoteAddress);
     const port = socket.remotePort;
-    const peer = peers.get(address) ?? { open: new Map<number, Socket>(), idle: new Set<number>() };
-    if (port === undefined || peer.open.size >= perAddressMax) {
+    const peer = peers.get(address) ?? { open: new Map<number, Connection>(), idle: new Set<Connection>() };
+    const [longest] = idle;
+    const isFull = all.size >= connectionsMax;
+    if (port === undefined || peer.open.size >= perAddressMax || (isFull && longest === undefined)) {
       socket.destroy();
       return;
     }
+    if (isFull) letGo(longest as Connection);
+    const connection = { socket, peer };
     peers.set(address, peer);
-    peer.open.set(port, socket);
+    peer.open.set(port, connection);
+    all.add(connection);
     socket.once("close", () => {
+      forget(connection);
       peer.open.delete(port);
-      peer.idle.delete(port);
       if (peer.open.size === 0) peers.delete(address);
     });
-    rest(peer, port);
+    rest(connection);
   });
 
-  server.on("request", ({ socket: { remoteAddress, remotePort } }, response) => {
-    const peer = peers.get(addressGroup(remoteAddress));
-    if (peer === undefined || remotePort === undefined) return;
-    peer.idle.delete(remotePort);
-    response.once("close", () => rest(peer, remotePort));
+  server.on("request", (request, response) => {
+    const { remoteAddress, remotePort = 0 } = request.socket;
+    const connection = peers.get(addressGroup(remoteAddress))?.open.get(remotePort);
+    if (connection === undefined) return;
+    const begin = () => work(connection);
+    if (hasBody(request)) request.once("end", begin);
+    else begin();
+    response.once("close", () => {
+      request.off("end", begin); // What was answered early may still send the rest of its body.
+      rest(connection);
+    });
   });
 
   server.on("clientError", answerUnreadable);
 
   return {
     closeIdle() {
-      for (const { open, idle } of peers.values()) for (const port of idle) open.get(port)?.destroy();
+      for (const connection of idle) connection.socket.destroy();
     },
   };
+}
+
+/** Until a body has arrived, its connection says no more than one that says nothing. */
+function hasBody({ headers }: IncomingMessage): boolean {
+  return (headers["content-length"] ?? "0") !== "0" || headers["transfer-encoding"] !== undefined;
 }
 
 /** What is not HTTP, or never became a whole request, reaches no route: it is answered here, and let go. */

@@ -68,6 +68,10 @@ export const TOKENS_PER_COMPONENT = 4;
 export const STRANGERS_TALLY_MS = 60_000;
 export const STRANGERS_LISTED_MAX = 20;
 
+/** So many denials of one token are written down one by one in so long; the others are counted. */
+export const DENIALS_WRITTEN_MAX = 100;
+export const DENIALS_TALLY_MS = 60_000;
+
 /** Tokens that say nothing about their end. */
 export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;
 export const TOKENS_MAX = 10_000;

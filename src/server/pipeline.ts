@@ -18,7 +18,7 @@ import {
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
 import { readJson } from "./body.ts";
-import { auditDenial, type Call, type Handlers, type Reply, type Services } from "./call.ts";
+import type { Call, Handlers, Reply, Services } from "./call.ts";
 import { NOT_TAKEN } from "./forwarding.ts";
 import { SECURITY_HEADERS } from "./headers.ts";
 import type { HostCheck } from "./hosts.ts";
@@ -70,6 +70,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       if (route.rateCost !== undefined) await pipeline.services.leader.giveWay();
       if (context.req.url.length > URL_LENGTH_MAX)
         throw problemError("url_too_long", "The address is too long.");
+      if (!isDecodable(context.req.url)) throw undecodable();
       const isForwarded = replicated?.clientAddress(incoming) !== undefined;
       const session = sessionSecretOf(incoming, { isForwarded });
       if (replicated !== undefined && (route.permission !== "public" || route.method !== "GET")) {
@@ -95,7 +96,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
         if (identity === undefined || identity === ANYBODY) pipeline.services.strangers.count(address, name);
         else {
           const target = context.req.path;
-          await auditDenial(pipeline.services, error, { route: name, identity, address, target });
+          await pipeline.services.denials.write(error, { route: name, identity, address, target });
         }
       }
       return send(failure(error, pipeline.services), name ?? "unknown");
@@ -234,6 +235,27 @@ async function toCall(
     ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
     idempotencyKey: route.isIdempotent === true ? keyOf(headers) : undefined,
   };
+}
+
+/** Percent signs in front of anything but the bytes of UTF-8 would be taken for themselves, so that one thing had two addresses. */
+function isDecodable(url: string): boolean {
+  if (!url.includes("%")) return true;
+  try {
+    decodeURIComponent(url);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function undecodable(): ProblemError {
+  return problemError(
+    "invalid_request",
+    "What stands behind the percent signs of the address is not UTF-8.",
+    {
+      hint: "Write a percent sign itself as %25.",
+    },
+  );
 }
 
 async function readBody(incoming: HttpBindings["incoming"], route: Route): Promise<unknown> {

@@ -12,6 +12,7 @@ import { createAgents } from "./agents/agents.ts";
 import type { Services } from "./call.ts";
 import { logChanges } from "./change-log.ts";
 import { type Connections, watchConnections } from "./connections.ts";
+import { createDenials } from "./denials.ts";
 import { createGrants } from "./grants.ts";
 import { HANDLERS } from "./handlers.ts";
 import { createHearing } from "./hearing.ts";
@@ -119,6 +120,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const rates = createRateLimits({ ...DEFAULT_RATES, ...options.rates });
   const strangers = createStrangers(leader);
+  const denials = createDenials(leader);
   const rejections = watchRejections(leader);
   const replicated = replica && createReplicated(replica, { positions: streams.positions, log });
   const services: Services = {
@@ -138,6 +140,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     queueRows: createQueueRows(),
     rejections,
     strangers,
+    denials,
     ...{ notices, destinations },
     log,
     version,
@@ -153,6 +156,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   const server = createHttpServer(app.fetch as Fetch, tls);
   const connections = watchConnections(server, {
+    connectionsMax: CONNECTIONS_MAX,
     perAddressMax: CONNECTIONS_PER_ADDRESS_MAX,
     idlePerAddressMax: IDLE_CONNECTIONS_PER_ADDRESS_MAX,
   });
@@ -189,6 +193,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       await foresight.close();
       await closeServer(server, connections);
       await strangers.close();
+      await denials.close();
       log.info({ url }, "closed");
     },
   };
@@ -236,7 +241,6 @@ export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Serv
         );
   server.timeout = STANDSTILL_MS;
   server.maxRequestsPerSocket = CALLS_PER_CONNECTION_MAX;
-  server.maxConnections = CONNECTIONS_MAX;
   return server;
 }
 

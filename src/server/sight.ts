@@ -123,6 +123,7 @@ export class Sight {
       delete shown.token;
     }
     if (!this.seesPool(shown.pool)) shown.pool = null;
+    if (shown.pools !== null) shown.pools = shown.pools.filter((pool) => this.seesPool(pool));
     if (shown.hold !== null && !this.seesPool(shown.hold.pool)) shown.hold = null;
     if (shown.stop !== null)
       shown.stop = { ...shown.stop, for_request: this.idOrNull(shown.stop.for_request) };

@@ -179,6 +179,18 @@ test("every change and every denial is in the audit log when it is answered, wit
   });
 });
 
+test("a bulk call that is denied item by item is one entry of the audit log", async () => {
+  const { call, name } = await server.token("user", { components: ["vision"] });
+  const items = Array.from({ length: 1_000 }, () => request("speech"));
+  const { body } = await call("POST", "/v1/resource-requests/bulk", { items });
+  expect(
+    body.results.every((result: { problem?: { code: string } }) => result.problem?.code === "forbidden"),
+  ).toBe(true);
+  const audit = (await server.admin("GET", "/v1/audit?limit=50")).body.items as Record<string, unknown>[];
+  const own = audit.filter(({ actor }) => actor === name);
+  expect(own).toMatchObject([{ action: "submitRequests", outcome: "denied", details: { items: 1_000 } }]);
+});
+
 test("strangers are in the audit log by address, with how often they called", async () => {
   const other = await openTestServer();
   let entries: unknown;

@@ -71,7 +71,22 @@ describe("what is wrong with a call is said in its own words", () => {
       "an unknown path": { call: ["GET", "/v1/nonsense"], want: { status: 404, code: "not_found" } },
       "an unknown method": { call: ["PUT", "/v1/pools"], want: { status: 405, code: "method_not_allowed" } },
       "an unknown pool": { call: ["GET", "/v1/pools/nowhere"], want: { status: 404 } },
-      "a name that cannot be decoded": { call: ["GET", "/v1/pools/%ff"], want: { status: 404 } },
+      "a name that cannot be decoded": {
+        call: ["GET", "/v1/pools/%ff"],
+        want: { status: 400, code: "invalid_request" },
+      },
+      "half a surrogate pair as a new name": {
+        call: ["PUT", "/v1/pools/gpus/policies/x%ED%A0%80", {}],
+        want: { status: 400, code: "invalid_request" },
+      },
+      "a percent sign that stands for itself": {
+        call: ["PUT", "/v1/pools/gpus/policies/100%", {}],
+        want: { status: 400, hint: "Write a percent sign itself as %25." },
+      },
+      "a query that cannot be decoded": {
+        call: ["GET", "/v1/resource-requests?component=%ED%A0%80"],
+        want: { status: 400, code: "invalid_request" },
+      },
       "an address that is too long": {
         call: ["GET", `/v1/pools?cursor=${"x".repeat(9_000)}`],
         want: { status: 414 },

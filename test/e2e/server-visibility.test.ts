@@ -254,10 +254,43 @@ describe("a pool out of reach does not exist", () => {
     expect(told).toEqual([]);
   });
 
-  test("a submitter sees its own work wherever it runs, but not where that is", async () => {
-    const run = await ask(narrow.call, "mine", "closed");
-    const shown = (await narrow.call("GET", `/v1/resource-requests/${run.id}`)).body;
-    expect(shown).toMatchObject({ status: "allocated", pool: null, token: run.token });
+  test("a token that is bound to pools asks for units there alone", async () => {
+    expect(await ask(narrow.call, "mine", "open")).toMatchObject({ status: "allocated", pools: ["open"] });
+    const rejected = await ask(narrow.call, "mine", "closed");
+    expect(rejected).toMatchObject({ status: "rejected", pool: null, pools: ["open"] });
+    expect(rejected.reasons).toEqual([expect.objectContaining({ pool: "open", code: "unknown_key" })]);
+    // Named or not, there or not: the answer tells nothing about what exists.
+    for (const pool of ["closed", "missing"]) {
+      const asked = { component: "mine", resources: { closed: 2 }, pools: ["open", pool] };
+      const job = { ...asked, run: { command: ["true"] } };
+      for (const [path, body] of [
+        ["/v1/resource-requests", asked],
+        ["/v1/jobs", job],
+        ["/v1/jobs/array", { job, indices: [0] }],
+        ["/v1/plans", { changes: [{ method: "POST", path: "/v1/resource-requests", body: asked }] }],
+      ] as const) {
+        expect([path, (await narrow.call("POST", path, body)).body.code]).toEqual([path, "forbidden"]);
+      }
+      const { body } = await narrow.call("POST", "/v1/resource-requests/bulk", { items: [asked] });
+      expect(body.results[0].problem.code).toBe("forbidden");
+    }
+  });
+
+  test("nor does such a token change where a request may go beyond its reach", async () => {
+    await theirs("open");
+    const waiting = await ask(narrow.call, "mine", "open");
+    const path = `/v1/resource-requests/${waiting.id}`;
+    const change = async (pools: string[] | null) => (await narrow.call("PATCH", path, { pools })).body;
+    expect((await change(["closed"])).code).toBe("forbidden");
+    expect((await change(["open", "missing"])).code).toBe("forbidden");
+    expect((await change(null)).pools).toEqual(["open"]);
+    expect((await mine.call("PATCH", path, { pools: null })).body.code).toBe("forbidden"); // Not its submitter.
+  });
+
+  test("of the pools that a request names, a token is shown those that it reaches", async () => {
+    const run = await ask(mine.call, "mine", "open", { pools: ["open", "closed"] });
+    expect(run.pools).toEqual(["open", "closed"]);
+    expect((await narrow.call("GET", `/v1/resource-requests/${run.id}`)).body.pools).toEqual(["open"]);
   });
 });
 

@@ -27,7 +27,6 @@ import {
 import type { RequestQuery } from "../../store/index.ts";
 import { toMs, toRequestChange, toRequestId, toRequestSpec, toTimestamp } from "../../translation/index.ts";
 import {
-  auditDenial,
   type Call,
   type CallOf,
   type Change,
@@ -112,8 +111,10 @@ export function submission(
   const { identity } = call;
   const { grants } = services;
   checkRights(identity, wanted);
+  const pools = poolsWithin(identity, wanted.pools);
+  const bounded = pools === undefined ? wanted : { ...wanted, pools };
   const names = { id: newRequestId(), submittedBy: identity.name };
-  const result = toRequestSpec(wanted, run === undefined ? names : { ...names, run });
+  const result = toRequestSpec(bounded, run === undefined ? names : { ...names, run });
   if (result.outcome === "refused") throw refused(result.refusal);
   const { spec } = result;
   return {
@@ -143,6 +144,20 @@ function checkRights(identity: Identity, wanted: WireRequestSubmission): void {
       "Leave it out, or ask for the permission.",
     );
   }
+}
+
+/** Pools bind what is asked for, too: a request of a bound token goes to these pools alone, or to fewer. */
+function poolsWithin<Pools extends string[] | null | undefined>(
+  identity: Identity,
+  pools: Pools,
+): Pools | string[] {
+  if (identity.pools === null) return pools;
+  const outside = pools?.find((pool) => !reachesPool(identity, pool));
+  if (outside === undefined) return pools ?? [...identity.pools];
+  throw forbidden(
+    `The token "${identity.name}" does not reach the pool "${outside}".`,
+    "Name pools of yours, or none; GET /v1/whoami lists them.",
+  );
 }
 
 function checkClass(identity: Identity, preemptionClass = 0): void {
@@ -257,9 +272,9 @@ async function bulk(
   });
   const changes = prepared.filter((one): one is Change => !(one instanceof ProblemError));
   const denials = prepared.filter((one): one is ProblemError => one instanceof ProblemError && one.isDenial);
-  const audited = Promise.all(
-    denials.map((denial) => auditDenial(services, denial, { ...call, target: "" })),
-  );
+  const [denial] = denials;
+  const items = denials.length;
+  const audited = denial && services.denials.write(denial, { ...call, target: "", items });
   const answers = await services.leader.performMany(
     changes.map((change) => ({ command: change.command, context: contextOf(call, change) })),
   );
@@ -656,7 +671,9 @@ export const updateRequest: Handler<"updateRequest"> = async (call, services) =>
   const { identity, body } = call;
   checkMayEnd(call, located);
   checkClass(identity, body.preemption_class);
-  const command: Command = { kind: "updateRequest", requestId: id, change: toRequestChange(body) };
+  const pools = body.pools === undefined ? undefined : poolsWithin(identity, body.pools);
+  const change = toRequestChange(pools === undefined ? body : { ...body, pools });
+  const command: Command = { kind: "updateRequest", requestId: id, change };
   if (isPlan(call)) return ok(await planOf(call, services, command));
   const { record } = located;
   const isPlain = Object.keys(body).every((field) => field === "labels" || field === "note");
