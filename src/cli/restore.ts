@@ -12,8 +12,9 @@ import { asCliError, hostingOf } from "./serving/host.ts";
 import { findRunning } from "./serving/running.ts";
 
 const HELP = `
-The backup is read and checked as a whole first. What was granted after it was made is not known to it: holders of
-such grants are told so and stop. A store that exists is never overwritten: move it away.
+The backup is read and checked as a whole first. It does not know what happened after it was made: holders of newer
+grants are refused and stop, and tokens that were revoked since then can be used again until you revoke them again. A
+store that exists is never overwritten: move it away.
 
 Examples:
   berth restore /backups/berth-2026-11-16.db
@@ -57,6 +58,7 @@ async function restore(
   const lines = [
     `${shownPath(to)} is made from ${shownPath(from)}`,
     "Grants that are newer than the backup are void",
+    "Tokens that were revoked after the backup can be used again: revoke them again",
   ];
   await confirm("Restore this backup?", lines, options, context);
   const hosting = await hostingOf(context);

@@ -9,6 +9,7 @@ import { afterOf, type JobOptions, runOf, withJobOptions } from "./jobs/options.
 import { jobFromFile, jobSubmissionOf, submitJob } from "./jobs/submitting.ts";
 import { type ConnectionOptions, given, withConnection, withIdempotencyKey, withOutput } from "./options.ts";
 import { type OutputOptions, printDone } from "./output/print.ts";
+import { durationText } from "./output/text.ts";
 import { tellWarnings } from "./output/warnings.ts";
 import { componentOf, connect, titleOf } from "./session.ts";
 import { REQUEST } from "./shapes.ts";
@@ -82,6 +83,7 @@ async function submit(words: readonly string[], options: SubmitOptions, context:
   tellWarnings(request, context);
   if (options.wait === true && request.status === "queued") request = await settled(session, request);
   await printDone(`${titleOf(request)} is ${request.status}.`, request, REQUEST, options, context);
+  if (context.screen !== undefined) tellHolding(request, context);
   const ending = request.status === "queued" ? undefined : errorOfEnding(request);
   if (ending === undefined) return;
   if (request.status !== "rejected") throw ending;
@@ -89,6 +91,16 @@ async function submit(words: readonly string[], options: SubmitOptions, context:
   const { EXIT } = await import("./problems.ts");
   const hint = hintOfRejection(request) ?? ending.hint;
   throw new CliError(ending.code as ErrorCode, ending.message, hint, EXIT.rejected);
+}
+
+/** At a keyboard: `submit` reads as if it started something, as the like of it does elsewhere. */
+function tellHolding({ status, lease_expires_at: ends }: WireRequest, context: CliContext): void {
+  const instead = "To have a command started, put it after `--`.";
+  if (status === "queued")
+    context.tell(`Nothing will be started: a program has to hold the grant. ${instead}\n`);
+  if (status !== "allocated" || ends === undefined) return;
+  const left = durationText((Date.parse(ends) - Date.now()) / 1000);
+  context.tell(`Nothing was started: the grant ends in ${left} unless a program renews it. ${instead}\n`);
 }
 
 async function settled({ client }: ReturnType<typeof connect>, request: WireRequest): Promise<WireRequest> {

@@ -121,6 +121,15 @@ Next:  berth run --gpu 1 -- echo hello
   expect(await yes.exited).toBe(0);
   expect(await held.exited).toBe(71);
 
+  // Nothing is started by a submission without a command, and that is said.
+  expect((await typed("berth submit --gpu 1 --name bare", { columns: 200 })).screen).toMatch(
+    /^#6 bare is allocated\.\nNothing was started: the grant ends in (5m|4m5\ds) unless a program renews it\. To have a command started, put it after `--`\.\n$/,
+  );
+  expect((await typed("berth submit --gpu 2 --name later", { columns: 200 })).screen).toContain(
+    "Nothing will be started: a program has to hold the grant.",
+  );
+  expect((await typed("berth cancel bare later -y")).exitCode).toBe(0);
+
   // Watching redraws, until Ctrl-C.
   const watch = begin("berth ps --all --watch");
   await watch.shows(/held/);

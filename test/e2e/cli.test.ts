@@ -437,6 +437,8 @@ test("a copy is taken while the server runs, and put back where none is", async 
   expect((await person.berth(["backup", copy])).stderr).toContain("is not overwritten");
   expect(await person.berth(["restore", copy, "-y"])).toMatchObject({ exitCode: 5 });
   const elsewhere = join(person.home, "elsewhere");
+  const asked = await person.berth(["restore", copy, "--data-dir", elsewhere]);
+  expect(asked.stderr).toContain("Tokens that were revoked after the backup can be used again");
   expect(await person.berth(["restore", copy, "--data-dir", elsewhere, "-y"])).toMatchObject({ exitCode: 0 });
   expect((await hosting.inspect({ file: join(elsewhere, "berth.db") })).damage).toEqual([]);
 });
