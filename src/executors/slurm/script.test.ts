@@ -54,6 +54,13 @@ test("the exit code is kept whole, and returned", async () => {
   expect(run.trace()).toEqual({ hasBegun: true, exit: { code: 200, wasTold: false } });
 });
 
+test("what cannot be started because its directory is missing has ended, and nobody waits for more", async () => {
+  const run = start(["echo", "never"], { directory: join(directory, "nowhere") });
+  expect(await run.ended).toBe(126);
+  expect(run.output()).toBe("");
+  expect(run.trace().exit).toEqual({ code: 126, wasTold: false });
+});
+
 test("J5: a script that was killed has begun, and says nothing of its command", async () => {
   const run = start(["sh", "-c", "echo $$; exec sleep 60"]);
   await run.says("\n");

@@ -31,6 +31,9 @@ export interface ScriptFacts {
  */
 export const REFUSED_RESTART = 99;
 
+/** As a shell says that a command is there and cannot be run. */
+const CANNOT_START = 126;
+
 export function scriptOf(facts: ScriptFacts): string {
   const { command, directory, environment, checkpointDir, preemptFile, exitFile, nodeCount } = facts;
   const variables = Object.entries({
@@ -52,9 +55,11 @@ export function scriptOf(facts: ScriptFacts): string {
     `PATH="\${PATH:-/usr/local/bin:/usr/bin:/bin}"; export PATH`,
     ...variables.map(([name, value]) => `export ${name}=${quoted(value)}`),
     `mkdir ${quoted(startedMarkOf(exitFile))} 2>/dev/null || exit ${REFUSED_RESTART}`,
-    `mkdir -p ${quoted(checkpointDir)} || exit 126`,
+    // Slurm shows 137 as 9: the whole number is kept beside the output.
+    `_berth_end() { echo "$1$_berth_told" > ${quoted(`${exitFile}.new`)} && mv ${quoted(`${exitFile}.new`)} ${quoted(exitFile)}; exit "$1"; }`,
+    `mkdir -p ${quoted(checkpointDir)} || _berth_end ${CANNOT_START}`,
     `rm -f ${["done", "finished", "progress", "defer"].map((name) => quoted(`${checkpointDir}/${name}`)).join(" ")}`,
-    `cd ${quoted(directory)} || exit 126`,
+    `cd ${quoted(directory)} || _berth_end ${CANNOT_START}`,
     ...["notice() {", ...noticeOf(facts), "}"],
     `${nodeCount > 1 ? `${ON_EACH_NODE} ` : ""}${words} &`,
     "child=$!",
@@ -66,9 +71,7 @@ export function scriptOf(facts: ScriptFacts): string {
     '  kill -0 "$child" 2>/dev/null || break',
     "done",
     "trap '' USR1 TERM INT HUP QUIT USR2",
-    // Slurm shows 137 as 9: the whole number is kept beside the output.
-    `echo "$status$_berth_told" > ${quoted(`${exitFile}.new`)} && mv ${quoted(`${exitFile}.new`)} ${quoted(exitFile)}`,
-    'exit "$status"',
+    '_berth_end "$status"',
     "",
   ].join("\n");
 }

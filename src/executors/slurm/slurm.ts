@@ -13,11 +13,11 @@ import type { Executor, ExecutorEvents } from "../executor.ts";
 import { identityFor, RunAsRefusal } from "../run-as.ts";
 import { secretsOf } from "../secrets.ts";
 import { Attempt, type SlurmOrder } from "./attempt.ts";
-import { type AccountedJob, type QueuedJob, type Slurm, SlurmFailure } from "./commands.ts";
+import { type QueuedJob, type Slurm, SlurmFailure } from "./commands.ts";
 import { jobComment, jobName, submitOptions } from "./options.ts";
 import { openFileReader } from "./output.ts";
 import { scriptOf } from "./script.ts";
-import { stageOf } from "./states.ts";
+import { type AccountOf, accountsOfName, stageOf } from "./states.ts";
 import { type Move, nextMoves } from "./steps.ts";
 
 export interface SlurmSettings {
@@ -35,11 +35,9 @@ export interface SlurmSettings {
 
 interface Look {
   readonly queue: readonly QueuedJob[];
-  readonly accounts: readonly AccountedJob[] | undefined;
+  readonly accounts: readonly AccountOf[] | undefined;
 }
 
-/** What the accounting calls a job of which it heard only the end. */
-const NAMELESS = "allocation";
 const AT_ONCE = 8;
 const MOVES_MAX = 6;
 /** While something changes, the next look comes so soon. */
@@ -74,7 +72,7 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
 
   /** Moves follow each other until Slurm must be looked at again. */
   async function advance(attempt: Attempt, queue: readonly QueuedJob[]): Promise<void> {
-    let accounts: readonly AccountedJob[] | undefined;
+    let accounts: readonly AccountOf[] | undefined;
     for (let count = 0; count < MOVES_MAX && !attempt.isOver; count++) {
       const moves = movesOf(attempt, { queue, accounts });
       if (moves.length === 0) return;
@@ -97,10 +95,9 @@ export function createSlurmExecutor(settings: SlurmSettings, events: ExecutorEve
     return nextMoves(attempt.note, seen, attempt.wish, Date.now(), settings.startMsMax);
   }
 
-  /** A controller that crashed may give the number of a job that it has forgotten to another. */
-  async function accountsOf({ note: { jobId }, name }: Attempt): Promise<AccountedJob[]> {
+  async function accountsOf({ note: { jobId }, name }: Attempt): Promise<AccountOf[]> {
     const wanted = jobId === undefined ? { ids: [], names: [name] } : { ids: [jobId], names: [] };
-    return (await slurm.accounts(wanted)).filter((job) => job.name === name || job.name === NAMELESS);
+    return accountsOfName(name, await slurm.accounts(wanted), Date.now());
   }
 
   async function carryOut(attempt: Attempt, move: Exclude<Move, { kind: "account" }>): Promise<void> {

@@ -36,6 +36,31 @@ export function stageOf(state: string): Stage {
   return STAGES[state] ?? "over";
 }
 
+/** What the accounting says of an attempt. */
+export interface AccountOf extends AccountedJob {
+  /** It cannot be about another job. */
+  readonly isSure: boolean;
+}
+
+/** What the accounting calls a job of which it heard only the end. */
+const NAMELESS = "allocation";
+/** Numbers begin anew after this many jobs, or where a cluster was set up again: what was long ago does not matter. */
+const GIVEN_TWICE_MS_MAX = 24 * 3_600_000;
+
+/**
+ * Of the records of one number, or of one name, those that may be about the job of this name. A controller that crashed gives a
+ * number out again: what a node then says of the job that had it first is taken for the second's, and the accounting may have heard
+ * of it nothing but the end.
+ */
+export function accountsOfName(name: string, jobs: readonly AccountedJob[], nowMs: number): AccountOf[] {
+  const isRecent = ({ endedAt }: AccountedJob) =>
+    endedAt === undefined || nowMs - Date.parse(endedAt) < GIVEN_TWICE_MS_MAX;
+  const isGivenTwice = jobs.some((job) => job.name !== name && job.name !== NAMELESS && isRecent(job));
+  return jobs
+    .filter((job) => job.name === name || job.name === NAMELESS)
+    .map((job) => ({ ...job, isSure: job.name === name && !isGivenTwice }));
+}
+
 /** By the word of the accounting. A requeued attempt is over, whatever becomes of the job. */
 export function hasEnded({ state }: AccountedJob): boolean {
   return state === "REQUEUED" || stageOf(state) === "over";
@@ -47,8 +72,11 @@ const LOST: ReadonlySet<string> = new Set(["NODE_FAIL", "BOOT_FAIL", "PREEMPTED"
 /** Slurm's limits: what the command made of them is not its own result. */
 const LIMITS: ReadonlySet<string> = new Set(["OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"]);
 
-/** What a controller that has crashed also calls jobs whose start it has forgotten. */
-const DOUBTFUL: ReadonlySet<string> = new Set(["CANCELLED", "NODE_FAIL"]);
+/**
+ * Words that may be wrong of a job whose script has not begun: a controller that has crashed also calls jobs so whose start it has
+ * forgotten, and the accounting may mean the job that had the number before.
+ */
+const DOUBTFUL: ReadonlySet<string> = new Set(["CANCELLED", "NODE_FAIL", "COMPLETED", "FAILED"]);
 
 /** What is known of an end beside the accounting. */
 export interface EndFacts {
@@ -72,12 +100,13 @@ export function mayStillTell({ state }: AccountedJob, facts: EndFacts): boolean 
 }
 
 /** How an attempt ended whose job has: `docs/decisions/ends-in-slurm.md`. */
-export function endOf(job: AccountedJob, facts: EndFacts): StoredEnd["end"] {
+export function endOf(job: AccountOf, facts: EndFacts): StoredEnd["end"] {
   const { trace, circumstances, hasRun, hasWaitedAgain } = facts;
   const { state, endedAt } = job;
   const exit = { ...exitOf(job, trace), ...(endedAt !== undefined && { ended_at: endedAt }) };
   const isRefused = state === "FAILED" && job.exitCode === REFUSED_RESTART && trace.exit === undefined;
   const isByItself = (state === "COMPLETED" || state === "FAILED") && !isRefused;
+  if (isAnothers(job, trace)) return lost(`Slurm says ${state}, but its script does not.`, circumstances);
   if (!LIMITS.has(state) && (isByItself || trace.exit?.wasTold === false))
     return byItself(exit, circumstances);
   if (LOST.has(state) || isRefused || hasWaitedAgain)
@@ -96,6 +125,11 @@ export function endOf(job: AccountedJob, facts: EndFacts): StoredEnd["end"] {
       if (isAsked) return { outcome: circumstances.hasFinished ? "succeeded" : "stopped", ...exit };
       return { outcome: "failed", cause: "interrupted", message: `Slurm ended it: ${state}.`, ...exit };
   }
+}
+
+/** Every script says how its command ended, unless it is killed: none of ours has succeeded before its script began. */
+function isAnothers({ state, isSure }: AccountOf, { hasBegun, exit }: Trace): boolean {
+  return (!isSure && exit === undefined) || (state === "COMPLETED" && !hasBegun);
 }
 
 /** The same if Slurm no longer knows the job. */

@@ -5,6 +5,7 @@ import type { Wish } from "../attempt.ts";
 import { START_MS_MAX } from "../attempt.ts";
 import type { AccountedJob, QueuedJob } from "./commands.ts";
 import { REFUSED_RESTART } from "./script.ts";
+import { type AccountOf, accountsOfName } from "./states.ts";
 import { CATCH_UP_MS_MAX, type Move, type Note, nextMoves, RELEASE_AGAIN_MS } from "./steps.ts";
 import type { Trace } from "./traces.ts";
 
@@ -12,9 +13,10 @@ const NOW = 10_000_000;
 const queued = (id: string, state: string, reason = "None"): QueuedJob => ({
   ...{ id, state, reason, comment: "berth lab", name: "berth-r-1" },
 });
-const accounted = (id: string, state: string, exitCode = 0, signal = 0): AccountedJob => ({
-  ...{ id, state, exitCode, signal, name: "berth-r-1", endedAt: undefined },
+const accounted = (id: string, state: string, exitCode = 0, signal = 0): AccountOf => ({
+  ...{ id, state, exitCode, signal, name: "berth-r-1", endedAt: undefined, isSure: true },
 });
+const unsure = (...job: Parameters<typeof accounted>): AccountOf => ({ ...accounted(...job), isSure: false });
 const submitted: Note = { jobId: "7" };
 const released: Note = { jobId: "7", releasedAtMs: NOW - 1_000 };
 const running: Note = { ...released, hasRun: true };
@@ -27,7 +29,7 @@ const waitedLong: Note = { ...running, differingSinceMs: NOW - CATCH_UP_MS_MAX }
 interface Case {
   readonly note: Note;
   readonly queue?: QueuedJob[];
-  readonly accounts?: AccountedJob[];
+  readonly accounts?: AccountOf[];
   readonly trace?: Trace;
   readonly missingForMs?: number;
   readonly wish?: Wish["do"];
@@ -169,8 +171,50 @@ const cases: Record<string, Case> = {
     accounts: [accounted("7", "RUNNING")],
     want: [],
   },
-  "S3 COMPLETED": { note: running, accounts: [accounted("7", "COMPLETED")], want: ["end succeeded 0"] },
-  "S3 FAILED": { note: running, accounts: [accounted("7", "FAILED", 3)], want: ["end failed 3"] },
+  "S3 COMPLETED": {
+    note: running,
+    accounts: [accounted("7", "COMPLETED")],
+    trace: exited(0),
+    want: ["end succeeded 0"],
+  },
+  "S3 FAILED": {
+    note: running,
+    accounts: [accounted("7", "FAILED", 3)],
+    trace: exited(3),
+    want: ["end failed 3"],
+  },
+  "J5 COMPLETED, but its script has not begun: the disk may be late": {
+    note: running,
+    accounts: [accounted("7", "COMPLETED")],
+    want: [`note differingSinceMs=${NOW}`],
+  },
+  "J5 or the accounting means another job, which had the number before a controller crashed": {
+    note: waitedLong,
+    accounts: [unsure("7", "COMPLETED")],
+    want: ["end lost Slurm says COMPLETED, but its script does not."],
+  },
+  "J5 also if that has failed": {
+    note: waitedLong,
+    accounts: [unsure("7", "FAILED", 3)],
+    want: ["end lost Slurm says FAILED, but its script does not."],
+  },
+  "J5 a command whose number was given out twice has ended only by the word of its script": {
+    note: waitedLong,
+    accounts: [unsure("7", "COMPLETED")],
+    trace: begun,
+    want: ["end lost Slurm says COMPLETED, but its script does not."],
+  },
+  "S3 FAILED before its script began, as what Slurm cannot start: Slurm's word": {
+    note: waitedLong,
+    accounts: [accounted("7", "FAILED", 1)],
+    want: ["end failed 1"],
+  },
+  "11.4 a job of which the accounting heard only the end: the script knows how": {
+    note: running,
+    accounts: [unsure("7", "FAILED", 3)],
+    trace: exited(3),
+    want: ["end failed 3"],
+  },
   "S3 OUT_OF_MEMORY": {
     note: running,
     accounts: [accounted("7", "OUT_OF_MEMORY", 0, 9)],
@@ -364,6 +408,7 @@ const cases: Record<string, Case> = {
   "11.4 saved, then ended with 0: the stop that was asked for": {
     note: { ...running, told: "checkpoint", asked: "checkpoint", hasSaved: true },
     accounts: [accounted("7", "COMPLETED")],
+    trace: exited(0),
     wish: "checkpoint",
     want: ["end stopped 0"],
   },
@@ -411,6 +456,27 @@ for (const [name, one] of Object.entries(cases)) {
     };
     const moves = nextMoves(note, seen, { do: wish, isOverdue }, NOW);
     expect(moves.map((move) => textOf(move, note))).toEqual(one.want);
+  });
+}
+
+const DAY_MS = 24 * 3_600_000;
+const records: Record<string, { jobs: Partial<AccountedJob>[]; want: string[] }> = {
+  "one of the name": { jobs: [{}], want: ["COMPLETED sure"] },
+  "one without a name": { jobs: [{ name: "allocation" }], want: ["COMPLETED"] },
+  "the number was given out twice": {
+    jobs: [{ name: "berth-q-1", state: "NODE_FAIL" }, { state: "FAILED" }],
+    want: ["FAILED"],
+  },
+  "but long ago": {
+    jobs: [{ name: "other", endedAt: new Date(NOW - DAY_MS).toISOString() }, {}],
+    want: ["COMPLETED sure"],
+  },
+};
+for (const [name, { jobs, want }] of Object.entries(records)) {
+  test(`what the accounting says of a number: ${name}`, () => {
+    const all = jobs.map((job) => ({ ...accounted("7", "COMPLETED"), ...job }));
+    const own = accountsOfName("berth-r-1", all, NOW);
+    expect(own.map(({ state, isSure }) => (isSure ? `${state} sure` : state))).toEqual(want);
   });
 }
 

@@ -10,8 +10,8 @@
 import type { Circumstances } from "../../runner/index.ts";
 import { START_MS_MAX, type Wish } from "../attempt.ts";
 import type { StoredEnd } from "../journal.ts";
-import type { AccountedJob, QueuedJob } from "./commands.ts";
-import { endOf, endOfForgotten, hasEnded, mayStillTell, stageOf } from "./states.ts";
+import type { QueuedJob } from "./commands.ts";
+import { type AccountOf, endOf, endOfForgotten, hasEnded, mayStillTell, stageOf } from "./states.ts";
 import type { Trace } from "./traces.ts";
 
 /** Written down, and durable before anything follows from it. */
@@ -40,7 +40,7 @@ export interface Seen {
   /** All of its name that the controller knows. */
   readonly queued: readonly QueuedJob[];
   /** All that the accounting knows of it; undefined: not asked. */
-  readonly accounted: readonly AccountedJob[] | undefined;
+  readonly accounted: readonly AccountOf[] | undefined;
   /** What its script has left, whatever Slurm says. */
   readonly trace: Trace;
   /** Since when neither has known it, although it was submitted. */
