@@ -10,6 +10,7 @@ import {
   CANARY_END_MS_MAX,
   type Canary,
   COMMON_STORIES,
+  guideStory,
   insistOnPrograms,
   killAdapter,
   type Proof,
@@ -55,6 +56,13 @@ function storiesOf(scene: Scene): Record<string, Story> {
   const { api } = cluster;
   return {
     ...COMMON_STORIES,
+    "the commands of the guide": guideStory({
+      file: "kubernetes.md",
+      env: { ...process.env, KUBECONFIG: cluster.kubeconfigFor() },
+      adapterOptions: (own) => ["--state-dir", `${own}/adapter`],
+      replaced: () => ({}),
+      home: () => kubelets.directoryOf("python:3.12"),
+    }),
     async "a node is drained"(world) {
       await setNode(scene, "n1", { unschedulable: true });
       const isDrained = async () => ["draining", "drained"].includes(await world.nodeState("n1"));

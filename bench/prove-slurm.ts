@@ -4,10 +4,13 @@
 // Usage: npm run prove:slurm -- [ROUNDS] [SEED] [--part=TEXT] [--store=sqlite|postgres] [--canaries]. --part: only stories or
 // canaries with this text in their name. Exit code 2: something is missing on this machine.
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import {
   CANARY_END_MS_MAX,
   type Canary,
   COMMON_STORIES,
+  guideStory,
   insistOnPrograms,
   killAdapter,
   type Proof,
@@ -18,7 +21,7 @@ import {
 import { GPUS_PER_NODE, until, type World } from "./clusters/world.ts";
 import type { Fault } from "./proving/canaries.ts";
 import { missingPrograms, openSlurmCluster } from "./slurm/cluster.ts";
-import { siteOf, USER } from "./slurm/site.ts";
+import { siteOf, USER, writePolicy } from "./slurm/site.ts";
 
 insistOnPrograms(missingPrograms());
 const cluster = await openSlurmCluster({ gpusPerNode: GPUS_PER_NODE });
@@ -29,6 +32,13 @@ let isDrained = false;
 
 const STORIES: Record<string, Story> = {
   ...COMMON_STORIES,
+  "the commands of the guide": guideStory({
+    file: "slurm.md",
+    env: cluster.env,
+    home: (own) => own,
+    adapterOptions: (own) => ["--policy", writePolicy(own, own), "--state-dir", join(own, "adapter")],
+    replaced: (own) => ({ "/shared/berth": join(own, "work") }),
+  }),
   async "requeued and cancelled in Slurm"(world) {
     const requeued = await world.submit({ seconds: 12 });
     const cancelled = await world.submit({ seconds: 30 }, true);
@@ -184,6 +194,20 @@ const proof: Proof = {
   alive: async () => {
     const queue = await run("squeue", "-h", "-a", "-o", "%T %j");
     return queue.split("\n").filter((line) => /^(RUNNING|PENDING|SUSPENDED)/.test(line));
+  },
+  async about(id, notes) {
+    const numbers = [...notes.matchAll(/"jobId":"(\d+)"/g)].map(([, number]) => `${number}|`);
+    const fields = "JobIDRaw,State,ExitCode,Submit,Start,End,JobName";
+    const accounts = await run("sacct", "-a", "-D", "-X", "-P", "-n", "-S", "now-1days", "-o", fields);
+    const controller = readFileSync(join(cluster.directory, "slurmctld.log"), "utf8");
+    return [
+      ...accounts
+        .split("\n")
+        .filter((line) => line.includes(id) || numbers.some((number) => line.startsWith(number))),
+      ...controller
+        .split("\n")
+        .filter((line) => numbers.some((number) => line.includes(`JobId=${number.slice(0, -1)} `))),
+    ];
   },
 };
 try {

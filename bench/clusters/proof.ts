@@ -1,15 +1,13 @@
 // What the proofs of all adapters have in common: stories that are played, a judge that holds everything against what was
 // written down, and canaries, which are the same stories with a mistake in the adapter.
 
-import { spawn } from "node:child_process";
-import { copyFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { StoreKind } from "../agents/servers.ts";
 import { type Fault, tell } from "../proving/canaries.ts";
 import { seededRandom } from "../proving/random.ts";
 import { bundle } from "../proving/start.ts";
+import { type Guide, playGuide } from "./guide.ts";
 import {
   aboveCapacity,
   doubledStarts,
@@ -31,6 +29,8 @@ export interface Proof {
   readonly adapter: string;
   /** What the cluster itself still shows of jobs of Berth that are not over, one line each. */
   alive(): Promise<readonly string[]>;
+  /** To find the cause of a finding: what the cluster has written down about a request, beside the notes of the adapter. */
+  about?(id: string, notes: string): Promise<readonly string[]>;
 }
 
 export interface Canary {
@@ -41,6 +41,8 @@ export interface Canary {
 
 /** All must have ended so long after the last fault; a job that a controller forgot is missed for a minute first. */
 const END_MS_MAX = 300_000;
+/** After a failure it is told what was seen, and all is closed, within this time. */
+const CLOSE_MS_MAX = 60_000;
 /** A canary's story is short. */
 export const CANARY_END_MS_MAX = 40_000;
 
@@ -98,6 +100,7 @@ async function proveSound(
         await story(world);
       } catch (error) {
         console.log(`${what}: ${(error as Error).message}`);
+        setTimeout(() => process.exit(1), CLOSE_MS_MAX).unref(); // Whatever does not answer then.
         await tellState(proof, world);
         return false;
       }
@@ -106,13 +109,21 @@ async function proveSound(
     const counts = await judge(proof, world, END_MS_MAX);
     for (const [what, found] of Object.entries(counts)) {
       console.log(`${what}: ${found.length}`);
-      for (const line of found.slice(0, 10)) console.log(`  ${line}`);
+      for (const line of found.slice(0, 10)) await tellFinding(proof, world, line);
     }
     console.log(`${world.expected.length} jobs, ${readLives(world.lives).length} starts`);
     return Object.values(counts).every((found) => found.length === 0);
   } finally {
     await world.close();
   }
+}
+
+async function tellFinding({ about }: Proof, world: World, finding: string): Promise<void> {
+  console.log(`  ${finding}`);
+  const { id = "" } = world.expected.find((one) => finding.includes(one.id)) ?? {};
+  const notes = id === "" ? [] : world.notesAbout(id);
+  const more = id === "" ? [] : await about?.(id, notes.join()).catch((error: Error) => [error.message]);
+  for (const line of [...notes, ...(more ?? [])]) console.log(`    ${line}`);
 }
 
 /** To find the cause: what has not ended, and what the cluster shows. */
@@ -179,9 +190,6 @@ async function judge({ alive }: Proof, world: World, endMsMax: number): Promise<
   };
 }
 
-/** Of a second each: more than a machine that is busy with other things needs to submit what preempts it. */
-const EPOCHS = 40;
-
 /** Stories that are the same wherever jobs run. */
 export const COMMON_STORIES = {
   async "starts and exit codes"(world) {
@@ -225,55 +233,16 @@ export const COMMON_STORIES = {
     );
     if (nodes.size !== 2) throw new Error(`A job on two nodes ran on ${[...nodes].join(", ") || "none"}.`);
   },
-  /** As the README and the guides tell it: a job is preempted by a higher priority, saves, and goes on from there. */
-  async "the commands of the guides"(world) {
-    const berth = commandLine(world);
-    const train = join(world.directory, "train.py");
-    copyFileSync(fileURLToPath(new URL("../../examples/train.py", import.meta.url)), train);
-    // The other two nodes are taken until the end: only a preemption makes room.
-    const taken = { seconds: 3_600, gpus: 2, component: "urgent" };
-    const others = await Promise.all([world.submit(taken, true), world.submit(taken, true)]);
-    for (const id of others) await world.phase(id, "running");
-    const settings = ["--cwd", "/", "--env", `EPOCHS=${EPOCHS}`];
-    const trained = ["submit", "--gpu", "1", "--checkpoint", "auto", ...settings, "--", "python3", train];
-    const number = (await berth("vision", ...trained)).trim().replace("#", "");
-    const { body: request } = await world.call("GET", `/v1/resource-requests/${number}`);
-    await until("it trains", async () => (await berth("vision", "logs", number)).includes("epoch 1"));
-    const urgent = ["submit", "--gpu", "2", "--wait", "--cwd", "/", "--", "sleep", "1"];
-    await berth("urgent", ...urgent);
-    for (const id of others) await world.cancel(id);
-    await until("it has ended", async () => (await world.job(request.id)).status === "released");
-    const first = await berth("vision", "logs", "--attempt", "1", number);
-    const second = await berth("vision", "logs", "--attempt", "2", number);
-    const epochs = [...`${first}\n${second}`.matchAll(/epoch (\d+)/g)].map(([, epoch]) => Number(epoch));
-    const isWhole = epochs.every((epoch, index) => epoch === index) && epochs.length === EPOCHS;
-    const { attempts } = await world.job(request.id);
-    if (!isWhole || attempts[0].outcome !== "preempted" || !second.includes(`epoch ${EPOCHS - 1}`))
-      throw new Error(`It did not go on where it was: ${epochs.join(" ")}, ${attempts[0].outcome}.`);
-  },
 } satisfies Record<string, Story>;
 
-/** The product's own command line, for a component. */
-function commandLine(world: World): (component: string, ...words: string[]) => Promise<string> {
-  const program = ["--import", "tsx", fileURLToPath(new URL("../../src/bin/berth.ts", import.meta.url))];
-  return (component, ...words) =>
-    new Promise((resolve, reject) => {
-      const env = { BERTH_URL: world.url, BERTH_API_TOKEN: world.token, BERTH_COMPONENT: component };
-      const child = spawn(process.execPath, [...program, ...words], {
-        ...{ env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] },
-      });
-      let output = "";
-      let errors = "";
-      child.stdout.on("data", (data: Buffer) => {
-        output += data.toString();
-      });
-      child.stderr.on("data", (data: Buffer) => {
-        errors += data.toString();
-      });
-      child.once("close", (code) =>
-        code === 0 ? resolve(output) : reject(new Error(`berth ${words.join(" ")}: ${code} ${errors}`)),
-      );
-    });
+/** On an installation of its own: the adapter of this one is away meanwhile, or would take what it does not know for orphans. */
+export function guideStory(guide: Guide): Story {
+  return async (world) => {
+    await world.killAdapter();
+    const count = await playGuide(guide, join(world.directory, "guide"));
+    console.log(`  ${count} commands of docs/guide/${guide.file}`);
+    await world.startAdapter();
+  };
 }
 
 /** Something is killed at a random moment of starts, ends and cancellations, one thing after the other. */

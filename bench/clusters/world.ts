@@ -2,7 +2,7 @@
 // live. The same for every kind of cluster.
 
 import { type ChildProcess, fork } from "node:child_process";
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { type StoreKind, startServers } from "../agents/servers.ts";
@@ -178,6 +178,18 @@ export async function openWorld(site: Site, programs: Programs, name: string, st
         else isAll = false;
       }
       return isAll;
+    },
+    /** What the adapter has written down about the attempts of a request, without what it runs. */
+    notesAbout(id: string): string[] {
+      const state = join(directory, "adapter");
+      return ["jobs", "archive"]
+        .flatMap((place) => readdirSync(join(state, place)).map((name) => join(state, place, name)))
+        .filter((path) => readFileSync(join(path, "order.json"), "utf8").includes(id))
+        .flatMap((path) =>
+          readdirSync(path)
+            .filter((name) => name.endsWith(".json") && name !== "order.json")
+            .map((name) => `${name} ${readFileSync(join(path, name), "utf8")}`),
+        );
     },
     async told(): Promise<Map<string, Told>> {
       const told = new Map<string, Told>();

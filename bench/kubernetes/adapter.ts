@@ -28,7 +28,7 @@ startKubernetesAdapter({
   nodes: { selector: "berth.dev/proof=1" },
   image: "registry.example/proof:1",
   gpuResource: "nvidia.com/gpu",
-  checkpointClaim: "checkpoints",
+  checkpointClaim: "scratch",
   template: undefined,
   startMsMax: undefined,
   tell: (text) => console.error(`adapter: ${text}`),

@@ -1,12 +1,12 @@
 // A real control plane of Kubernetes on this machine: etcd, kube-apiserver, kube-scheduler and kube-controller-manager, with
 // everything they keep in a temporary directory. Installs nothing, and listens on 127.0.0.1 only. Its nodes are played (`kubelet.ts`).
 
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { generateKeyPairSync, randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { parseAllDocuments } from "yaml";
+import { createDaemons } from "../clusters/daemons.ts";
 import { freePorts, until } from "../clusters/world.ts";
 import { type Api, createApi } from "./api.ts";
 
@@ -60,14 +60,14 @@ export function findProgram(name: string): string | undefined {
 }
 
 export async function openKubernetesCluster(): Promise<KubernetesCluster> {
-  const directory = mkdtempSync(join(tmpdir(), "berth-kubernetes-"));
+  const daemons = createDaemons("kubernetes");
+  const { directory, kill } = daemons;
   const at = (name: string) => join(directory, name);
   const ports = await freePorts(5);
   const [etcdPort = 0, peerPort = 0, port = 0, schedulerPort = 0, managerPort = 0] = ports;
   const secrets = { admin: randomBytes(16).toString("hex"), adapter: randomBytes(16).toString("hex") };
   const version = versionOf();
   const isOld = version.minor < 24;
-  const daemons = new Map<string, ChildProcess>();
   const key = generateKeyPairSync("rsa", { modulusLength: 2048 });
   writeFileSync(at("accounts.key"), key.privateKey.export({ type: "pkcs8", format: "pem" }), { mode: 0o600 });
   writeFileSync(at("accounts.pub"), key.publicKey.export({ type: "spki", format: "pem" }));
@@ -79,24 +79,8 @@ export async function openKubernetesCluster(): Promise<KubernetesCluster> {
   const api = createApi(port, secrets.admin);
   const etcdUrl = `http://127.0.0.1:${etcdPort}`;
 
-  function start(name: string, args: readonly string[]): void {
-    const log = openSync(at(`${name}.log`), "a");
-    const child = spawn(findProgram(name) as string, args, {
-      cwd: directory,
-      stdio: ["ignore", log, log],
-      detached: true,
-    });
-    daemons.set(name, child);
-  }
-
-  async function kill(name: string, signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
-    const child = daemons.get(name);
-    daemons.delete(name);
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const gone = new Promise((resolve) => child.once("exit", resolve));
-    child.kill(signal);
-    await gone;
-  }
+  const start = (name: string, args: readonly string[]) =>
+    daemons.start(name, findProgram(name) as string, args);
 
   const writeKubeconfig = (name: string, token: string, serverPort: number) => {
     writeFileSync(at(name), kubeconfigOf(serverPort, token), { mode: 0o600 });
@@ -145,15 +129,8 @@ export async function openKubernetesCluster(): Promise<KubernetesCluster> {
       cert: readFileSync(at("certificates/apiserver.crt"), "utf8"),
       key: readFileSync(at("certificates/apiserver.key"), "utf8"),
     }),
-    async close() {
-      for (const name of ["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"])
-        await kill(name);
-      rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
-    },
+    close: daemons.close,
   };
-  // The daemons end with this program.
-  for (const signal of ["SIGINT", "SIGTERM"] as const)
-    process.once(signal, () => void cluster.close().finally(() => process.exit(130)));
 
   try {
     start("etcd", [
@@ -177,7 +154,7 @@ export async function openKubernetesCluster(): Promise<KubernetesCluster> {
     start("kube-scheduler", [...common, `--secure-port=${schedulerPort}`, ...(isOld ? ["--port=0"] : [])]);
     await applyManifest(api);
   } catch (error) {
-    for (const name of PROGRAMS) tellLog(at(`${name}.log`), name);
+    for (const name of PROGRAMS) daemons.tellLog(name);
     await cluster.close();
     throw error;
   }
@@ -231,9 +208,4 @@ function versionOf(): { major: number; minor: number } {
   const text = execFileSync(findProgram("kube-apiserver") as string, ["--version"], { encoding: "utf8" });
   const [, major = "1", minor = "0"] = /v(\d+)\.(\d+)/.exec(text) ?? [];
   return { major: Number(major), minor: Number(minor) };
-}
-
-function tellLog(path: string, name: string): void {
-  if (existsSync(path))
-    console.error(`--- ${name}\n${readFileSync(path, "utf8").split("\n").slice(-15).join("\n")}`);
 }

@@ -3,7 +3,7 @@
 // about a second for its sandbox and network), does not start what was deleted meanwhile, runs hooks before SIGTERM, keeps to the
 // time that a pod has left, reports how containers ended and what they said last, and gives out their logs.
 //
-// There are no containers: of an image nothing is used, and paths inside one (mounts, /tmp, the report file) become paths of
+// There are no containers: of an image nothing is used but the directory in which its programs begin, and paths inside one (mounts, /tmp, the report file) become paths of
 // the pod's own directory wherever a variable names them.
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -15,6 +15,8 @@ import type { Any, Api } from "./api.ts";
 import { NAMESPACE } from "./cluster.ts";
 
 export interface Kubelets {
+  /** In which programs of this image begin, if they name no other. */
+  directoryOf(image: string): string;
   /** Nothing of it runs any more, and nothing is heard of it. */
   lose(node: string): Promise<void>;
   /** It is back, after it was lost. */
@@ -76,8 +78,14 @@ export async function startKubelets(options: KubeletOptions): Promise<Kubelets> 
       status: body,
     });
 
+  function directoryOf(image: string): string {
+    const path = join(directory, "images", image.replaceAll("/", "_"));
+    mkdirSync(path, { recursive: true });
+    return path;
+  }
+
   async function register(node: string): Promise<void> {
-    const labels = { "kubernetes.io/hostname": node, "berth.dev/proof": "1" };
+    const labels = { "kubernetes.io/hostname": node, gpu: "a100", "berth.dev/proof": "1" };
     await api.insist("POST", "/api/v1/nodes", { metadata: { name: node, labels }, spec: {} });
     const holderIdentity = node;
     const lease = { metadata: { name: node }, spec: { holderIdentity, leaseDurationSeconds: 40 } };
@@ -148,7 +156,12 @@ export async function startKubelets(options: KubeletOptions): Promise<Kubelets> 
     const env = environmentOf(pod, own, directory, { ...options.variables, PROOF_NODE: node });
     const words = (container.command as string[]).map((word) => word.replaceAll("$$", "$"));
     const child = spawn("unshare", ["--pid", "--fork", "--kill-child", "--", ...words], {
-      ...{ env, cwd: container.workingDir ?? own, stdio: ["ignore", "pipe", "pipe"], detached: true },
+      ...{
+        env,
+        cwd: container.workingDir ?? directoryOf(container.image),
+        stdio: ["ignore", "pipe", "pipe"],
+        detached: true,
+      },
     });
     const running: Running = { ...{ uid, name, node, pod, child, directory: own }, lines: [], ended: false };
     pods.set(uid, running);
@@ -226,6 +239,7 @@ export async function startKubelets(options: KubeletOptions): Promise<Kubelets> 
   void follow(api, take, ending.signal);
 
   return {
+    directoryOf,
     async lose(node) {
       lost.add(node);
       for (const running of pods.values())

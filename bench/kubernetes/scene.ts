@@ -42,15 +42,17 @@ export async function openScene(): Promise<Scene> {
   };
 }
 
-/** A volume for checkpoints that all nodes can reach. */
+/** Of a volume for checkpoints that all nodes can reach: as the guide calls it. */
+export const CLAIM = "scratch";
+
 async function makeClaim({ api, directory }: KubernetesCluster): Promise<void> {
   const common = { accessModes: ["ReadWriteMany"], storageClassName: "" };
   await api.insist("POST", "/api/v1/persistentvolumes", {
-    metadata: { name: "checkpoints" },
+    metadata: { name: CLAIM },
     spec: { ...common, capacity: { storage: "1Gi" }, hostPath: { path: `${directory}/volumes` } },
   });
   await api.insist("POST", `/api/v1/namespaces/${NAMESPACE}/persistentvolumeclaims`, {
-    metadata: { name: "checkpoints" },
-    spec: { ...common, volumeName: "checkpoints", resources: { requests: { storage: "1Gi" } } },
+    metadata: { name: CLAIM },
+    spec: { ...common, volumeName: CLAIM, resources: { requests: { storage: "1Gi" } } },
   });
 }

@@ -1,21 +1,12 @@
 // A real Slurm on this machine: munged, mariadbd, slurmdbd, slurmctld and three slurmd with a configuration of their own in a
 // temporary directory. Installs nothing, listens on 127.0.0.1 only, and touches no other Slurm of this machine.
 
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import {
-  chmodSync,
-  closeSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { hostname, tmpdir, userInfo } from "node:os";
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { hostname, userInfo } from "node:os";
 import { delimiter, join } from "node:path";
+import { createDaemons } from "../clusters/daemons.ts";
 import { freePorts, until } from "../clusters/world.ts";
 
 export interface SlurmCluster {
@@ -44,13 +35,12 @@ export interface ClusterOptions {
 
 const NODES = ["n1", "n2", "n3"] as const;
 const DAEMONS = ["munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd"] as const;
-const COMMANDS = ["setpriv", "sbatch", "squeue", "sacct", "scontrol", "scancel", "sacctmgr"] as const;
+const COMMANDS = ["sbatch", "squeue", "sacct", "scontrol", "scancel", "sacctmgr"] as const;
 const DEBIAN: Record<string, string> = {
   munged: "munge",
   mariadbd: "mariadb-server",
   "mariadb-install-db": "mariadb-server",
   slurmdbd: "slurmdbd",
-  setpriv: "util-linux",
 };
 
 /** What is missing on this machine, as sentences. */
@@ -71,33 +61,13 @@ function findProgram(name: string): string | undefined {
 }
 
 export async function openSlurmCluster(options: ClusterOptions = {}): Promise<SlurmCluster> {
-  const directory = mkdtempSync(join(process.env.SLURM_PROOF_DIR ?? tmpdir(), "berth-slurm-"));
-  chmodSync(directory, 0o755);
+  const daemons = createDaemons("slurm");
+  const { directory, kill } = daemons;
   const ports = await freePorts(3 + NODES.length);
   writeConfiguration(directory, ports, options);
   const env = { ...process.env, SLURM_CONF: join(directory, "slurm.conf"), TZ: "UTC" };
-  const daemons = new Map<string, ChildProcess>();
-
-  function start(name: string, program: string, ...args: string[]): ChildProcess {
-    const log = openSync(join(directory, `${name}.out`), "a");
-    const words = ["--pdeathsig=TERM", findProgram(program) as string, ...args]; // Even if this program is killed.
-    const child = spawn("setpriv", words, {
-      ...{ env, cwd: directory, stdio: ["ignore", log, log], detached: true },
-    });
-    closeSync(log);
-    daemons.set(name, child);
-    return child;
-  }
-
-  /** SIGKILL to the daemon, and to it alone: what it has started lives in other groups. */
-  async function kill(name: string, signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
-    const child = daemons.get(name);
-    daemons.delete(name);
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const gone = new Promise((resolve) => child.once("exit", resolve));
-    process.kill(child.pid as number, signal);
-    await gone;
-  }
+  const start = (name: string, program: string, ...args: string[]) =>
+    daemons.start(name, findProgram(program) as string, args, env);
 
   const run = (program: string, ...args: string[]) =>
     new Promise<string>((resolve, reject) => {
@@ -107,10 +77,6 @@ export async function openSlurmCluster(options: ClusterOptions = {}): Promise<Sl
           : reject(new Error(`${program} ${args.join(" ")}: ${stderr.trim()}`)),
       );
     });
-
-  // The daemons end with this program.
-  for (const signal of ["SIGINT", "SIGTERM"] as const)
-    process.once(signal, () => void cluster.close().finally(() => process.exit(130)));
 
   const cluster: SlurmCluster = {
     directory,
@@ -127,20 +93,12 @@ export async function openSlurmCluster(options: ClusterOptions = {}): Promise<Sl
     async startNode(node) {
       start(node, "slurmd", "-D", "-N", node, "-f", env.SLURM_CONF);
     },
-    async close() {
-      await run("scancel", "--user=root").catch(() => undefined);
-      for (const node of NODES) await kill(node, "SIGTERM");
-      await kill("slurmctld", "SIGTERM");
-      await kill("slurmdbd", "SIGTERM");
-      await kill("mariadbd", "SIGTERM");
-      await kill("munged", "SIGTERM");
-      rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
-    },
+    close: daemons.close,
   };
   try {
     await bringUp(cluster, { directory, start, port: ports[0] as number });
   } catch (error) {
-    for (const name of ["slurmctld", "slurmdbd", "munged"]) tellLog(directory, name);
+    for (const name of ["slurmctld", "slurmdbd", "munged"]) daemons.tellLog(name);
     await cluster.close();
     throw error;
   }
@@ -156,7 +114,7 @@ async function bringUp(
   }: {
     directory: string;
     port: number;
-    start: (name: string, program: string, ...args: string[]) => ChildProcess;
+    start: (name: string, program: string, ...args: string[]) => void;
   },
 ): Promise<void> {
   const { run } = cluster;
@@ -203,12 +161,6 @@ async function bringUp(
       .split("\n")
       .every((state) => state === "idle");
   });
-}
-
-function tellLog(directory: string, name: string): void {
-  const path = join(directory, `${name}.out`);
-  if (existsSync(path))
-    console.error(`--- ${name}\n${readFileSync(path, "utf8").split("\n").slice(-15).join("\n")}`);
 }
 
 function writeConfiguration(directory: string, ports: readonly number[], options: ClusterOptions): void {

@@ -14,10 +14,16 @@ export function siteOf({ directory, env, nodes }: SlurmCluster): Site {
       const workDirectory = join(own, "work");
       mkdirSync(workDirectory, { recursive: true });
       chmodSync(workDirectory, 0o755);
-      const policyFile = join(own, "agent.yaml");
-      const policy = `components: { "*": { users: [${USER}], directories: [/] } }\n`;
-      writeFileSync(policyFile, policy, { mode: 0o600 });
-      return { stateDirectory: join(own, "adapter"), workDirectory, policyFile };
+      return { stateDirectory: join(own, "adapter"), workDirectory, policyFile: writePolicy(own) };
     },
   };
+}
+
+/** As whom jobs run, for an adapter of root; `home`: where, if they name no directory. */
+export function writePolicy(own: string, home = "/"): string {
+  const path = join(own, "agent.yaml");
+  writeFileSync(path, `components: { "*": { users: [${USER}], directories: [${home}, /] } }\n`, {
+    mode: 0o600,
+  });
+  return path;
 }
