@@ -19,8 +19,10 @@ export interface Discipline {
    * on from there, and takes at least one step.
    */
   look(transaction: Transaction, pool: Pool): PoolLook | null;
-  /** The first promise that cannot be kept any more, beside those that the pool does not even admit (V5). */
-  lostHold(pool: Pool, nowMs: number): LostHold | undefined;
+  /** Those to whom a promise may be lost, be it that the pool no longer admits them: that no other is, is certain (V5). */
+  suspectHolders(pool: Pool): ReadonlySet<Request>;
+  /** The first of these promises that cannot be kept any more, beside those that the pool does not even admit (V5). */
+  lostHold(pool: Pool, suspects: ReadonlySet<Request>, nowMs: number): LostHold | undefined;
   /** Everything that waits, in the order of service. */
   queue(state: EngineState, pool: Pool, nowMs: number): Iterable<Request>;
   /** Why a request waits in a pool that admits it, as facts that words can be made from (14). */

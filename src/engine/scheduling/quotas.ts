@@ -25,15 +25,16 @@ export class Promises {
     this.claimed = new Array<number>(keyCount).fill(0);
   }
 
-  add(poolLine: PoolLine): void {
+  /** So many more waiters of a line are promised units. */
+  add(poolLine: PoolLine, count = 1): void {
     const { policy, need } = poolLine;
     this.#to ??= new Map();
     this.#firmTo ??= new Map();
-    addInto(this.claimed, need);
-    addInto(vectorOf(this.#to, policy, need.length), need);
-    if (poolLine.firm) addInto(vectorOf(this.#firmTo, policy, need.length), need);
+    addInto(this.claimed, need, count);
+    addInto(vectorOf(this.#to, policy, need.length), need, count);
+    if (poolLine.firm) addInto(vectorOf(this.#firmTo, policy, need.length), need, count);
     for (let group = policy.group; group !== null; group = group.parent) {
-      addInto(vectorOf(this.#to, group, need.length), need);
+      addInto(vectorOf(this.#to, group, need.length), need, count);
     }
   }
 

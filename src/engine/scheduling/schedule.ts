@@ -161,7 +161,10 @@ function isPreferred<Found extends { readonly waiter: Waiter; readonly isHelped?
 /** Ends the first promise that the pool no longer admits, or that its discipline finds lost (V5). */
 function endLostHold(transaction: Transaction, pool: Pool, taker: Waiter | undefined): boolean {
   if (pool.promised.size === 0) return false;
-  const lost = notAdmitted(pool) ?? disciplineOf(pool).lostHold(pool, transaction.nowMs);
+  const { suspectHolders, lostHold } = disciplineOf(pool);
+  const suspects = suspectHolders(pool);
+  if (suspects.size === 0) return false;
+  const lost = notAdmitted(pool, suspects) ?? lostHold(pool, suspects, transaction.nowMs);
   if (lost === undefined) return false;
   // If it is no longer covered since another request took units here, that one displaced it (V6).
   const by = lost.why === "not_covered" && taker?.poolLine.pool === pool ? taker.request : null;
@@ -176,9 +179,12 @@ function endLostHold(transaction: Transaction, pool: Pool, taker: Waiter | undef
 }
 
 /** In an order that does not depend on what was tried and taken back before. */
-function notAdmitted(pool: Pool): { request: Request; why: HoldEnd & "not_admitted" } | undefined {
+function notAdmitted(
+  pool: Pool,
+  suspects: ReadonlySet<Request>,
+): { request: Request; why: HoldEnd & "not_admitted" } | undefined {
   let first: Request | undefined;
-  for (const request of pool.promised) {
+  for (const request of suspects) {
     if (request.line.pools.get(pool.record.name)?.verdict === null) continue;
     if (first === undefined || bySubmission(request, first) < 0) first = request;
   }

@@ -4,7 +4,14 @@ import type { EngineState, Pool } from "../../state.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
 import { Stages, takeOverChanges } from "./stages.ts";
 import { statusViolations } from "./starvation.ts";
-import { type Operation, type Peers, type PoolTree, type Standing, shareTreeOf } from "./tree.ts";
+import {
+  type Branch,
+  type Operation,
+  type Peers,
+  type PoolTree,
+  type Standing,
+  shareTreeOf,
+} from "./tree.ts";
 
 /** How what is kept differs from what the records give, in words. */
 export function shareViolations(state: EngineState, pool: Pool, nowMs: number): string[] {
@@ -26,7 +33,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
 }
 
 /** Every element in one line of text; shares to seven digits, since their last ones depend on what came before. */
-function describe({ operations, branches, overcommitted }: PoolTree): Map<string, string> {
+function describe({ operations, branches, overcommitted, promises }: PoolTree): Map<string, string> {
   const rounded = (numbers: readonly number[]) => numbers.map((number) => Math.round(number * 1e7));
   const standing = (each: Standing) => {
     const { demandShare, usageShare, fairShare, waitingCount } = each;
@@ -36,8 +43,15 @@ function describe({ operations, branches, overcommitted }: PoolTree): Map<string
     ]);
   };
   const found = new Map([["overcommitted", overcommitted.join()]]);
+  found.set("promises", promises.claimed.join());
+  const promised = ({ policy, group }: Branch) =>
+    promises.claimed.map((_, i) => {
+      if (policy !== null) return [promises.to(policy, i), promises.firmTo(policy, i)];
+      return group === null ? 0 : promises.to(group, i);
+    });
   for (const [key, branch] of branches) {
-    found.set(key, `${ageOf(branch)}, ${branch.demand}, ${branch.usage}, ${standing(branch)}`);
+    const { demand, usage } = branch;
+    found.set(key, `${ageOf(branch)}, ${demand}, ${usage}, ${promised(branch)}, ${standing(branch)}`);
   }
   for (const { key, peers, order, lines } of operations.values()) {
     const { leaf, operations: alike, key: peersKey } = peers as Peers;
@@ -73,6 +87,15 @@ function indexViolations(tree: PoolTree): string[] {
     if (peers.starvingCount !== count(1) || peers.aggressiveCount !== count(2))
       found.push(`${where} miscounts rights`);
   }
+  for (const need of tree.needs.values()) {
+    const { key, peers, isMisfit, units } = need;
+    if (tree.openNeeds.has(need) !== (peers.size > 0 && !isMisfit))
+      found.push(`${key} is not rightly among the open needs`);
+    if (units.some((amount, i) => amount < tree.leastUnits[i]!))
+      found.push(`${key} is less than the least need`);
+  }
+  if ([...tree.openNeeds].some(({ key }) => !tree.needs.has(key)))
+    found.push("needs that have gone are kept");
   if ([...tree.waiting, ...tree.running].some((peers) => !peersOf.has(peers)))
     found.push("peers that have gone are kept");
   return found;

@@ -5,7 +5,7 @@ import { explainNodes, type NodesExplanation } from "../../placement/verdicts.ts
 import type { PoolName } from "../../records.ts";
 import { type Resources, toResources } from "../../resources.ts";
 import { type Cover, earliestEnd, NodeCover, Sum } from "../../scheduling/cover.ts";
-import { headroomOf, mustBorrow, Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { headroomOf, mustBorrow, quotaBlockOf } from "../../scheduling/quotas.ts";
 import {
   blockedByQuota,
   blockersOf,
@@ -29,7 +29,7 @@ import type {
 } from "../../why.ts";
 import type { Taker, Victim } from "../discipline.ts";
 import { allocationsIn, freshnessOf } from "./allocations.ts";
-import { holdsOf, lineIn } from "./holds.ts";
+import { promisesOf } from "./holds.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { ownRight, rightFrom } from "./starvation.ts";
@@ -259,12 +259,6 @@ function nodesFor({ pool, ask }: PoolLine): NodesExplanation | null {
   return explained.fitting < explained.asked ? explained : null;
 }
 
-function promisesOf(pool: Pool, but?: Request): Promises {
-  const promises = new Promises(pool.keys.length);
-  for (const holder of pool.promised) if (holder !== but) promises.add(lineIn(pool, holder));
-  return promises;
-}
-
 function shareOf(
   pool: Pool,
   tree: PoolTree,
@@ -334,9 +328,8 @@ function blockerOf(
 /** What is short for it now, beside what all holds set aside. What cannot be placed is short of all that it asks for (N2). */
 function shortageOf(poolLine: PoolLine): Shortage[] {
   const { pool, need } = poolLine;
-  const space = spaceOf(pool, holdsOf(pool));
-  if (space.placeNow(poolLine) !== null) return [];
   const promises = promisesOf(pool);
+  if (spaceOf(pool, promises).placeNow(poolLine) !== null) return [];
   return need.flatMap((asked, i) => {
     const [free, promised] = [Math.max(0, freeOf(pool, i)), promises.claimed[i]!];
     if (asked === 0 || (!pool.record.nodeBacked && asked <= free - promised)) return [];

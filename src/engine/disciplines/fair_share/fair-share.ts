@@ -11,11 +11,13 @@ import {
   sparedByShares,
   takersByShares,
 } from "./explain.ts";
+import { suspectHolders } from "./holds.ts";
 import { lookAtShares } from "./stages.ts";
 import { sharedQueueOf } from "./view.ts";
 
 export const fairShareDiscipline: Discipline = {
   look: lookAtShares,
+  suspectHolders,
   lostHold,
   queue: sharedQueueOf,
   explain: explainByShares,
@@ -32,9 +34,9 @@ export const fairShareDiscipline: Discipline = {
 };
 
 /** Nothing ends a hold here but the loss of its node (9.7). */
-function lostHold(pool: Pool): LostHold | undefined {
+function lostHold(pool: Pool, suspects: ReadonlySet<Request>): LostHold | undefined {
   let first: Request | undefined;
-  for (const request of pool.promised) {
+  for (const request of suspects) {
     if (!hasLostNode(pool, request)) continue;
     if (first === undefined || request.progress.seq < first.progress.seq) first = request;
   }

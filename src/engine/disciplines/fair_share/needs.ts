@@ -25,7 +25,7 @@ export interface Need {
 }
 
 /** The need of a line; whoever takes it counts the line. */
-export function needOf({ needs }: PoolTree, { need: units, ask }: PoolLine): Need {
+export function needOf({ needs, leastUnits }: PoolTree, { need: units, ask }: PoolLine): Need {
   const key = ask === null ? units.join() : `${ask.need.join()}|${ask.count}|${ask.wanted.key}`;
   let need = needs.get(key);
   if (need === undefined) {
@@ -40,6 +40,7 @@ export function needOf({ needs }: PoolTree, { need: units, ask }: PoolLine): Nee
       vain,
     };
     needs.set(key, need);
+    need.units.forEach((amount, i) => (leastUnits[i] = Math.min(leastUnits[i]!, amount)));
   }
   return need;
 }
@@ -49,34 +50,45 @@ export function dropNeed({ needs }: PoolTree, need: Need): void {
 }
 
 /** Whether there is room for it now. That there is none on nodes is remembered until one of them has grown. */
-export function hasRoomFor(space: Space, need: Need): boolean {
+export function hasRoomFor({ openNeeds }: PoolTree, space: Space, need: Need): boolean {
   if (need.isMisfit) return false;
   const hasRoom = space.fitsNow(need);
-  if (!hasRoom && need.ask !== null) need.isMisfit = true;
+  if (!hasRoom && need.ask !== null) {
+    need.isMisfit = true;
+    openNeeds.delete(need);
+  }
   return hasRoom;
 }
 
 /** Peers with something waiting come into the tree, or go. */
-export function showNeeds({ waiting }: PoolTree, peers: Peers): void {
+export function showNeeds({ waiting, openNeeds }: PoolTree, peers: Peers): void {
   waiting.add(peers);
-  for (const need of peers.needs) need.peers.add(peers);
+  for (const need of peers.needs) {
+    need.peers.add(peers);
+    if (!need.isMisfit) openNeeds.add(need);
+  }
 }
 
-export function hideNeeds({ waiting, searches }: PoolTree, peers: Peers): void {
+export function hideNeeds({ waiting, openNeeds, searches }: PoolTree, peers: Peers): void {
   waiting.delete(peers);
   searches.preemptive?.hopes.delete(peers);
   searches.aggressive?.hopes.delete(peers);
-  for (const { peers: waiters, vain } of peers.needs) {
+  for (const need of peers.needs) {
+    const { peers: waiters, vain } = need;
     waiters.delete(peers);
+    if (waiters.size === 0) openNeeds.delete(need);
     vain.preemptive.delete(peers);
     vain.aggressive.delete(peers);
   }
 }
 
 /** What is left on a node is another amount: a request that fits there now is no misfit any more. */
-export function noteGrowth({ needs }: PoolTree, node: Node): void {
+export function noteGrowth({ needs, openNeeds, leastUnits }: PoolTree, node: Node): void {
+  if (!covers(node.left, leastUnits)) return; // As mostly in a pool that is full.
   for (const need of needs.values()) {
-    if (need.isMisfit && covers(node.left, need.units) && isServedBy(need, node)) need.isMisfit = false;
+    if (!need.isMisfit || !covers(node.left, need.units) || !isServedBy(need, node)) continue;
+    need.isMisfit = false;
+    if (need.peers.size > 0) openNeeds.add(need);
   }
 }
 

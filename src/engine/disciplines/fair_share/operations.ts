@@ -99,7 +99,7 @@ function orderOf(state: EngineState, { key, lines }: Operation): number {
 
 /** Takes over where the requests of a line are, and notes what has come free by that. */
 function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
-  const { promised, poolLine } = entry;
+  const { promised: promisedBefore, poolLine } = entry;
   const occupied = occupiedBy(entry);
   const { line, verdict, runKinds, stoppingRuns } = poolLine;
   entry.promised = countOf(pool.promised, poolLine);
@@ -111,7 +111,7 @@ function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
   entry.returning = 0;
   if (entry.stopping > 0) for (const { request } of stoppingRuns) if (comesBack(request)) entry.returning++;
   if (occupiedBy(entry) < occupied) tree.hasNewRoom = true;
-  if (promised + entry.promised > 0) tree.holds = null;
+  if (entry.promised !== promisedBefore) tree.promises.add(poolLine, entry.promised - promisedBefore);
 }
 
 function countOf(requests: ReadonlySet<{ readonly line: unknown }>, { line }: PoolLine): number {
@@ -434,6 +434,7 @@ export function lookAgain(tree: PoolTree, key: string): boolean {
 /** What the last look found may have been taken back. */
 export function forgetFindings(tree: PoolTree): void {
   tree.hasNewRoom = true;
+  tree.areHoldsChecked = false;
 }
 
 /** When time alone changes a status next; infinite: never. */

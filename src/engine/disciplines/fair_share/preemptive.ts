@@ -101,12 +101,12 @@ export class PreemptiveStages {
   }
 
   #findServiceOf(operation: Operation, search: Search): Service | undefined {
-    const { holds, space } = this.#round;
+    const { space } = this.#round;
     let isVain = true;
     for (const { request, entry } of this.#unserved(operation)) {
       const { poolLine, need } = entry;
-      const hasRoom = () => poolLine.ask !== null && hasRoomFor(space, need);
-      if (quotaBlockOf(poolLine, holds.promises, hasRoom) !== null) isVain = false;
+      const hasRoom = () => poolLine.ask !== null && hasRoomFor(this.#tree, space, need);
+      if (quotaBlockOf(poolLine, this.#tree.promises, hasRoom) !== null) isVain = false;
       else {
         const service = this.#serve(search, { request, poolLine, operation }, entry);
         if (service !== undefined) return service;

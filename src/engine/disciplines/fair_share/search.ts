@@ -324,9 +324,9 @@ export function mayTake(stage: Stage, { settings }: Peers, group: AllocationGrou
 }
 
 /** What is left when everything has ended that stops for nobody. */
-function leftSoon(pool: Pool, { holds }: PoolTree, node: Node | null): readonly number[] {
+function leftSoon(pool: Pool, { promises }: PoolTree, node: Node | null): readonly number[] {
   if (node !== null) return [...node.leftSoon]; // As it is now: places are compared with what was.
-  return pool.keys.map((_, i) => freeOf(pool, i) + pool.stopping[i]! - (holds?.promises.claimed[i] ?? 0));
+  return pool.keys.map((_, i) => freeOf(pool, i) + pool.stopping[i]! - promises.claimed[i]!);
 }
 
 /** The satisfaction that is left to an operation if it loses one run; with more of them it is not higher. */

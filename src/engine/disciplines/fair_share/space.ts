@@ -5,8 +5,8 @@ import { ANY_NODE, isReady } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
 import { type Ask, Room } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
+import type { Promises } from "../../scheduling/quotas.ts";
 import { freeOf, type Node, type Pool, type PoolLine } from "../../state.ts";
-import type { Holds } from "./holds.ts";
 
 export interface Space {
   /** Whether it fits on free units that no hold sets aside. */
@@ -25,17 +25,17 @@ interface Fitting {
   readonly ask: Ask | null;
 }
 
-export function spaceOf(pool: Pool, holds: Holds): Space {
-  return pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool, holds);
+export function spaceOf(pool: Pool, promises: Promises): Space {
+  return pool.record.nodeBacked ? new NodeSpace(pool) : new QuotaSpace(pool, promises);
 }
 
 class QuotaSpace implements Space {
   readonly #pool: Pool;
   readonly #claimed: readonly number[];
 
-  constructor(pool: Pool, { promises }: Holds) {
+  constructor(pool: Pool, { claimed }: Promises) {
     this.#pool = pool;
-    this.#claimed = promises.claimed;
+    this.#claimed = claimed;
   }
 
   fitsNow({ units }: Fitting): boolean {
@@ -67,6 +67,7 @@ export class NodeSpace implements Space {
   readonly #pool: Pool;
   #now: Room | undefined;
   #soon: Room | undefined;
+  readonly #fitsNow = new Set<Ask>();
   readonly #misfitsNow = new Misfits();
   readonly #misfitsSoon = new Misfits();
   #ready: readonly Node[] | undefined;
@@ -88,7 +89,10 @@ export class NodeSpace implements Space {
   }
 
   fitsNow({ ask }: Fitting): boolean {
-    return ask !== null && this.#misfitsNow.test(ask, () => this.now.hasRoomFor(ask));
+    if (ask === null || this.#fitsNow.has(ask)) return ask !== null;
+    const hasRoom = this.#misfitsNow.test(ask, () => this.now.hasRoomFor(ask));
+    if (hasRoom) this.#fitsNow.add(ask);
+    return hasRoom;
   }
 
   placeNow({ ask }: PoolLine): readonly Node[] | null {
@@ -99,8 +103,12 @@ export class NodeSpace implements Space {
   placeSoon({ ask }: PoolLine): readonly Node[] | null {
     if (ask === null || !this.#misfitsSoon.test(ask, () => this.soon.hasRoomFor(ask))) return null;
     if (ask.count > 1) return this.soon.place(ask);
-    const node = this.nodes().find((each) => this.soon.canHold(each, ask));
-    return node === undefined ? null : [node];
+    let first: Node | undefined;
+    for (const node of this.#pool.nodes.values()) {
+      const isLater = first !== undefined && compareIds(first.record.name, node.record.name) < 0;
+      if (!isLater && this.soon.canHold(node, ask)) first = node;
+    }
+    return first === undefined ? null : [first];
   }
 
   /** By name. */

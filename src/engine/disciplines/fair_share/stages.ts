@@ -1,11 +1,11 @@
 // The stages of service in a fair-share pool (9.7, 9.9, 9.11): what one look at the pool finds to do.
 
-import { Promises, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
-import { holdsOf, isServed } from "./holds.ts";
-import { hasRoomFor, noteGrowth } from "./needs.ts";
+import { firstServed, isOnNodes } from "./holds.ts";
+import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
 import { forgetFindings } from "./operations.ts";
 import { ask, firstInOrder, inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
@@ -23,6 +23,7 @@ import { chooseOver, isBelow, type Round } from "./victims.ts";
 export function lookAtShares(transaction: Transaction, pool: Pool): PoolLook | null {
   const { state, nowMs, isTimeUp } = transaction;
   const tree = shareTreeOf(state, pool);
+  tree.areHoldsChecked = true; // No promise is lost when a pool is looked at.
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
   const evaluation = new Evaluation(transaction, pool, tree);
   if (!takeOverChanges(pool, tree, nowMs, isTimeUp)) {
@@ -60,8 +61,7 @@ export class Stages {
   constructor(state: EngineState, pool: Pool, tree: PoolTree, nowMs: number) {
     this.#pool = pool;
     this.#tree = tree;
-    tree.holds ??= holdsOf(pool);
-    this.#round = { state, pool, tree, nowMs, holds: tree.holds, space: spaceOf(pool, tree.holds) };
+    this.#round = { state, pool, tree, nowMs, space: spaceOf(pool, tree.promises) };
   }
 
   // --- regular ---------------------------------------------------------------------------------------
@@ -73,17 +73,8 @@ export class Stages {
 
   /** Units that are free go to the holds in the order of the decisions. */
   #servedHold(): Waiter | undefined {
-    const { list } = this.#round.holds;
-    for (let place = 0; place < list.length; place++) {
-      const held = list[place]!;
-      if (!isServed(this.#pool, held)) continue;
-      const { request, poolLine, nodes } = held;
-      const before = new Promises(this.#pool.keys.length);
-      for (const earlier of list.slice(0, place)) before.add(earlier.poolLine);
-      if (quotaBlockOf(poolLine, before, isOnNodes) !== null) continue;
-      return waiterOf(request, poolLine, "here", nodes);
-    }
-    return undefined;
+    const held = firstServed(this.#pool, this.#tree.promises);
+    return held === undefined ? undefined : waiterOf(held.request, held.poolLine, "here", held.nodes);
   }
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
@@ -108,10 +99,10 @@ export class Stages {
 
   /** Mostly the first of all that wait fits, if anybody does: then nobody else need be looked at. */
   #firstIfFits(): Waiter | undefined {
-    const { needs, hasNewRoom } = this.#tree;
+    const { openNeeds, hasNewRoom } = this.#tree;
     if (!hasNewRoom) return undefined;
-    for (const need of needs.values()) {
-      if (need.peers.size === 0 || !hasRoomFor(this.#round.space, need)) continue;
+    for (const need of openNeeds) {
+      if (!this.#hasRoomFor(need)) continue;
       return this.#grantTo(firstInOrder(this.#tree, null));
     }
     return undefined;
@@ -124,8 +115,8 @@ export class Stages {
       for (const { peers } of moved) if (peers !== null && this.#askIfFits(peers, asking)) areAny = true;
       return areAny;
     }
-    for (const need of this.#tree.needs.values()) {
-      if (need.peers.size === 0 || !hasRoomFor(this.#round.space, need)) continue;
+    for (const need of this.#tree.openNeeds) {
+      if (!this.#hasRoomFor(need)) continue;
       for (const peers of need.peers) if (this.#askIfFits(peers, asking)) areAny = true;
     }
     return areAny;
@@ -144,8 +135,12 @@ export class Stages {
   }
 
   #mayStart({ poolLine, need }: LineEntry): boolean {
-    if (poolLine.verdict !== null || !hasRoomFor(this.#round.space, need)) return false;
-    return quotaBlockOf(poolLine, this.#round.holds.promises, isOnNodes) === null;
+    if (poolLine.verdict !== null || !this.#hasRoomFor(need)) return false;
+    return quotaBlockOf(poolLine, this.#tree.promises, isOnNodes) === null;
+  }
+
+  #hasRoomFor(need: Need): boolean {
+    return hasRoomFor(this.#tree, this.#round.space, need);
   }
 
   #hasWaiter({ poolLine: { line } }: LineEntry): boolean {
@@ -255,10 +250,6 @@ export class Stages {
 
 const NOBODY: readonly Request[] = [];
 
-function isOnNodes({ ask: asked }: PoolLine): boolean {
-  return asked !== null;
-}
-
 function precedes(found: Request | undefined, request: Request): boolean {
   return found !== undefined && found.progress.seq < request.progress.seq;
 }
@@ -271,7 +262,6 @@ export function takeOverChanges(
   isTimeUp: () => boolean = () => false,
 ): boolean {
   const { searches, rights } = tree;
-  tree.holds ??= holdsOf(pool); // A pool without nodes is one place, and what is promised is not left there.
   for (const stage of STAGES) {
     if (rights[stage] === 0) continue;
     const known = searches[stage];

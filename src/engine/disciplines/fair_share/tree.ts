@@ -17,13 +17,13 @@
 //      still be there, without the mark.
 
 import { compareIds, type Resources } from "../../resources.ts";
+import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Group, Policy, Pool, PoolLine, Run } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
-import type { Holds } from "./holds.ts";
 import type { Need } from "./needs.ts";
 import { forgetFindings, operationOf, refresh, settleClaims, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
@@ -185,6 +185,10 @@ export interface PoolTree extends ShareTree {
   readonly operations: Map<string, Operation>;
   readonly entries: Map<PoolLine, LineEntry>;
   readonly needs: Map<string, Need>;
+  /** Those of requests that wait, but for those that were found to fit nowhere. */
+  readonly openNeeds: Set<Need>;
+  /** No need asks for less of a key. */
+  readonly leastUnits: number[];
   /** All peers with something waiting, and all with runs. */
   readonly waiting: Set<Peers>;
   readonly running: Set<Peers>;
@@ -199,8 +203,10 @@ export interface PoolTree extends ShareTree {
   readonly gone: string[];
   /** Those whose status time alone changes, soonest first. */
   readonly wakes: SortedList<Branch | Operation>;
-  /** What is promised to whom; null: to be made anew when asked for. */
-  holds: Holds | null;
+  /** What is promised to whom. */
+  readonly promises: Promises;
+  /** Whether no promise can be lost that a look would not find (V5). */
+  areHoldsChecked: boolean;
   /** Units may have come free since a look found nobody who fits. */
   hasNewRoom: boolean;
   /** How many operations, policies and groups starve so that they have a right to each preemptive stage. */
@@ -329,6 +335,8 @@ function newTree(pool: Pool): PoolTree {
     operations: new Map(),
     entries: new Map(),
     needs: new Map(),
+    openNeeds: new Set(),
+    leastUnits: pool.keys.map(() => Number.POSITIVE_INFINITY),
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
@@ -337,7 +345,8 @@ function newTree(pool: Pool): PoolTree {
     moved: [],
     gone: [],
     wakes: new SortedList<Branch | Operation>(byWake, { key: ({ wakeAtMs }) => wakeAtMs }),
-    holds: null,
+    promises: new Promises(pool.keys.length),
+    areHoldsChecked: false,
     hasNewRoom: true,
     rights: { preemptive: 0, aggressive: 0 },
     searches: { preemptive: null, aggressive: null },

@@ -16,7 +16,7 @@ import {
 } from "../../state.ts";
 import type { PreemptionFact, Verdict } from "../../why.ts";
 import { type Allocation, allocationsIn } from "./allocations.ts";
-import { holdsOf } from "./holds.ts";
+import { promisesOf } from "./holds.ts";
 import { mayTake, type Stage } from "./search.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { ownRight } from "./starvation.ts";
@@ -69,7 +69,7 @@ export function whyNobody(
   const taken = judged.flatMap(([run, { permit }]) => (permit === null ? [] : [run]));
   const { ask, need } = poolLine;
   if (ask === null) {
-    const { claimed } = holdsOf(pool).promises;
+    const { claimed } = promisesOf(pool);
     const lacking = need.map((amount, i) =>
       amount === 0 ? 0 : amount - freeOf(pool, i) - pool.stopping[i]! + claimed[i]!,
     );
@@ -111,5 +111,5 @@ function backOffUntil(pool: Pool, { ask }: PoolLine, nowMs: number): number | nu
 
 /** Whether free units, and those that stop for nobody, cover it. */
 export function isCoveredSoon(pool: Pool, poolLine: PoolLine): boolean {
-  return spaceOf(pool, holdsOf(pool)).placeSoon(poolLine) !== null;
+  return spaceOf(pool, promisesOf(pool)).placeSoon(poolLine) !== null;
 }

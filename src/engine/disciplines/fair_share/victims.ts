@@ -5,7 +5,6 @@ import { hasDisplaced } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import { type Allocation, allocationsOfAll, byPreference, isTakeable, unitsOn } from "./allocations.ts";
-import type { Holds } from "./holds.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, satisfaction } from "./satisfaction.ts";
 import { isHigher, type Place, type Stage } from "./search.ts";
@@ -50,8 +49,7 @@ export interface Round {
   readonly pool: Pool;
   readonly tree: PoolTree;
   readonly nowMs: number;
-  /** What is promised, and what is left beside it. */
-  readonly holds: Holds;
+  /** What is left beside what is promised. */
   readonly space: Space;
 }
 

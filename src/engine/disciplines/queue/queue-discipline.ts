@@ -77,7 +77,8 @@ const PREEMPTIONS_MAX = 5;
 export function queueDiscipline(rules: QueueRules): Discipline {
   return {
     look: (transaction, pool) => lookAtQueue(rules, transaction, pool),
-    lostHold: (pool, nowMs) => lostHold(rules, pool, nowMs),
+    suspectHolders,
+    lostHold: (pool, suspects, nowMs) => lostHold(rules, pool, suspects, nowMs),
     queue: (_, pool, nowMs) => queueOf(rules, pool, nowMs),
     explain: (state, poolLine, request, nowMs) => explainInQueue(rules, { state, poolLine, request, nowMs }),
     compare: (_, pool, pair, nowMs) => compareInQueue(rules, pool, pair, nowMs),
@@ -93,11 +94,19 @@ export function queueDiscipline(rules: QueueRules): Discipline {
   };
 }
 
+/** Whatever changes what a pool admits throws its order away. */
+function suspectHolders({ order, promised }: Pool): ReadonlySet<Request> {
+  order?.refresh();
+  return order?.suspectHolders() ?? promised;
+}
+
 /** The first promise, in the order of the queue, that a quota blocks or that nothing covers any more (V5). */
-function lostHold(rules: QueueRules, pool: Pool, nowMs: number): LostHold | undefined {
-  pool.order?.refresh();
-  const suspects = pool.order?.suspectHolders() ?? pool.promised;
-  if (suspects.size === 0) return undefined;
+function lostHold(
+  rules: QueueRules,
+  pool: Pool,
+  suspects: ReadonlySet<Request>,
+  nowMs: number,
+): LostHold | undefined {
   const walk = walkOverPromised(rules, pool, nowMs, holdersAround(pool, suspects));
   for (const waiter of walk) {
     if (!suspects.has(waiter.request)) continue;
