@@ -32,11 +32,15 @@ export interface Pass {
 
 /** What need not be bounded goes alone, if it is enough; otherwise all that is permitted, in one order and then another. */
 export function passesOf({ permissions, victimsMax, valueMs }: Field): Pass[] {
+  const noBounds = { victimsMax: Number.POSITIVE_INFINITY, costMsMax: Number.POSITIVE_INFINITY };
+  // Where nothing is bounded and all of it together is not enough, bounds would only leave less.
+  if (permissions.every(({ from, unboundedFrom }) => from === unboundedFrom)) {
+    return [{ permissions, isLargestFirst: false, ...noBounds }];
+  }
   const unbounded = permissions
     .filter(({ unboundedFrom }) => unboundedFrom < Number.POSITIVE_INFINITY)
     .map((permission) => ({ ...permission, from: permission.unboundedFrom }));
   const bounds = { permissions, victimsMax, costMsMax: valueMs };
-  const noBounds = { victimsMax: Number.POSITIVE_INFINITY, costMsMax: Number.POSITIVE_INFINITY };
   return [
     { permissions: unbounded, isLargestFirst: false, ...noBounds },
     { ...bounds, isLargestFirst: false },
