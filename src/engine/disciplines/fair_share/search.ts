@@ -187,6 +187,8 @@ export class Search {
   }
 
   #giveHope(place: Place): void {
+    const { leastUnits } = this.#tree;
+    if (!covers(this.#mostIn(place), leastUnits)) return; // As mostly: nobody is served there.
     for (const need of this.#vainNeeds) {
       const vain = need.vain[this.stage];
       if (vain.size === 0) this.#vainNeeds.delete(need);
@@ -204,7 +206,12 @@ export class Search {
 
   #mayServe(place: Place, need: Need): boolean {
     if (!isServedBy(need, place.node)) return false;
-    return covers(place.backoffEndMs > this.#nowMs ? place.left : place.most, need.units);
+    return covers(this.#mostIn(place), need.units);
+  }
+
+  /** What a place could give at most, if nobody starts there before its back-off is over. */
+  #mostIn({ backoffEndMs, left, most }: Place): readonly number[] {
+    return backoffEndMs > this.#nowMs ? left : most;
   }
 
   #hopeAt(peers: Peers, { node }: Place): void {
@@ -368,13 +375,34 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
   }
 }
 
-/** The fair share of peers is another one: so is the protection of their runs, and what they may hope for. */
-export function notePeers(tree: PoolTree, peers: Peers): void {
-  peers.groups = null;
+/** How the fair share of peers has changed. */
+interface ShareChange {
+  /** What it was before; NaN: nobody has asked. */
+  readonly satisfaction: number;
+  /** Whether the share is larger on some key. */
+  readonly isMore: boolean;
+}
+
+/** The fair share of peers is another one: so may be the protection of their runs, and what they may hope for. */
+export function notePeers(pool: Pool, tree: PoolTree, peers: Peers, change: ShareChange): void {
+  const { groups } = peers;
   const { preemptive, aggressive } = tree.searches;
+  peers.groups = null;
   if (preemptive === null && aggressive === null) return;
-  if (peers.runCount > 0) for (const operation of peers.operations) noteRuns(tree, operation);
-  hopeFor(tree, peers);
+  // Runs that nobody may take, neither before nor now, are on no place's list.
+  const wasTakeable = groups === null || mayLose(tree, peers, groups);
+  if (peers.runCount > 0 && (wasTakeable || mayLose(tree, peers, groupsIn(pool, tree, peers)))) {
+    for (const operation of peers.operations) noteRuns(tree, operation);
+  }
+  // Who is owed no more, and is no less satisfied, may take nobody who was safe from it before (9.8).
+  if (change.isMore || !(satisfactionOf(peers) >= change.satisfaction)) hopeFor(tree, peers);
+}
+
+/** Whether some search may take runs of these groups. */
+function mayLose({ searches }: PoolTree, peers: Peers, groups: readonly AllocationGroup[]): boolean {
+  return STAGES.some(
+    (stage) => searches[stage] !== null && groups.some((group) => mayTake(stage, peers, group)),
+  );
 }
 
 export function hopeFor({ searches }: PoolTree, peers: Peers): void {

@@ -270,7 +270,7 @@ export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
   if (staleLines.size > 0) staleLines.clear();
   settleClaims(tree);
   updateShares(tree);
-  for (const node of tree.changed) if (node.isChanged) touchStanding(tree, node);
+  for (const node of tree.changed) if (node.isChanged) touchStanding(pool, tree, node);
   tree.changed.length = 0;
   return tree;
 }
@@ -285,7 +285,7 @@ function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
 }
 
 /** Its fair share is another one. */
-function touchStanding(tree: PoolTree, node: TreeNode): void {
+function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
   node.isChanged = false;
   if (node.kind !== "operations") {
     node.satisfaction = Number.NaN;
@@ -293,16 +293,20 @@ function touchStanding(tree: PoolTree, node: TreeNode): void {
   }
   const { fairShare, shareOfEach, weight } = node;
   let isSame = true;
+  let isMore = false;
   for (let key = 0; key < fairShare.length; key++) {
     const share = fairShare[key]! / weight;
-    if (shareOfEach[key] !== share) isSame = false;
+    const before = shareOfEach[key]!;
+    if (before !== share) isSame = false;
+    if (before < share) isMore = true;
     shareOfEach[key] = share;
   }
   if (isSame) return;
   for (const peers of node.peers.values()) {
+    const { satisfaction } = peers;
     peers.satisfaction = Number.NaN;
     touch(tree, peers);
-    notePeers(tree, peers);
+    notePeers(pool, tree, peers, { satisfaction, isMore });
   }
 }
 
