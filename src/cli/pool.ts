@@ -19,7 +19,7 @@ import {
   withWatch,
 } from "./options.ts";
 import { type OutputOptions, printDone, printOne } from "./output/print.ts";
-import { printable } from "./output/text.ts";
+import { counted, printable } from "./output/text.ts";
 import { tellWarnings } from "./output/warnings.ts";
 import { showRows, type WatchOptions } from "./output/watch.ts";
 import { confirm, isHarmful, planLines, printPlan, somethingOf } from "./plans.ts";
@@ -203,5 +203,11 @@ export async function deletePool(text: string, options: Options, context: CliCon
   if (options.dryRun === true) return printPlan(`Pool ${name} would be deleted.`, plan, options, context);
   await confirm(`Delete pool ${name} with its policies and groups?`, planLines(plan), options, context);
   await client.pools.delete(name, { force });
-  context.tell(`${printable(`Pool ${name} deleted.`)}\n`);
+  // By force, it goes with the last of its runs.
+  const left = force ? (await gather(client.pools.all())).find((pool) => pool.name === name) : undefined;
+  const done =
+    left === undefined
+      ? "deleted."
+      : `takes nothing new. It is deleted with the end of its last run: ${counted(left.running, "run")} left.`;
+  context.tell(`${printable(`Pool ${name} ${done}`)}\n`);
 }

@@ -5,7 +5,7 @@ import { amounts, labels, name, note, seconds } from "./common.ts";
 import { arrayMember, dependency } from "./jobs.ts";
 
 /** The settings of a step (R3). What cannot be read is refused later, as `invalid_amount`. */
-export const resourceSettings = z.strictObject({
+const knownSettings = z.strictObject({
   gpu_count: z.number().nullish(),
   cpu_count: z.union([z.number(), z.string()]).nullish(),
   memory: z.union([z.string(), z.number()]).nullish(),
@@ -18,6 +18,10 @@ export const resourceSettings = z.strictObject({
   autoscaling_target: z.unknown().optional(),
   max_concurrency: z.unknown().optional(),
 });
+/** Other versions of ZenML write out other fields; one that was not set says nothing, so the types do not know of it. */
+export const resourceSettings = z
+  .object(knownSettings.shape)
+  .catchall(z.null({ error: "is not a field that is known here" })) as unknown as typeof knownSettings;
 
 export const requestOrigin = z.strictObject({ host: name, user: name, command: note });
 

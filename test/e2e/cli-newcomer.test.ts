@@ -212,3 +212,15 @@ describe("files", () => {
     ).toContain("Nothing to change");
   });
 });
+
+test("a pool that is deleted by force is said to be deleted when it is", async () => {
+  await world.client.pools.create({ name: "doomed", capacity: { gpu: 1 } });
+  await world.client.policies.attach("doomed", { component: "last" });
+  const run = await world.client.requests.submit({ component: "last", resources: { gpu: 1 } });
+  expect((await berth("pool", "delete", "doomed", "--force", "-y")).stderr).toBe(
+    "Pool doomed takes nothing new. It is deleted with the end of its last run: 1 run left.\n",
+  );
+  await world.client.requests.release(run.id, { token: run.token ?? "", outcome: "stopped" });
+  await world.client.pools.create({ name: "doomed", capacity: { gpu: 1 } });
+  expect((await berth("pool", "delete", "doomed", "--force", "-y")).stderr).toBe("Pool doomed deleted.\n");
+});

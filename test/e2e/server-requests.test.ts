@@ -61,6 +61,15 @@ for (const kind of ["memory", "sqlite"] as const) {
       expect(body.resources).toEqual({ gpu: 1, memory_mb: 17180, step_run: 1 });
       expect(body.preemptible).toBe(true);
       await release(body);
+      // As another version does: what was not set says nothing, what was set is not passed over.
+      const later = await submit({ resources: undefined, settings: { ...settings, accelerator: null } });
+      expect(later.body.resources).toEqual(body.resources);
+      await release(later.body);
+      const unknown = await submit({ resources: undefined, settings: { ...settings, accelerator: "A100" } });
+      expect(unknown).toMatchObject({
+        status: 400,
+        body: { errors: [{ pointer: "/settings/accelerator" }] },
+      });
     });
 
     test("what no pool admits is stored as rejected, with the reason per pool", async () => {
