@@ -77,16 +77,22 @@ export function connect(
   }
 
   async function feed(): Promise<void> {
-    while (!hasEnded) {
+    let isReset = true;
+    while (isReset && !hasEnded) {
       await sendSnapshot();
-      for await (const message of leader.events(sentSeq + 1, feeding.signal)) {
-        if (message.kind === "reset") break; // The journal no longer reaches back to here: from a newer snapshot.
-        send(message);
-        sentSeq = message.events.at(-1)?.seq ?? sentSeq;
-        await until(() => sentSeq - position.seq < EVENTS_AHEAD_MAX);
-      }
-      if (feeding.signal.aborted) return;
+      isReset = await feedEvents();
     }
+  }
+
+  /** Whether the journal no longer reaches back to here, so that a newer snapshot is needed; else nothing follows any more. */
+  async function feedEvents(): Promise<boolean> {
+    for await (const message of leader.events(sentSeq + 1, feeding.signal)) {
+      if (message.kind === "reset") return true;
+      send(message);
+      sentSeq = message.events.at(-1)?.seq ?? sentSeq;
+      await until(() => sentSeq - position.seq < EVENTS_AHEAD_MAX);
+    }
+    return false;
   }
 
   async function sendSnapshot(): Promise<void> {

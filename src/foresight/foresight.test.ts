@@ -4,6 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { createPool, createRig, pool, type Rig, request, submit } from "../../test/simulation/rig.ts";
 import { createState, decide } from "../engine/index.ts";
 import { stateHash } from "../leader/index.ts";
+import type { Store } from "../store/index.ts";
 import { createBudget } from "./budget.ts";
 import { type Foresight, startForesight } from "./foresight.ts";
 import type { FromThread, ToThread } from "./messages.ts";
@@ -164,10 +165,13 @@ class SlowThread extends EventEmitter {
   }
 }
 
-function slowly(rig: Rig): { thread: SlowThread; foresight: Foresight } {
+function slowly(
+  rig: Rig,
+  store: Pick<Store, "latestSnapshot"> = rig.store,
+): { thread: SlowThread; foresight: Foresight } {
   const thread = new SlowThread();
   const start = () => thread as unknown as Worker;
-  const foresight = startForesight({ leader: rig.leader, store: rig.store, log: silentLog, start });
+  const foresight = startForesight({ leader: rig.leader, store, log: silentLog, start });
   onTestFinished(() => foresight.close());
   return { thread, foresight };
 }
@@ -201,4 +205,16 @@ test("a thread that is more than 5 s behind is not asked (X4)", async () => {
   await vi.advanceTimersByTimeAsync(5_000);
   await asked;
   expect(thread.asked).toBe(0);
+});
+
+test("a thread whose leader has ended gets no snapshot again", async () => {
+  const rig = await contended();
+  const latestSnapshot = vi.fn<Store["latestSnapshot"]>(() => rig.store.latestSnapshot());
+  const { foresight } = slowly(rig, { latestSnapshot });
+  foresight.warmUp();
+  await expect.poll(() => foresight.status().seq).toBe(rig.leader.seq());
+  latestSnapshot.mockReturnValue(new Promise(() => undefined)); // Asked for without end, it would leave no time for anything else.
+  await rig.leader.close();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(latestSnapshot).toHaveBeenCalledTimes(1);
 });
