@@ -301,6 +301,20 @@ try {
   const proof: Proof = {
     site: siteOf(scene),
     adapter: "kubernetes/adapter",
+    /** What happened to its jobs, its pods and the nodes. */
+    async about(_, notes) {
+      const names = [...notes.matchAll(/"(berth-\d+-[\d-]+)"/g)].map(([, name]) => name as string);
+      const { body } = await scene.cluster.api.insist("GET", "/api/v1/events");
+      return body.items
+        .filter(
+          ({ involvedObject: { kind, name } }: Any) =>
+            kind === "Node" || names.some((own) => name === own || name.startsWith(`${own}-`)),
+        )
+        .map(
+          ({ lastTimestamp, involvedObject: { name }, reason, message }: Any) =>
+            `${lastTimestamp} ${name} ${reason}: ${message}`,
+        );
+    },
     alive: async () =>
       (await livePods(scene)).map(
         ({ metadata, status }) =>

@@ -35,8 +35,11 @@ const PROGRAMS = ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-m
 const MANIFEST = new URL("../../deploy/kubernetes/adapter.yaml", import.meta.url);
 /** An account of the manifest. */
 const ACCOUNT = "system:serviceaccount:berth:berth-adapter";
-/** A node that is silent for so long is not ready, and its pods are taken away so long after that. */
-const NODE_SILENT_SECONDS = 12;
+/**
+ * A node that is silent for so long is not ready, and its pods are taken away so long after that. The first is Kubernetes' own
+ * default: with less, nodes whose API server takes its time to come back count as silent, and every kill of it is an eviction.
+ */
+const NODE_SILENT_SECONDS = 40;
 const TOLERATION_SECONDS = 3;
 /** On a machine that has other things to do. */
 const START_MS_MAX = 300_000;

@@ -137,8 +137,9 @@ test("S4: what does not heed SIGTERM is cancelled after the grace", async () => 
   const script = 'trap "" TERM; echo ready >> stubborn; while :; do sleep 0.1; done';
   const { stdout: number } = await submit("vision", [], script);
   await eventually("it runs", () => readOrEmpty(file("stubborn")) === "ready\n");
-  const cancelled = await type("vision", "cancel", "-y", number.trim().replace("#", ""));
-  expect(cancelled.code, cancelled.stderr).toBe(0);
+  // Not by the command, which first asks for a plan: on a busy machine that may take longer than a person would wait.
+  const { id } = await job(number);
+  expect((await server.admin("POST", `/v1/resource-requests/${id}/cancel`)).status).toBe(200);
   await eventually("it is cancelled", async () => (await job(number)).status === "cancelled");
 });
 
