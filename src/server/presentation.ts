@@ -32,11 +32,7 @@ export function presentLive(
   if (request === undefined || owned === undefined) return undefined;
   const { spec, progress } = request;
   const shown = present(spec, progress, view.numberOf(id) ?? 0, view.attemptsOf(id));
-  const standing = standingOf(view.state, id);
-  if (standing !== undefined) {
-    shown.preemption_class = standing.preemptionClass;
-    shown.sensitive = standing.sensitive;
-  }
+  addStanding(shown, view, id);
   const leaseExpiresAtMs = view.leaseExpiresAtMs(id);
   if (leaseExpiresAtMs !== undefined) shown.lease_expires_at = toTimestamp(leaseExpiresAtMs);
   // A caller that sees the token can act as the holder, so only those who may get it; the filter takes it from the others.
@@ -45,6 +41,14 @@ export function presentLive(
   addSilence(shown, view, id);
   if (shown.phase !== null && isOnSilentNode(view, progress)) shown.phase = "silent";
   return sightOf(identity, view).filter(shown, owned);
+}
+
+/** Class and sensitivity as they count now, not as they were asked for (10.7). */
+export function addStanding(shown: WireRequest, { state }: View, id: RequestId): void {
+  const standing = standingOf(state, id);
+  if (standing === undefined) return;
+  shown.preemption_class = standing.preemptionClass;
+  shown.sensitive = standing.sensitive;
 }
 
 /** Nothing is heard of a node of it (J4). */

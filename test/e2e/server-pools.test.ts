@@ -186,8 +186,17 @@ test("requests of a sensitive policy are shown as they count: class 10, sensitiv
   const submit = () =>
     server.admin("POST", "/v1/resource-requests", { component: "surgery", resources: { gpu: 2 } });
   const asTheyCount = { preemption_class: 10, sensitive: true };
-  expect((await submit()).body).toMatchObject({ status: "allocated", ...asTheyCount });
-  expect((await submit()).body).toMatchObject({ status: "queued", ...asTheyCount });
+  const runs = (await submit()).body;
+  const waits = (await submit()).body;
+  expect(runs).toMatchObject({ status: "allocated", ...asTheyCount });
+  expect(waits).toMatchObject({ status: "queued", ...asTheyCount });
+  for (const { id } of [runs, waits])
+    expect((await admin("GET", `/v1/resource-requests/${id}`)).body).toMatchObject(asTheyCount);
+  for (const path of ["/v1/resource-requests?component=surgery", "/v1/pools/theatre/queue"]) {
+    const { items } = (await admin("GET", path)).body;
+    expect(items).toEqual(items.map(() => expect.objectContaining(asTheyCount)));
+    expect(items.length).toBeGreaterThan(0);
+  }
 });
 
 test("lists come page by page, in the order of names", async () => {

@@ -49,7 +49,7 @@ import { type Identity, mayUse, reachesAll, reachesComponent, reachesPool } from
 import { newRequestId } from "../ids.ts";
 import { idOf, type Located, locate, locateOwn, reachGuard } from "../locate.ts";
 import { isPlan, planOf } from "../plans.ts";
-import { presentLive, presentRecord } from "../presentation.ts";
+import { addStanding, presentLive, presentRecord } from "../presentation.ts";
 import {
   forbidden,
   notFound,
@@ -318,6 +318,7 @@ export async function listedRequests(
         const owned = ownedOf(view, id) ?? ownedOfRecord(record);
         if (!finds(owned)) return [];
         const shown = presentRecord(record, sight, owned);
+        addStanding(shown, view, id);
         addSilence(shown, view, id);
         return isWanted(shown) ? [shown] : [];
       });
