@@ -106,13 +106,13 @@ function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind
     if (!line.shape.preemptible || poolLine.sensitive) return "V2";
     if (preemptionClass === 10) return "10.2";
 
-    const somethingFrom = lines.borrowsAnyFrom(kind, reservedKeys);
-    const serviceFrom = policy.record.kind === "service" ? somethingFrom : 0;
+    const somethingFrom = () => lines.borrowsAnyFrom(kind, reservedKeys);
+    const serviceFrom = policy.record.kind === "service" ? somethingFrom() : 0;
     const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
     const byClass = !waiter.sensitive && isLower(poolLine) && !isDear && !shielded;
     const byReclaim = !waiter.sensitive && isInShare && (policy !== waiter.policy || waiter.firm);
     const sensitiveFrom = waiter.sensitive ? serviceFrom : NEVER;
-    const classFrom = byClass ? Math.max(serviceFrom, isInShareBeside(policy) ? 0 : somethingFrom) : NEVER;
+    const classFrom = byClass ? Math.max(serviceFrom, isInShareBeside(policy) ? 0 : somethingFrom()) : NEVER;
     const reclaimFrom = byReclaim ? lines.borrowsAnyFrom(kind, reservedShort) : NEVER;
     const gapFrom = kind.opportunistic && !shielded ? serviceFrom : NEVER;
     const unboundedFrom = Math.min(sensitiveFrom, reclaimFrom, gapFrom);

@@ -183,7 +183,8 @@ function* cheapestFirst(
       source.rest = matureOf(permission);
       source.rest.next(); // The latest.
     }
-    const run = source.rest.next().value;
+    let run = source.rest.next().value;
+    while (run !== undefined && !isUseful(run)) run = source.rest.next().value; // Nor will they be later.
     if (run !== undefined && run.token >= permission.from) entries.push(entryOf(run, source));
   };
   for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {

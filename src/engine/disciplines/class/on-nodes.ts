@@ -4,6 +4,7 @@
 // Candidates are walked in the order in which they would be taken, and each brings its nodes. A node that none of
 // them is on has only later candidates, so the walk ends when enough nodes are known that no such node could precede.
 
+import { covers } from "../../placement/node-list.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
 import { coverFor, type NodeCover, partOf, Sum } from "../../scheduling/cover.ts";
@@ -111,6 +112,7 @@ class NodeWalk {
       partOf(kind.poolLine).forEach((amount, i) => {
         most[i] = Math.max(most[i] as number, amount);
       });
+      if (covers(most, need)) break; // One may be enough, whatever the others hold.
     }
     const parts = need.map((amount, i) => (most[i] === 0 ? 0 : amount / (most[i] as number)));
     const countMax = Math.min(this.#pass.victimsMax, Math.ceil(Math.max(...parts)));
