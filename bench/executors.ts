@@ -70,9 +70,10 @@ if (measured === 0) {
 process.exit();
 
 async function measure({ title, adapter, open }: System): Promise<void> {
+  // First: what builds them outlives a cluster, and whatever is started beside one ends with it.
+  const programs = { server: await bundle("agents/server"), adapter: await bundle(adapter) };
   const peer = await open();
   try {
-    const programs = { server: await bundle("agents/server"), adapter: await bundle(adapter) };
     const world = await openWorld(peer.site, programs, "bench", "sqlite");
     const { berth, remove } = await buildCommandLine();
     try {

@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { installPlayedSlurm, recordedAnswers } from "../support/played-slurm.ts";
+import { endPlayedSlurm, installPlayedSlurm, recordedAnswers } from "../support/played-slurm.ts";
 import { buildBerth, eventually, type Running, startBerth } from "./run-support.ts";
 import { readOrEmpty, temporaryDirectory } from "./runner-support.ts";
 import { openTestServer, type TestServer } from "./server-support.ts";
@@ -36,6 +36,7 @@ beforeAll(async () => {
 afterAll(async () => {
   adapter.kill("SIGTERM");
   await adapter.exited;
+  endPlayedSlurm(slurm);
   await server.close();
 });
 

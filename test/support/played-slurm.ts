@@ -1,6 +1,14 @@
 // Installs the Slurm that is played (`played-slurm.sh`) into a directory, with the answers of a recorded one.
 
-import { chmodSync, copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -36,4 +44,18 @@ export function installPlayedSlurm(directory: string, version: string): string {
   };
   for (const [name, text] of Object.entries(answers)) writeFileSync(join(directory, "answers", name), text);
   return join(directory, "bin");
+}
+
+/** Kills what is left of jobs: a test that fails must not leave one behind that heeds nothing. */
+export function endPlayedSlurm(directory: string): void {
+  for (const id of readdirSync(join(directory, "jobs"))) {
+    const job = join(directory, "jobs", id);
+    const state = readFileSync(join(job, "state"), "utf8").trim();
+    if (state !== "RUNNING" && state !== "COMPLETING") continue;
+    try {
+      process.kill(-Number(readFileSync(join(job, "session"), "utf8")), "SIGKILL");
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
 }
