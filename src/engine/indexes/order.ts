@@ -54,3 +54,9 @@ export function forgetOrder(state: EngineState, pool: Pool): void {
   };
   state.undo.run(forget, forget);
 }
+
+/** A component without lines came, went or has another priority: only the order of the components is made anew. */
+export function forgetPolicies(state: EngineState, pool: Pool): void {
+  const forget = () => pool.order?.forgetPolicies();
+  state.undo.run(forget, forget);
+}

@@ -19,7 +19,7 @@ import {
   runsByReserve,
 } from "../state.ts";
 import { createPoolLine, describe, isServedByOperation, joinLine, leaveLine } from "./lines.ts";
-import { forgetOrder } from "./order.ts";
+import { forgetOrder, forgetPolicies } from "./order.ts";
 import { indexRun } from "./running.ts";
 import { forgetShares } from "./shares.ts";
 import { dequeue, enqueue } from "./waiting.ts";
@@ -97,6 +97,7 @@ function settlePolicy(state: EngineState, policy: Policy, isOnlyQuotas: boolean)
   const { lines } = policyComponent(state, policy);
   forgetShares(state, pool);
   if (lines.size > 0) forgetOrder(state, pool);
+  else forgetPolicies(state, pool);
   setQuotas(state, policy, pool.keys);
   for (const { pools } of lines) {
     const poolLine = pools.get(pool.record.name);

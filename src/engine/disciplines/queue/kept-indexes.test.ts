@@ -42,6 +42,31 @@ for (const discipline of ["priority", "class"] as const) {
   });
 }
 
+test("who comes to a pool while others wait there can be stopped for them", () => {
+  const state = createState();
+  let nowMs = 0;
+  const kindsOf = (command: Command) => {
+    const decision = decide(state, command, nowMs++);
+    return decision.outcome === "accepted" ? decision.events.map(({ kind }) => kind) : [];
+  };
+  const attach = (component: ComponentName, priority: number) =>
+    kindsOf({ kind: "attachPolicy", policy: { pool: POOL, component, priority } });
+  const submit = (id: string, component: ComponentName, gpu: number) => {
+    const spec = { ...PLAIN_REQUEST, id: id as RequestId, component, resources: { gpu } };
+    return kindsOf({ kind: "submitRequest", spec: { ...spec, preemptible: true } });
+  };
+  const [high, late] = ["high", "late"] as [ComponentName, ComponentName];
+  kindsOf({ kind: "createPool", name: POOL, capacity: { gpu: 2 }, discipline: "priority" });
+  attach(high, 100);
+  submit("first", high, 2);
+  submit("waits", high, 2);
+  attach(late, 1);
+  kindsOf({ kind: "cancelRequest", requestId: "waits" as RequestId });
+  kindsOf({ kind: "reportEnd", requestId: "first" as RequestId, outcome: "succeeded" });
+  expect(submit("low", late, 1)).toContain("requestAllocated");
+  expect(submit("urgent", high, 2)).toContain("preemptionDecided");
+});
+
 test("a change that nobody named is found by the checks", () => {
   const state = createState();
   for (const command of someWorld(diceOf(1), "priority")) decide(state, command, 0);

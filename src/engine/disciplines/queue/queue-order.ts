@@ -36,6 +36,8 @@ interface Place {
 /** All with the same rank, by standing. */
 interface Rank {
   readonly numbers: readonly number[];
+  /** A line that has or had this rank: what the numbers were made of is the same for all. */
+  readonly example: PoolLine;
   readonly sequences: Map<string, SortedList<Place>>;
 }
 
@@ -127,6 +129,23 @@ export class QueueOrder {
     return this.#policies;
   }
 
+  forgetPolicies(): void {
+    this.#policies = null;
+  }
+
+  /** All ranks that somebody has who waits, or is promised something, here. */
+  get ranks(): readonly Pick<Rank, "example">[] {
+    return this.#ranks;
+  }
+
+  /** The first in the queue as long as nothing is promised on the way; undefined: nobody, or time decides who it is. */
+  first(): Waiter | undefined {
+    const sequences = this.#ranks[0]?.sequences;
+    if (sequences?.size !== 1) return undefined;
+    for (const sequence of sequences.values()) return waiterAt(sequence.first() as Place);
+    return undefined;
+  }
+
   /** The queue from its front, at a moment. */
   walk(compare: (a: Waiter, b: Waiter) => number): OrderWalk {
     return new OrderWalk(this.#ranks, compare);
@@ -170,7 +189,7 @@ export class QueueOrder {
       if (isSame) return;
       this.#leave(owner);
     }
-    const rank = this.#rankWith(numbers);
+    const rank = this.#rankWith(numbers, poolLine);
     const place: Place = {
       owner,
       request,
@@ -212,7 +231,7 @@ export class QueueOrder {
   }
 
   /** There are few: as many as there are priorities and classes. */
-  #rankWith(numbers: readonly number[]): Rank {
+  #rankWith(numbers: readonly number[], example: PoolLine): Rank {
     let at = 0;
     for (; at < this.#ranks.length; at++) {
       const known = this.#ranks[at] as Rank;
@@ -220,7 +239,7 @@ export class QueueOrder {
       if (order === 0) return known;
       if (order > 0) break;
     }
-    const rank: Rank = { numbers, sequences: new Map() };
+    const rank: Rank = { numbers, example, sequences: new Map() };
     this.#ranks.splice(at, 0, rank);
     return rank;
   }
@@ -278,10 +297,12 @@ export class OrderWalk {
   #bring(places: Iterator<Place>): void {
     const { value, done } = places.next();
     if (done === true) return;
-    const { request, poolLine, hold, borrows, rank } = value as Place;
-    const waiter: Waiter = { request, poolLine, hold, borrows, rank: rank.numbers, score: Number.NaN };
-    this.#heads.push({ waiter, places });
+    this.#heads.push({ waiter: waiterAt(value as Place), places });
   }
+}
+
+function waiterAt({ request, poolLine, hold, borrows, rank }: Place): Waiter {
+  return { request, poolLine, hold, borrows, rank: rank.numbers, score: Number.NaN };
 }
 
 /** The order as it is now; made if nobody has asked for it since it was thrown away. */
