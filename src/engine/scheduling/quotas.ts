@@ -47,13 +47,15 @@ export class Promises {
   }
 }
 
+export const NO_PROMISES: Pick<Promises, "to" | "firmTo"> = new Promises(0);
+
 /**
  * The own limit, group limit or reserve that blocks it. One that is not below the capacity does not count where
  * units are lacking (G3). On nodes they need not be: what runs on nodes that are not ready takes none.
  */
 export function quotaBlockOf(
   poolLine: PoolLine,
-  promises: Promises,
+  promises: Pick<Promises, "to" | "firmTo">,
   hasRoomOnNodes: (poolLine: PoolLine) => boolean,
 ): QuotaBlock | null {
   const { policy, need, pool } = poolLine;
@@ -61,21 +63,20 @@ export function quotaBlockOf(
     const amount = need[i] as number;
     if (amount === 0) continue;
     const capacity = pool.capacity[i] as number;
-    const counts = (allowed: number) => allowed < capacity || hasRoomOnNodes(poolLine);
     const used = (policy.usage[i] as number) + promises.to(policy, i);
     const allowed = policy.limit[i] as number;
-    if (used + amount > allowed && counts(allowed))
+    if (used + amount > allowed && (allowed < capacity || hasRoomOnNodes(poolLine)))
       return { rule: "limit", group: null, keyIndex: i, used, allowed };
     for (let { group } = policy; group !== null; group = group.parent) {
       const used = (group.usage[i] as number) + promises.to(group, i);
       const allowed = group.limit[i] as number;
-      if (used + amount > allowed && counts(allowed))
+      if (used + amount > allowed && (allowed < capacity || hasRoomOnNodes(poolLine)))
         return { rule: "group_limit", group, keyIndex: i, used, allowed };
     }
     if (!isFirmOn(poolLine, i)) continue;
     const firm = (policy.firmUsage[i] as number) + promises.firmTo(policy, i);
     const reserved = policy.reserved[i] as number;
-    if (firm + amount > reserved && counts(reserved))
+    if (firm + amount > reserved && (reserved < capacity || hasRoomOnNodes(poolLine)))
       return { rule: "reserved", group: null, keyIndex: i, used: firm, allowed: reserved };
   }
   return null;

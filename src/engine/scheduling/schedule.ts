@@ -24,26 +24,41 @@ import { bySubmission, type Pool, poolsByName, type Request } from "../state.ts"
 import { firstStop } from "../stopping.ts";
 import type { Transaction } from "../transaction.ts";
 
-type Looks = ReadonlyMap<Pool, PoolLook>;
+/** What the last look at a pool has found. */
+interface Found {
+  readonly pool: Pool;
+  look: PoolLook;
+}
+
+/** By the names of the pools: the order in which they are served (G5). */
+type Looks = readonly Found[];
 
 export function schedule(transaction: Transaction): void {
   const { state, nowMs } = transaction;
   if (transaction.isCut || (state.isPaused && !transaction.mayGoOn)) return;
   unsettleMoved(state, nowMs);
-  const looks = new Map<Pool, PoolLook>();
+  if (state.unsettled.size === 0 && !state.isPaused) return;
+  const looks: Found[] = [];
   let taker: Waiter | undefined;
   let steps = 0;
   while (taker !== undefined || state.unsettled.size > 0) {
     const { lost, isUnfinished } = lookAround(transaction, looks, taker, steps > 0);
     steps += lost;
     const isCut = isUnfinished || (steps > 0 && transaction.isTimeUp()); // At least one step, or it would never end.
-    if (isCut && (state.unsettled.size > 0 || hasSomethingToDo(looks))) return pause(transaction, looks);
+    if (isCut && (state.unsettled.size > 0 || looks.some(isSomethingToDo))) return pause(transaction, looks);
     taker = act(transaction, looks);
     steps++;
   }
-  for (const [pool, { untilMs }] of looks) keepOrderUntil(state, pool, untilMs);
+  for (const { pool, look } of looks) keepOrderUntil(state, pool, look.untilMs);
   if (state.isPaused) transaction.emit({ kind: "schedulingSettled", atMs: nowMs });
 }
+
+interface LooksAround {
+  readonly lost: number;
+  readonly isUnfinished: boolean;
+}
+
+const ALL_KEPT: LooksAround = { lost: 0, isUnfinished: false };
 
 /**
  * Looks at every pool in which something changed, until no promise is lost any more; answers how many were, and whether
@@ -51,43 +66,62 @@ export function schedule(transaction: Transaction): void {
  */
 function lookAround(
   transaction: Transaction,
-  looks: Map<Pool, PoolLook>,
+  looks: Found[],
   taker: Waiter | undefined,
   hasStepped: boolean,
-): { lost: number; isUnfinished: boolean } {
+): LooksAround {
   const { unsettled, undo } = transaction.state;
-  const unfinished = new Set<Pool>();
+  let unfinished: Set<Pool> | undefined;
   let lost = 0;
-  while (unsettled.size > 0) {
+  let isTimeUp = false;
+  while (unsettled.size > 0 && !isTimeUp) {
     for (const pool of poolsByName(unsettled)) {
-      if (taker === undefined && (hasStepped || lost > 0) && transaction.isTimeUp()) return end();
+      isTimeUp = taker === undefined && (hasStepped || lost > 0) && transaction.isTimeUp();
+      if (isTimeUp) break;
       undo.removeFrom(unsettled, pool);
-      unfinished.delete(pool);
+      unfinished?.delete(pool);
       if (endLostHold(transaction, pool, taker)) {
         lost++; // Looked at again: it is unsettled now.
         continue;
       }
       const look = disciplineOf(pool).look(transaction, pool);
-      if (look !== null) looks.set(pool, look);
-      else unfinished.add(pool);
+      if (look !== null) keepLook(looks, pool, look);
+      else {
+        unfinished ??= new Set();
+        unfinished.add(pool);
+      }
     }
   }
-  return end();
+  if (unfinished === undefined || unfinished.size === 0)
+    return lost === 0 ? ALL_KEPT : { lost, isUnfinished: false };
+  for (const pool of unfinished) {
+    const at = looks.findIndex((found) => found.pool === pool);
+    if (at >= 0) looks.splice(at, 1);
+    undo.addTo(unsettled, pool);
+  }
+  return { lost, isUnfinished: true };
+}
 
-  function end(): { lost: number; isUnfinished: boolean } {
-    for (const pool of unfinished) {
-      looks.delete(pool);
-      undo.addTo(unsettled, pool);
-    }
-    return { lost, isUnfinished: unfinished.size > 0 };
+/** Mostly one pool is looked at, or the same few again and again. */
+function keepLook(looks: Found[], pool: Pool, look: PoolLook): void {
+  const { name } = pool.record;
+  let [low, high] = [0, looks.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((looks[middle] as Found).pool.record.name < name) low = middle + 1;
+    else high = middle;
   }
+  const known = looks[low];
+  if (known?.pool === pool) known.look = look;
+  else looks.splice(low, 0, { pool, look });
 }
 
 function pause(transaction: Transaction, looks: Looks): void {
   const { state } = transaction;
   const left = new Set(state.unsettled);
-  for (const [pool, look] of looks) {
-    if (isSomethingToDo(look)) left.add(pool);
+  for (const found of looks) {
+    const { pool, look } = found;
+    if (isSomethingToDo(found)) left.add(pool);
     else if (!left.has(pool)) keepOrderUntil(state, pool, look.untilMs);
   }
   pauseScheduling(transaction, left);
@@ -100,42 +134,45 @@ export function pauseScheduling(transaction: Transaction, left: Iterable<Pool>):
   transaction.emit({ kind: "schedulingPaused", pools, atMs: transaction.nowMs });
 }
 
-function hasSomethingToDo(looks: Looks): boolean {
-  for (const look of looks.values()) if (isSomethingToDo(look)) return true;
-  return false;
-}
-
-function isSomethingToDo({ grant, enforce, promise, preempt }: PoolLook): boolean {
+function isSomethingToDo({ look: { grant, enforce, promise, preempt } }: Found): boolean {
   return (grant ?? enforce ?? promise ?? preempt) !== undefined;
 }
 
 /** One thing that happens; answers who took units by it, or undefined if nobody did. */
 function act(transaction: Transaction, looks: Looks): Waiter | undefined {
-  if (!hasSomethingToDo(looks)) return undefined;
-  const pools = poolsByName(looks.keys());
-  const inOrder = pools.map((pool) => looks.get(pool) as PoolLook);
-  const grant = serve(inOrder, (look) => look.grant);
+  if (!looks.some(isSomethingToDo)) return undefined;
+  const grant = serve(looks, grantOf);
   if (grant !== undefined) return allocate(transaction, grant);
-  for (const [index, { enforce }] of inOrder.entries()) {
-    if (enforce === undefined) continue;
-    decideVictims(transaction, pools[index] as Pool, enforce);
+  for (const { pool, look } of looks) {
+    if (look.enforce === undefined) continue;
+    decideVictims(transaction, pool, look.enforce);
     return undefined;
   }
-  const promise = serve(inOrder, (look) =>
-    look.promise === undefined ? undefined : { waiter: look.promise },
-  );
+  const promise = serve(looks, promiseOf);
   if (promise !== undefined) return promiseUnits(transaction, promise.waiter);
-  const preemption = serve(inOrder, (look) => look.preempt);
+  const preemption = serve(looks, preemptionOf);
   return preemption === undefined ? undefined : preempt(transaction, preemption);
 }
 
+function grantOf({ grant }: PoolLook): Grant | undefined {
+  return grant;
+}
+
+function promiseOf({ promise }: PoolLook): { waiter: Waiter } | undefined {
+  return promise === undefined ? undefined : { waiter: promise };
+}
+
+function preemptionOf({ preempt }: PoolLook): Preemption | undefined {
+  return preempt;
+}
+
 /** The first pool by name that names a request decides which one it is; that request takes the pool it prefers (G5). */
-function serve<Found extends { readonly waiter: Waiter; readonly isHelped?: boolean }>(
-  looks: readonly PoolLook[],
-  name: (look: PoolLook) => Found | undefined,
-): Found | undefined {
-  let chosen: Found | undefined;
-  for (const look of looks) {
+function serve<Named extends { readonly waiter: Waiter; readonly isHelped?: boolean }>(
+  looks: Looks,
+  name: (look: PoolLook) => Named | undefined,
+): Named | undefined {
+  let chosen: Named | undefined;
+  for (const { look } of looks) {
     const found = name(look);
     if (found === undefined) continue;
     if (
@@ -149,9 +186,9 @@ function serve<Found extends { readonly waiter: Waiter; readonly isHelped?: bool
 }
 
 /** Preferably where some of what it lacks is coming free already. */
-function isPreferred<Found extends { readonly waiter: Waiter; readonly isHelped?: boolean }>(
-  a: Found,
-  b: Found,
+function isPreferred<Named extends { readonly waiter: Waiter; readonly isHelped?: boolean }>(
+  a: Named,
+  b: Named,
 ): boolean {
   return a.isHelped === b.isHelped
     ? byPreference(a.waiter.poolLine, b.waiter.poolLine) < 0

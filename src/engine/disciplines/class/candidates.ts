@@ -11,8 +11,9 @@ import {
   permittedBy,
   shortKeys,
 } from "../../scheduling/victims.ts";
-import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
+import type { Policy, Pool, PoolLine, Run, RunKind } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
+import type { QueueOrder } from "../queue/queue-order.ts";
 import { costMsOf } from "./cost.ts";
 import { byClass, rankOfClass } from "./score.ts";
 
@@ -55,6 +56,21 @@ export function permissionsFor(search: VictimSearch, short: readonly number[]): 
     }
   }
   return permissions;
+}
+
+/** Whatever is stopped is of a lower class, taken by a sensitive claim or out of somebody's reserve, or fills a gap. */
+export function mayStopAnybody(
+  { gapKinds, isReserved, kindsOfClass, record }: Pool,
+  { ranks }: QueueOrder,
+): boolean {
+  if (gapKinds.size > 0 || isReserved.includes(true)) return true;
+  const { classBands } = record.settings;
+  for (const { example } of ranks) {
+    if (example.sensitive) return true;
+    const own = rankOfClass(example.preemptionClass, classBands);
+    for (const other of kindsOfClass.keys()) if (rankOfClass(other, classBands) < own) return true;
+  }
+  return false;
 }
 
 /** Components of which something may be permitted by class, as a sensitive claim, by reclaim, or since it fills a gap. */

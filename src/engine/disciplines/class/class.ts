@@ -6,7 +6,15 @@ import { namedKinds, shortKeys } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import { countFrom, type Judged, judgeKinds, mayEverStop, rightsOf, ruleOf } from "./candidates.ts";
+import {
+  countFrom,
+  type Judged,
+  judgeKinds,
+  mayEverStop,
+  mayStopAnybody,
+  rightsOf,
+  ruleOf,
+} from "./candidates.ts";
 import { chooseBySum } from "./choice.ts";
 import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
 import {
@@ -28,6 +36,7 @@ export const classDiscipline: Discipline = queueDiscipline({
   isReserveKey: ({ isReserved }, i) => isReserved[i] as boolean,
   compareReserve: byClass,
   orderHoldsUntil,
+  mayStopAnybody,
   chooseVictims,
   rightsOf,
   mayEverStop,

@@ -19,15 +19,17 @@ import {
   shortKeys,
   spareFrom,
 } from "../../scheduling/victims.ts";
-import type { Policy, PoolLine, Run, RunKind } from "../../state.ts";
+import type { Policy, Pool, PoolLine, Run, RunKind } from "../../state.ts";
 import { type Discipline, nothingMore, plainStanding, type VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
+import type { QueueOrder } from "../queue/queue-order.ts";
 import { orderParts, protectionOf, sparedBy, verdictsFor } from "./explain.ts";
 import { type Rights, reclaimsFrom, rightsFor } from "./rights.ts";
 
 export const priorityDiscipline: Discipline = queueDiscipline({
   rankOf,
   isReserveKey: countsForReserve,
+  mayStopAnybody,
   chooseVictims,
   rightsOf,
   mayEverStop,
@@ -47,6 +49,17 @@ function rankOf({ pool, policy, preemptionClass }: PoolLine, borrows: boolean): 
   return pool.record.settings.priorityPreempts === "any"
     ? [-priority, Number(borrows), -preemptionClass]
     : [Number(borrows), -priority, -preemptionClass];
+}
+
+/** By priority, if somebody of a higher one waits than one that runs; what is reclaimed is somebody's reserve (8.1, 8.2, G4). */
+function mayStopAnybody({ gapKinds, isReserved }: Pool, { policies, ranks }: QueueOrder): boolean {
+  if (gapKinds.size > 0 || isReserved.includes(true)) return true;
+  for (const { runKinds, record } of policies) {
+    if (runKinds.size === 0) continue;
+    for (const { example } of ranks) if (example.policy.record.priority > record.priority) return true;
+    return false; // The others have no lower priority.
+  }
+  return false;
 }
 
 /** From which token on the runs of a kind may be taken, by which rule. Infinity: by none. */

@@ -24,6 +24,8 @@ export class LineIndex {
   readonly #pool: Pool;
   readonly #parts = new Map<string, KeptPart[]>();
   readonly #partOf = new Map<PoolLine, KeptPart>();
+  /** All parts; null: to be gathered when they are next asked for. */
+  #all: readonly KeptPart[] | null = null;
 
   constructor(pool: Pool) {
     this.#pool = pool;
@@ -31,9 +33,10 @@ export class LineIndex {
   }
 
   /** All parts, each with those that want the same nodes side by side. */
-  *parts(): Generator<Part> {
-    this.#refresh();
-    for (const parts of this.#parts.values()) yield* parts;
+  parts(): readonly Part[] {
+    if (this.stale.size > 0) this.#refresh();
+    this.#all ??= [...this.#parts.values()].flat();
+    return this.#all;
   }
 
   /** The part of a line that waits, as of the last time that all were asked for. */
@@ -83,6 +86,7 @@ export class LineIndex {
     if (part === undefined || part.lines.size >= PART_SIZE_MAX) {
       part = new KeptPart(parts);
       parts.push(part);
+      this.#all = null;
     }
     part.add(poolLine);
     this.#partOf.set(poolLine, part);
@@ -92,6 +96,7 @@ export class LineIndex {
     this.#partOf.delete(poolLine);
     part.remove(poolLine);
     if (part.lines.size > 0) return;
+    this.#all = null;
     part.siblings.splice(part.siblings.indexOf(part), 1);
     if (part.siblings.length === 0) this.#parts.delete(keyOf(poolLine));
   }

@@ -2,7 +2,9 @@
 
 import { covers } from "../../placement/node-list.ts";
 import { placesOf } from "../../placement/occupancy.ts";
-import type { Pool, Request } from "../../state.ts";
+import type { Vector } from "../../resources.ts";
+import { NO_PROMISES, quotaBlockOf } from "../../scheduling/quotas.ts";
+import { freeOf, type Pool, type Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { findBackfill, type StuckHead } from "./backfill.ts";
@@ -12,8 +14,53 @@ import { orderOf, type QueueOrder } from "./queue-order.ts";
 import { compareIn, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
-  const { state, nowMs } = transaction;
-  const order = orderOf(state, rules, pool);
+  const order = orderOf(transaction.state, rules, pool);
+  return glanceAtQueue(rules, order, pool) ?? walkQueue(rules, transaction, order, pool);
+}
+
+const NOTHING: PoolLook = { untilMs: Number.POSITIVE_INFINITY };
+
+/**
+ * What most looks find, without a walk: the first in the queue can start, or nobody can, whoever comes first; null: that
+ * is not certain. Only where nobody is promised anything, since promises are judged on the way, and without nodes.
+ */
+export function glanceAtQueue(rules: QueueRules, order: QueueOrder, pool: Pool): PoolLook | null {
+  if (pool.record.nodeBacked || pool.promised.size > 0 || pool.passers.size > 0) return null;
+  const first = order.first();
+  if (first !== undefined && fitsFree(pool, first.poolLine.need)) {
+    const isBlocked = quotaBlockOf(first.poolLine, NO_PROMISES, hasNoRoom) !== null;
+    return isBlocked ? null : inTurn(first);
+  }
+  return isStuck(rules, order, pool) ? NOTHING : null;
+}
+
+/** Whether nobody could start, be promised anything or have others stopped, in whatever order they came. */
+function isStuck(rules: QueueRules, order: QueueOrder, pool: Pool): boolean {
+  for (const amount of pool.stopping) if (amount > 0) return false;
+  for (const { least } of order.lines.parts()) if (fitsFree(pool, least)) return false;
+  return !rules.mayStopAnybody(pool, order);
+}
+
+function fitsFree(pool: Pool, need: Vector): boolean {
+  for (let i = 0; i < need.length; i++) {
+    const amount = need[i] as number;
+    if (amount > 0 && amount > freeOf(pool, i)) return false;
+  }
+  return true;
+}
+
+function hasNoRoom(): boolean {
+  return false;
+}
+
+/** The same from the front of the queue, one by one. */
+export function walkQueue(
+  rules: QueueRules,
+  transaction: Transaction,
+  order: QueueOrder,
+  pool: Pool,
+): PoolLook {
+  const { nowMs } = transaction;
   const walk = new QueueWalk(rules, pool, nowMs, order);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     if (waiter.hold !== null) {

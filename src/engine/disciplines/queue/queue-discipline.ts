@@ -4,10 +4,11 @@
 
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
+import { Transaction } from "../../transaction.ts";
 import type { OrderRule, PreemptionFact, Protection, Verdict } from "../../why.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
-import { lookAtQueue } from "./look.ts";
+import { glanceAtQueue, lookAtQueue, walkQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
 import { allLines, firstOfLines, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
@@ -28,6 +29,8 @@ export interface QueueRules
   compareReserve?(a: PoolLine, b: PoolLine): number;
   /** Until when time alone cannot put one waiter before another that is ahead of it; left out where time moves nothing. */
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
+  /** Whether somebody who waits might have others stopped if it were the head of a pool without promises and nodes: a no is certain. */
+  mayStopAnybody(pool: Pool, order: QueueOrder): boolean;
   /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
   chooseVictims(search: VictimSearch): VictimChoice | null;
   /**
@@ -148,5 +151,16 @@ function violations(rules: QueueRules, state: EngineState, pool: Pool, nowMs: nu
     );
   const [actual, expected] = [orderIn(kept).join(), orderIn(new QueueOrder(rules, pool)).join()];
   if (actual !== expected) found.push(`the order is kept as ${actual} and should be ${expected}`);
+  const glance = glanceAtQueue(rules, kept, pool);
+  if (glance !== null) {
+    const whole = walkQueue(rules, new Transaction(state, nowMs), kept, pool);
+    const [seen, there] = [glance, whole].map((look) => nameOf(look.grant ?? look.promise ?? look.preempt));
+    if (seen !== there) found.push(`at a glance it would be the turn of ${seen}, and it is that of ${there}`);
+  }
   return [...found, ...kept.lines.violations()];
+}
+
+function nameOf(found: Waiter | { readonly waiter: Waiter } | undefined): string {
+  if (found === undefined) return "nobody";
+  return ("waiter" in found ? found.waiter : found).request.spec.id;
 }

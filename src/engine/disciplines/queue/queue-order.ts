@@ -19,18 +19,20 @@ import { LineIndex } from "./line-index.ts";
 import type { QueueRules } from "./queue-discipline.ts";
 import { fitsReserveAtFirst } from "./reserve.ts";
 
-/** Where somebody stands: nothing in it changes, since lists are sorted by it. */
+/** Where somebody stands. Lists are sorted by it, so it changes only while it is in none. */
 interface Place {
   readonly owner: PoolLine | Request;
-  readonly request: Request;
+  request: Request;
   readonly poolLine: PoolLine;
   readonly hold: Waiter["hold"];
   readonly borrows: boolean;
-  readonly seq: number;
+  seq: number;
   /** Tells places of one request apart: it may have come to a new one before it has left the old. */
   readonly number: number;
   readonly rank: Rank;
   readonly standing: string;
+  /** All of this rank and standing. */
+  readonly sequence: SortedList<Place>;
 }
 
 /** All with the same rank, by standing. */
@@ -58,7 +60,7 @@ export class QueueOrder {
   readonly #ranks: Rank[] = [];
   readonly #places = new Map<PoolLine | Request, Place>();
   readonly #holders = new Map<RequestId, Request>();
-  readonly #byPolicy = new Map<Policy, Set<Place>>();
+  readonly #byPolicy = new Map<Policy, Set<PoolLine | Request>>();
   #nextNumber = 0;
   /** Components whose holds were not looked at since something about them changed. */
   readonly #uncheckedPolicies = new Set<Policy>();
@@ -80,9 +82,9 @@ export class QueueOrder {
     drain(this.stalePolicies, (policy) => {
       if (policy.holders.size > 0) this.#uncheckedPolicies.add(policy);
       if (!hasReserve(policy)) return; // All its work borrows, whatever runs.
-      for (const { owner, poolLine } of this.#byPolicy.get(policy) ?? []) {
-        if (owner === poolLine) this.staleLines.add(poolLine);
-        else this.staleHolders.add(owner as Request);
+      for (const owner of this.#byPolicy.get(policy) ?? []) {
+        if ("policy" in owner) this.staleLines.add(owner);
+        else this.staleHolders.add(owner);
       }
     });
     drain(this.staleBorrowers, (policy) => this.hopeless.noteChange(policy));
@@ -158,8 +160,21 @@ export class QueueOrder {
 
   #settleLine(poolLine: PoolLine): void {
     const first = this.#pool.waiting.has(poolLine) ? poolLine.line.members.first() : undefined;
-    if (first === undefined) this.#leave(poolLine);
+    if (first === undefined) return this.#leave(poolLine);
+    const place = this.#places.get(poolLine);
+    // Where nothing is reserved, rank and standing of a line stay as they are.
+    if (place !== undefined && !hasReserve(poolLine.policy)) this.#move(place, first);
     else this.#settle(poolLine, first, poolLine, null);
+  }
+
+  /** Another one is the first of its line now. */
+  #move(place: Place, first: Request): void {
+    const { seq } = first.progress;
+    if (place.request === first && place.seq === seq) return;
+    place.sequence.remove(place);
+    place.request = first;
+    place.seq = seq;
+    place.sequence.insert(place);
   }
 
   #settleHolder(request: Request): void {
@@ -190,22 +205,13 @@ export class QueueOrder {
       this.#leave(owner);
     }
     const rank = this.#rankWith(numbers, poolLine);
-    const place: Place = {
-      owner,
-      request,
-      poolLine,
-      hold,
-      borrows,
-      seq,
-      number: this.#nextNumber++,
-      rank,
-      standing,
-    };
     let sequence = rank.sequences.get(standing);
     if (sequence === undefined) {
       sequence = new SortedList<Place>(bySeq, { key: seqOf });
       rank.sequences.set(standing, sequence);
     }
+    const number = this.#nextNumber++;
+    const place = { owner, request, poolLine, hold, borrows, seq, number, rank, standing, sequence };
     sequence.insert(place);
     this.#places.set(owner, place);
     let ofPolicy = this.#byPolicy.get(poolLine.policy);
@@ -213,20 +219,19 @@ export class QueueOrder {
       ofPolicy = new Set();
       this.#byPolicy.set(poolLine.policy, ofPolicy);
     }
-    ofPolicy.add(place);
+    ofPolicy.add(owner);
   }
 
   #leave(owner: Place["owner"]): void {
     const place = this.#places.get(owner);
     if (place === undefined) return;
     this.#places.delete(owner);
-    const { rank, standing, poolLine } = place;
-    const sequence = rank.sequences.get(standing) as SortedList<Place>;
+    const { rank, standing, sequence, poolLine } = place;
     sequence.remove(place);
     if (sequence.size === 0) rank.sequences.delete(standing);
     if (rank.sequences.size === 0) this.#ranks.splice(this.#ranks.indexOf(rank), 1);
-    const ofPolicy = this.#byPolicy.get(poolLine.policy) as Set<Place>;
-    ofPolicy.delete(place);
+    const ofPolicy = this.#byPolicy.get(poolLine.policy) as Set<Place["owner"]>;
+    ofPolicy.delete(owner);
     if (ofPolicy.size === 0) this.#byPolicy.delete(poolLine.policy);
   }
 
