@@ -167,12 +167,11 @@ function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submi
   checkBeginning(state, spec);
   const isImpossible = impossible !== undefined;
   const isBlocked = isImpossible || dependenciesOf(state, spec).are !== "met" || !hasTurn(state, spec);
-  transaction.emit({
-    kind: "requestSubmitted",
-    spec,
-    ...(isBlocked && { blocked: true as const }),
-    atMs: nowMs,
-  });
+  transaction.emit(
+    isBlocked
+      ? { kind: "requestSubmitted", spec, blocked: true, atMs: nowMs }
+      : { kind: "requestSubmitted", spec, atMs: nowMs },
+  );
   const request = requestNamed(state, spec.id);
   if (isImpossible) {
     return transaction.emit({
@@ -236,7 +235,7 @@ function isMore(next: RequestSpec, { resources, nodes }: RequestSpec): boolean {
 
 function checkAdmitted({ spec, line }: Request): void {
   if (isAdmitted(line)) return;
-  const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
+  const verdicts = line.poolLines.map(({ verdict }) => verdict);
   const named = verdicts.find((verdict) => verdict !== null && verdict.code !== "no_policy");
   const reason = named
     ? `pool "${named.pool}" allows ${named.allowed} ${named.key}, and it would ask for ${named.asked} (${named.code})`
@@ -269,12 +268,11 @@ function wireNameOf(field: string): string {
 /** What is refused before anything is stored (A5, R1). */
 function checkSpec(state: EngineState, spec: RequestSpec): void {
   const what = `request "${spec.id}"`;
-  const invalid = (problem: string, hint: string): never =>
-    refuse("invalid_request", `The ${what} ${problem}.`, hint);
-  if (Object.keys(spec.resources).length === 0)
-    invalid("asks for nothing", "Ask for at least one unit of something.");
-  if (Object.keys(spec.resources).length > 64)
-    invalid("names more than 64 keys", "Ask for fewer kinds of resources.");
+  const keys = Object.keys(spec.resources).length;
+  if (keys === 0)
+    refuse("invalid_request", `The ${what} asks for nothing.`, "Ask for at least one unit of something.");
+  if (keys > 64)
+    refuse("invalid_request", `The ${what} names more than 64 keys.`, "Ask for fewer kinds of resources.");
   checkAmounts(what, spec.resources, 1);
   if (!Number.isInteger(spec.preemptionClass) || spec.preemptionClass < 0 || spec.preemptionClass > 10) {
     refuse(
@@ -291,16 +289,21 @@ function checkSpec(state: EngineState, spec: RequestSpec): void {
       `Component "${spec.component}" may use up to ${highest}.`,
     );
   }
-  const wholeFrom = (min: number, name: string, value: number | null) => {
-    if (value === null || (Number.isSafeInteger(value) && value >= min)) return;
-    refuse("invalid_request", `The ${what} has a ${name} of ${value}.`, `Use a whole number from ${min} on.`);
-  };
-  wholeFrom(1, "number of nodes", spec.nodes);
-  wholeFrom(1, "walltime in milliseconds", spec.walltimeMs);
-  wholeFrom(1, "wait timeout in milliseconds", spec.waitTimeoutMs);
-  wholeFrom(0, "checkpoint estimate in milliseconds", spec.checkpointMs);
-  wholeFrom(0, "number of retries", spec.retriesMax);
-  wholeFrom(0, "retry delay in milliseconds", spec.retryDelayMs);
+  checkWhole(spec, 1, "number of nodes", spec.nodes);
+  checkWhole(spec, 1, "walltime in milliseconds", spec.walltimeMs);
+  checkWhole(spec, 1, "wait timeout in milliseconds", spec.waitTimeoutMs);
+  checkWhole(spec, 0, "checkpoint estimate in milliseconds", spec.checkpointMs);
+  checkWhole(spec, 0, "number of retries", spec.retriesMax);
+  checkWhole(spec, 0, "retry delay in milliseconds", spec.retryDelayMs);
+}
+
+function checkWhole({ id }: RequestSpec, min: number, name: string, value: number | null): void {
+  if (value === null || (Number.isSafeInteger(value) && value >= min)) return;
+  refuse(
+    "invalid_request",
+    `The request "${id}" has a ${name} of ${value}.`,
+    `Use a whole number from ${min} on.`,
+  );
 }
 
 /** Members of an array differ by their numbers, and belong to one operation (J9). */

@@ -32,6 +32,7 @@ import { keepOrderUntil, rewake, unwake } from "./indexes/timers.ts";
 import { dequeue, enqueue, unsettleWaiter } from "./indexes/waiting.ts";
 import { NodeIndex } from "./placement/node-index.ts";
 import type {
+  AllocationRecord,
   HoldRecord,
   PoolName,
   PoolRecord,
@@ -43,6 +44,7 @@ import type {
 import { TERMINAL_STATUSES } from "./records.ts";
 import {
   type EngineState,
+  noKinds,
   type Policy,
   type Pool,
   type Request,
@@ -53,7 +55,8 @@ import {
 
 const EMPTY: readonly number[] = [];
 
-export function evolve(state: EngineState, event: Event): void {
+/** `about` is the request that the event names, where the caller has it at hand. */
+export function evolve(state: EngineState, event: Event, about?: Request): void {
   state.undo.set(state, "seq", state.seq + 1);
   if ("atMs" in event) state.undo.set(state, "lastEventAtMs", event.atMs);
   switch (event.kind) {
@@ -88,7 +91,7 @@ export function evolve(state: EngineState, event: Event): void {
     case "requestEntered":
       return evolveEntered(state, event);
     case "requestAllocated":
-      return evolveAllocated(state, event);
+      return evolveAllocated(state, event, about ?? requireRequest(state, event.requestId));
     case "holdTaken":
       return takeHold(state, requireRequest(state, event.requestId), {
         pool: event.pool,
@@ -106,7 +109,7 @@ export function evolve(state: EngineState, event: Event): void {
     case "checkpointCompleted":
       return evolveCheckpointCompleted(state, event);
     case "attemptEnded":
-      return evolveAttemptEnded(state, event);
+      return evolveAttemptEnded(state, event, about ?? requireRequest(state, event.requestId));
     case "requestCancelled":
       return evolveWithdrawn(state, event, "cancelled");
     case "requestExpired":
@@ -170,9 +173,8 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     promised: new Set(),
     passers: new Set(),
     displaced: new Map(),
-    runKinds: new Set(),
     gapKinds: new Set(),
-    kindsOfClass: new Map(),
+    kindsOfClass: noKinds(),
     ends: runsByEnd(),
     runCount: 0,
     starvation: new Map(),
@@ -315,8 +317,7 @@ function evolveEntered(state: EngineState, { requestId, atMs }: EventOf<"request
   rewake(state, request);
 }
 
-function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">): void {
-  const request = requireRequest(state, event.requestId);
+function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">, request: Request): void {
   const { progress } = request;
   assertGrant(state, request, event.pool);
   if (event.pool !== null) assertPlacement(requirePool(state, event.pool), request, event.placement);
@@ -324,15 +325,16 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">)
   state.undo.set(progress, "hold", null);
   state.undo.set(progress, "preemptedFor", null);
   state.undo.set(progress, "status", "allocated");
-  state.undo.set(progress, "allocation", {
+  const allocation: AllocationRecord = {
     pool: event.pool,
     token: state.seq,
     startedAtMs: event.atMs,
     opportunistic: event.opportunistic,
     placement: event.placement,
     stop: null,
-    ...(request.spec.isJob === true && event.pool !== null && { phase: "assigned" as const }),
-  });
+  };
+  const isJob = request.spec.isJob === true && event.pool !== null;
+  state.undo.set(progress, "allocation", isJob ? { ...allocation, phase: "assigned" } : allocation);
   startRun(state, request);
   rewake(state, request);
 }
@@ -372,8 +374,7 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
   touchShares(state, run.poolLine); // It is fresher than before (9.5).
 }
 
-function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">): void {
-  const request = requireRequest(state, event.requestId);
+function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">, request: Request): void {
   const { progress, run } = request;
   if (event.unasked && run !== null) forgetDisplacements(state, run.poolLine.pool);
   if (isPreemption(request, event.outcome)) {
@@ -506,7 +507,7 @@ function forgetDisplacements(state: EngineState, pool: Pool): void {
 /** News in every pool that admits a request (V6). */
 function forgetWhereAdmitted(state: EngineState, { line }: Request): void {
   if (state.guarded.size === 0) return;
-  for (const { pool, verdict } of line.pools.values()) if (verdict === null) forgetDisplacements(state, pool);
+  for (const { pool, verdict } of line.poolLines) if (verdict === null) forgetDisplacements(state, pool);
 }
 
 function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged">): void {

@@ -4,7 +4,7 @@ import { decide, fork } from "./decide.ts";
 import type { Victim } from "./disciplines/discipline.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { PoolName, RequestId } from "./records.ts";
-import { type EngineState, type Run, type RunKind, requireRequest } from "./state.ts";
+import { type EngineState, type Run, type RunKind, requireRequest, runKindsOf } from "./state.ts";
 import { borrowedOf } from "./views.ts";
 import type { AfterStop, RunFacts, Spared, Sparing, VictimFacts } from "./why.ts";
 
@@ -60,7 +60,7 @@ function sparedBeside(state: EngineState, run: Run): Spared[] {
   const victim: Victim = { run, reason: stop.reason, toldAtMs: stop.toldAtMs };
   const found: { readonly run: Run; readonly sparing: Sparing }[] = [];
   let looked = 0;
-  for (const kind of pool.runKinds) {
+  for (const kind of runKindsOf(pool)) {
     if (looked++ === KINDS_LOOKED_AT_MAX) break;
     if (keys.every((i) => (kind.poolLine.need[i] as number) > 0)) found.push(...sparedOf(kind, victim));
   }
@@ -98,7 +98,7 @@ export function afterStop(state: EngineState, id: RequestId, nowMs: number): Aft
     if (status !== "queued") return { endsAs: status, comesBack: [] };
     if (delayed) return { endsAs: "delayed", comesBack: [] };
     const comesBack: { pool: PoolName; place: number }[] = [];
-    for (const { pool, verdict } of state.requests.get(spec.id)?.line.pools.values() ?? []) {
+    for (const { pool, verdict } of state.requests.get(spec.id)?.line.poolLines ?? []) {
       if (verdict !== null) continue;
       let place = 1;
       for (const { spec: other } of disciplineOf(pool).queue(state, pool, nowMs)) {

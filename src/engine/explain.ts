@@ -119,7 +119,7 @@ export function explain(state: EngineState, id: RequestId, nowMs: number): Expla
   if (request === undefined) return undefined;
   const { progress, line, run } = request;
   const isWaiting = progress.status === "queued" && !progress.delayed;
-  const standings = isWaiting ? [...line.pools.values()].sort(byPreference) : [];
+  const standings = isWaiting ? [...line.poolLines].sort(byPreference) : [];
   const pools = standings
     .filter(({ verdict }) => verdict === null)
     .map((poolLine) => disciplineOf(poolLine.pool).explain(state, poolLine, request, nowMs));
@@ -156,7 +156,7 @@ export function compareOrder(
 ): { readonly pool: PoolName; readonly order: OrderFact }[] {
   const [a, b] = pair.map((id) => state.requests.get(id)) as [Request?, Request?];
   if (a === undefined || b === undefined || a === b) return [];
-  return [...a.line.pools.values()].sort(byPreference).flatMap(({ pool }) => {
+  return [...a.line.poolLines].sort(byPreference).flatMap(({ pool }) => {
     const { name } = pool.record;
     if (!waitsIn(a, name) || !waitsIn(b, name)) return [];
     return [{ pool: name, order: disciplineOf(pool).compare(state, pool, [a, b], nowMs) }];

@@ -10,7 +10,7 @@ import { compareFit, leftNow, leftSoon, type NodeList } from "./placement/node-l
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
-import type { EngineState, Node, Pool, Request } from "./state.ts";
+import { type EngineState, type Node, type Pool, type Request, runKindsOf } from "./state.ts";
 import { Transaction } from "./transaction.ts";
 
 /** What is wrong with the state, in words; empty if nothing is. */
@@ -174,7 +174,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
     );
     note(
       `the candidates of pool ${name}`,
-      [...pool.runKinds]
+      [...runKindsOf(pool)]
         .map(({ poolLine, opportunistic, shieldEndsAtMs, runs }) => [
           poolLine.line.key,
           opportunistic,
@@ -193,7 +193,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
     const namesOf = (nodes: Iterable<Node>) => [...nodes].map(({ record }) => record.name).sort();
     const { strained, servable } = pool.places;
     note(`the promises on nodes of ${name}`, [namesOf(strained), namesOf(servable)]);
-    note(`the classes of ${name}`, [[...pool.kindsOfClass].sort(), pool.gapKinds.size]);
+    note(`the classes of ${name}`, [pool.kindsOfClass, pool.gapKinds.size]);
     for (const [group, { limit, usage: used }] of pool.groups)
       note(`group ${group} of ${name}`, { limit, used });
   }
@@ -208,9 +208,10 @@ function describeIndexes(state: EngineState): Map<string, string> {
       runs: idsOf([...runs].map(({ request }) => request)),
     });
   }
-  for (const [key, { members, pools, liveCount }] of state.lines) {
+  for (const [key, { members, pools, poolLines, liveCount }] of state.lines) {
+    const rows = poolLines.map(({ pool }) => pool.record.name).sort();
     const standing = [...pools].map(([pool, { need, verdict, firm }]) => [pool, need, verdict, firm]).sort();
-    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, liveCount });
+    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, rows, liveCount });
   }
   note(
     "the components",

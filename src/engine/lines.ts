@@ -56,7 +56,7 @@ export function operationKey({ id, component, operation }: RequestSpec): string 
 
 /** The pools that admit the line, in the order in which its requests prefer them (G5). */
 export function admittingPools(line: Line): PoolLine[] {
-  return [...line.pools.values()].filter((poolLine) => poolLine.verdict === null).sort(byPreference);
+  return line.poolLines.filter((poolLine) => poolLine.verdict === null).sort(byPreference);
 }
 
 export function byPreference(a: PoolLine, b: PoolLine): number {

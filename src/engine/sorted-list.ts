@@ -2,16 +2,22 @@
 // that looking something up touches one chunk and the summaries of the others. Items know their own place
 // through `compare`, which must be a total order. Where that begins with a number, the numbers are kept beside the items:
 // a search compares them, and visits an item only where they are equal.
+//
+// What is kept about a chunk is made when it is first asked for: many lists are short, and from many the first is
+// taken and to the end is added, so that nobody ever searches them or adds them up.
 
 import type { Vector } from "./resources.ts";
 
-const CHUNK_LENGTH_MAX = 256;
+const CHUNK_LENGTH_MAX = 128;
+/** To search fewer, their own numbers will do. */
+const KEYS_LENGTH_MIN = 16;
 
 interface Chunk<Item> {
-  items: Item[];
-  /** The numbers of the items; none where they have none. */
-  keys: number[];
-  sums: number[];
+  readonly items: Item[];
+  /** The numbers of the items; null: nobody has searched so many yet. */
+  keys: number[] | null;
+  /** Null: to be computed when asked for. */
+  sums: number[] | null;
   /** Smallest rank in the chunk; NaN: to be computed when asked for. */
   rankMin: number;
 }
@@ -43,40 +49,42 @@ export class SortedList<Item> {
   }
 
   insert(item: Item): void {
+    const chunks = this.#chunks;
     this.size++;
     this.#exceeding = null;
-    const key = this.#key?.(item) ?? 0;
-    let chunkIndex = this.#chunks.length - 1;
-    let chunk = this.#chunks[chunkIndex];
-    if (chunk === undefined) {
-      this.#chunks.push(this.#chunkOf([item]));
+    const last = chunks[chunks.length - 1];
+    if (last === undefined) {
+      chunks.push(chunkOf([item]));
       return;
     }
-    if (chunk.items.length === 0 || this.#compareAt(chunk, chunk.items.length - 1, item, key) < 0) {
-      chunk.items.push(item); // As most are: behind all others.
-      if (this.#key !== undefined) chunk.keys.push(key);
-    } else {
-      chunkIndex = this.#chunkFor(item, key);
-      chunk = this.#chunks[chunkIndex] as Chunk<Item>;
-      const position = this.#positionIn(chunk, item, key);
-      chunk.items.splice(position, 0, item);
-      if (this.#key !== undefined) chunk.keys.splice(position, 0, key);
+    const key = this.#keyOf(item);
+    if (last.items.length === 0 || this.#compareAt(last, last.items.length - 1, item, key) < 0) {
+      if (last.items.length >= CHUNK_LENGTH_MAX) chunks.push(chunkOf([item]));
+      else this.#putIn(last, last.items.length, item, key); // As most are: behind all others.
+      return;
     }
-    this.#addSums(chunk, item, 1);
-    if (this.#rank !== undefined && !(chunk.rankMin <= this.#rank(item))) {
-      chunk.rankMin = Number.isNaN(chunk.rankMin) ? Number.NaN : this.#rank(item);
-    }
-    if (chunk.items.length > CHUNK_LENGTH_MAX) {
-      const upper = chunk.items.splice(CHUNK_LENGTH_MAX / 2);
-      this.#chunks.splice(chunkIndex, 1, this.#chunkOf(chunk.items), this.#chunkOf(upper));
-    }
+    const chunkIndex = this.#chunkFor(item, key);
+    const chunk = chunks[chunkIndex] as Chunk<Item>;
+    this.#putIn(chunk, this.#positionIn(chunk, item, key), item, key);
+    if (chunk.items.length <= CHUNK_LENGTH_MAX) return;
+    const upper = chunk.items.splice(CHUNK_LENGTH_MAX / 2);
+    chunks.splice(chunkIndex, 1, chunkOf(chunk.items), chunkOf(upper));
+  }
+
+  #putIn(chunk: Chunk<Item>, position: number, item: Item, key: number): void {
+    insertAt(chunk.items, position, item);
+    if (chunk.keys !== null) insertAt(chunk.keys, position, key);
+    if (chunk.sums !== null) this.#addSums(chunk.sums, item, 1);
+    if (this.#rank !== undefined && !Number.isNaN(chunk.rankMin))
+      chunk.rankMin = Math.min(chunk.rankMin, this.#rank(item));
   }
 
   remove(item: Item): void {
-    if (this.size > 0 && this.first() === item) return this.#removeFrom(0, 0, item); // As many are.
-    const key = this.#key?.(item) ?? 0;
+    const chunks = this.#chunks;
+    if (chunks[0]?.items[0] === item && this.size > 0) return this.#removeFrom(0, 0, item); // As many are.
+    const key = this.#keyOf(item);
     const chunkIndex = this.#chunkFor(item, key);
-    const chunk = this.#chunks[chunkIndex];
+    const chunk = chunks[chunkIndex];
     const position = chunk === undefined ? -1 : this.#positionIn(chunk, item, key);
     if (chunk === undefined || chunk.items[position] !== item)
       throw new Error("removing what is not in the list");
@@ -86,19 +94,19 @@ export class SortedList<Item> {
   #removeFrom(chunkIndex: number, position: number, item: Item): void {
     const chunk = this.#chunks[chunkIndex] as Chunk<Item>;
     removeAt(chunk.items, position);
-    if (this.#key !== undefined) removeAt(chunk.keys, position);
+    if (chunk.keys !== null) removeAt(chunk.keys, position);
     this.size--;
     this.#exceeding = null;
     if (chunk.items.length === 0 && this.#chunks.length > 1) {
       this.#chunks.splice(chunkIndex, 1);
       return; // The only chunk stays: short lists become empty and fill again all the time.
     }
-    this.#addSums(chunk, item, -1);
+    if (chunk.sums !== null) this.#addSums(chunk.sums, item, -1);
     if (this.#rank !== undefined && this.#rank(item) <= chunk.rankMin) chunk.rankMin = Number.NaN;
   }
 
   has(item: Item): boolean {
-    const key = this.#key?.(item) ?? 0;
+    const key = this.#keyOf(item);
     const chunk = this.#chunks[this.#chunkFor(item, key)];
     return chunk !== undefined && chunk.items[this.#positionIn(chunk, item, key)] === item;
   }
@@ -145,7 +153,7 @@ export class SortedList<Item> {
     const weigh = this.#weigh as (item: Item) => Vector;
     let sum = 0;
     for (const chunk of this.#chunks) {
-      const chunkSum = chunk.sums[index] as number;
+      const chunkSum = this.#sumsOf(chunk)[index] ?? 0;
       if (sum + chunkSum > bound) {
         for (const item of chunk.items) {
           sum += weigh(item)[index] as number;
@@ -159,7 +167,7 @@ export class SortedList<Item> {
 
   /** The sum on `index` of all items. */
   sum(index: number): number {
-    return this.#chunks.reduce((sum, { sums }) => sum + (sums[index] as number), 0);
+    return this.#chunks.reduce((sum, chunk) => sum + (this.#sumsOf(chunk)[index] ?? 0), 0);
   }
 
   /** The sum on `index` from the start up to and including the item. */
@@ -169,7 +177,7 @@ export class SortedList<Item> {
     if (this.size === 0) return sum;
     for (const chunk of this.#chunks) {
       if (this.#compare(lastOf(chunk), item) < 0) {
-        sum += chunk.sums[index] as number;
+        sum += this.#sumsOf(chunk)[index] as number;
         continue;
       }
       for (const each of chunk.items) {
@@ -221,8 +229,10 @@ export class SortedList<Item> {
   }
 
   #positionIn(chunk: Chunk<Item>, item: Item, key: number): number {
+    const { items } = chunk;
+    if (this.#key !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= items.map(this.#key);
     let low = 0;
-    let high = chunk.items.length;
+    let high = items.length;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.#compareAt(chunk, middle, item, key) < 0) low = middle + 1;
@@ -231,28 +241,31 @@ export class SortedList<Item> {
     return low;
   }
 
+  #keyOf(item: Item): number {
+    return this.#key === undefined ? 0 : this.#key(item);
+  }
+
   /** The order between what stands at a position and an item with its number. */
   #compareAt({ items, keys }: Chunk<Item>, position: number, item: Item, key: number): number {
+    const there = items[position] as Item;
     if (this.#key !== undefined) {
-      const other = keys[position] as number;
+      const other = keys === null ? this.#key(there) : (keys[position] as number);
       if (other !== key) return other < key ? -1 : 1;
     }
-    return this.#compare(items[position] as Item, item);
+    return this.#compare(there, item);
   }
 
-  #chunkOf(items: Item[]): Chunk<Item> {
-    const keys = this.#key === undefined ? [] : items.map(this.#key);
-    const chunk: Chunk<Item> = { items, keys, sums: [], rankMin: Number.NaN };
-    for (const item of items) this.#addSums(chunk, item, 1);
-    return chunk;
-  }
-
-  #addSums(chunk: Chunk<Item>, item: Item, sign: 1 | -1): void {
-    if (this.#weigh === undefined) return;
-    const weight = this.#weigh(item);
-    for (let i = 0; i < weight.length; i++) {
-      chunk.sums[i] = (chunk.sums[i] ?? 0) + sign * (weight[i] as number);
+  #sumsOf(chunk: Chunk<Item>): readonly number[] {
+    if (chunk.sums === null) {
+      chunk.sums = [];
+      for (const item of chunk.items) this.#addSums(chunk.sums, item, 1);
     }
+    return chunk.sums;
+  }
+
+  #addSums(sums: number[], item: Item, sign: 1 | -1): void {
+    const weight = (this.#weigh as (item: Item) => Vector)(item);
+    for (let i = 0; i < weight.length; i++) sums[i] = (sums[i] ?? 0) + sign * (weight[i] as number);
   }
 
   #smallestRank(items: readonly Item[]): number {
@@ -286,6 +299,15 @@ class ItemIterator<Item> implements IterableIterator<Item> {
   [Symbol.iterator](): this {
     return this;
   }
+}
+
+function chunkOf<Item>(items: Item[]): Chunk<Item> {
+  return { items, keys: null, sums: null, rankMin: Number.NaN };
+}
+
+function insertAt<Value>(values: Value[], position: number, value: Value): void {
+  if (position === values.length) values.push(value);
+  else values.splice(position, 0, value);
 }
 
 function removeAt(items: unknown[], position: number): void {

@@ -107,12 +107,10 @@ export interface Pool {
   readonly passers: Set<Request>;
   /** Who displaced whom here since the last new event of this pool (V6). */
   readonly displaced: Map<RequestId, Set<RequestId>>;
-  /** Kinds of running work that is not stopping, for the search for victims. */
-  readonly runKinds: Set<RunKind>;
-  /** Those of them that fill gaps, so that any head may preempt them (G4). */
+  /** Kinds of running work, not stopping, that fill gaps, so that any head may preempt them (G4). */
   readonly gapKinds: Set<RunKind>;
-  /** How many there are of each class. */
-  readonly kindsOfClass: Map<number, number>;
+  /** How many kinds of running work, not stopping, there are of each class. */
+  kindsOfClass: number[];
   /** Runs with a walltime that are not stopping, soonest end first. */
   ends: SortedList<Run>;
   runCount: number;
@@ -195,6 +193,8 @@ export interface Line {
   readonly members: SortedList<Request>;
   /** One for every pool in which the component has a policy. */
   readonly pools: Map<PoolName, PoolLine>;
+  /** The same in a row: they are walked several times in every decision. */
+  poolLines: readonly PoolLine[];
   /** Live requests of this line, waiting or running. */
   liveCount: number;
 }
@@ -218,6 +218,8 @@ export interface PoolLine {
   reserveRank: number;
   /** Kinds of runs of this line, by what tells them apart. */
   readonly runKinds: Map<string, RunKind>;
+  /** The one that was last met: mostly the next run is of the same. Not part of the records. */
+  lastKind: RunKind | null;
   /** Runs of this line that were asked to stop. */
   readonly stoppingRuns: Set<Run>;
 }
@@ -358,6 +360,16 @@ export function reserveNeedOf({ poolLine, away }: Run): readonly number[] {
 /** Units that nobody uses; below zero after a shrink (P7). */
 export function freeOf(pool: Pool, index: number): number {
   return (pool.capacity[index] as number) - (pool.usage[index] as number);
+}
+
+/** Kinds of running work in a pool that is not stopping. */
+export function* runKindsOf({ policies }: Pool): Generator<RunKind> {
+  for (const { runKinds } of policies.values()) yield* runKinds;
+}
+
+/** One for each class (A5). */
+export function noKinds(): number[] {
+  return new Array<number>(11).fill(0);
 }
 
 /** How many requests wait in a pool, whether or not they are promised something. */

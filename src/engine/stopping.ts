@@ -115,17 +115,19 @@ export function endAttempt(
   const outcome = outcomeOf(reported, stop);
   const comesBack = end?.cause !== "not_taken_up" && mayComeBack(request, outcome);
   const isDelayed = outcome !== "preempted";
-  transaction.emit({
+  const what = {
     kind: "attemptEnded",
     requestId: spec.id,
     outcome,
     status: comesBack ? "queued" : finalStatus(outcome),
     queuedAtMs: comesBack ? nowMs + (isDelayed ? spec.retryDelayMs : 0) : null,
     unasked: stop === null,
-    ...(raisesShield(transaction, request, outcome) ? { shielded: true } : {}),
-    ...(end !== undefined && { end: plausible(end, { startedAtMs, nowMs }) }),
-    atMs: nowMs,
-  });
+  } as const;
+  const isShielded = raisesShield(transaction, request, outcome);
+  if (!isShielded && end === undefined) return transaction.emit({ ...what, atMs: nowMs }, request);
+  const shield = isShielded ? { shielded: true as const } : {};
+  const facts = end === undefined ? {} : { end: plausible(end, { startedAtMs, nowMs }) };
+  transaction.emit({ ...what, ...shield, ...facts, atMs: nowMs }, request);
 }
 
 /** The holder's clock may be wrong: an attempt ended neither before it began nor after its end was reported. */

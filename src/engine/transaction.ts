@@ -2,7 +2,7 @@
 
 import type { Event } from "./events.ts";
 import { evolve } from "./evolve.ts";
-import type { EngineState } from "./state.ts";
+import type { EngineState, Request } from "./state.ts";
 
 /** A throw in `evolve` means that memory can no longer be trusted, unlike a throw in what led to the event. */
 export class EvolveError extends Error {}
@@ -29,10 +29,10 @@ export class Transaction {
     this.mayGoOn = mayGoOn;
   }
 
-  /** Records an event and lets it happen, so that what follows is decided on the state after it. */
-  emit(event: Event): void {
+  /** Records an event and lets it happen, so that what follows is decided on the state after it; `about` is the request that it names. */
+  emit(event: Event, about?: Request): void {
     try {
-      evolve(this.state, event);
+      evolve(this.state, event, about);
     } catch (cause) {
       throw new EvolveError(`the event ${event.kind} does not fit the state`, { cause });
     }

@@ -17,12 +17,12 @@ const CLEARED = Symbol("cleared");
 const TOUCHED = Symbol("touched");
 
 /** Longer logs are rare, and their room is given back. */
-const KEPT_LENGTH_MAX = 30_000;
+const KEPT_LENGTH_MAX = 3_000;
 
 export class UndoLog {
-  /** Flat triples: (object, field, old value), (vector, vector, sign), (collection, symbol, item) or (function, null, null). */
+  /** Flat triples: (object, field, old value), (vector, vector, sign), (vector, index, amount), (collection, symbol, item) or (function, null, null). */
   #entries: unknown[] = [];
-  /** How much of the entries counts: they are not cut, since what is cut has to grow again with every command. */
+  /** How much of the entries counts: they are not cut, since the next command overwrites what this one leaves. */
   #length = 0;
   /** How long the log was at each mark that is still open. */
   readonly #marks: number[] = [];
@@ -63,6 +63,7 @@ export class UndoLog {
       else if (field === REPLACED) (target as Map<unknown, unknown>).set(...(entries[i + 2] as Entry));
       else if (field === TOUCHED) (target as Set<unknown>).add(entries[i + 2]);
       else if (field === CLEARED) refill(target as Map<unknown, unknown> | Set<unknown>, entries[i + 2]);
+      else if (typeof field === "number") addAt(target as number[], field, -(entries[i + 2] as number));
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
@@ -78,7 +79,6 @@ export class UndoLog {
 
   #clearFrom(mark: number): void {
     if (mark === 0 && this.#length > KEPT_LENGTH_MAX) this.#entries = [];
-    else this.#entries.fill(undefined, mark, this.#length);
     this.#length = mark;
   }
 
@@ -97,8 +97,10 @@ export class UndoLog {
     field: Field,
     value: Target[Field],
   ): void {
-    this.#watcher?.(target);
-    if (this.#recording) this.#note(target, field, target[field]);
+    const before = target[field];
+    if (before === value) return;
+    if (this.#watcher !== null) this.#watcher(target);
+    if (this.#recording) this.#note(target, field, before);
     target[field] = value;
   }
 
@@ -106,6 +108,12 @@ export class UndoLog {
   add(target: number[], amounts: readonly number[], sign: 1 | -1): void {
     if (this.#recording) this.#note(target, amounts, sign);
     addInto(target, amounts, sign);
+  }
+
+  /** Adds to one number of a vector. */
+  addAt(target: number[], index: number, amount: number): void {
+    if (this.#recording) this.#note(target, index, amount);
+    addAt(target, index, amount);
   }
 
   insert<Item>(list: List<Item>, item: Item): void {
@@ -175,6 +183,10 @@ export class UndoLog {
 
 type Entry = [key: unknown, value: unknown];
 type Collection = List<unknown> | Set<unknown> | Map<unknown, unknown>;
+
+function addAt(target: number[], index: number, amount: number): void {
+  target[index] = (target[index] as number) + amount;
+}
 
 function takeOut(target: Collection, item: unknown): void {
   if (target instanceof Set || target instanceof Map) target.delete(item);

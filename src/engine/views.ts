@@ -36,12 +36,14 @@ import {
   queueLengthOf,
   requirePool,
   reserveNeedOf,
+  runKindsOf,
 } from "./state.ts";
 
 /** How many runs of a pool are shielded, because their requests were preempted too often lately (V6). */
 export function shieldedRunsOf(state: EngineState, name: PoolName, nowMs: number): number {
   let count = 0;
-  for (const kind of requirePool(state, name).runKinds) if (isShielded(kind, nowMs)) count += kind.runs.size;
+  for (const kind of runKindsOf(requirePool(state, name)))
+    if (isShielded(kind, nowMs)) count += kind.runs.size;
   return count;
 }
 
@@ -60,7 +62,7 @@ export function standingOf(
   const request = state.requests.get(id);
   if (request === undefined || request.progress.endedAtMs !== null) return undefined;
   const { allocation } = request.progress;
-  return [...request.line.pools.values()]
+  return request.line.poolLines
     .filter(({ pool, verdict }) =>
       allocation === null ? verdict === null : pool.record.name === allocation.pool,
     )
@@ -74,9 +76,7 @@ export function standingOf(
 export function queuesOf(state: EngineState, id: RequestId): PoolName[] {
   const request = state.requests.get(id);
   if (request?.progress.status !== "queued") return [];
-  return [...request.line.pools.values()].flatMap(({ pool, verdict }) =>
-    verdict === null ? pool.record.name : [],
-  );
+  return request.line.poolLines.flatMap(({ pool, verdict }) => (verdict === null ? pool.record.name : []));
 }
 
 /** The pools that an event concerns: those that it names, and those that admit the request that it is about. */
@@ -107,7 +107,7 @@ export function poolsConcerned(state: EngineState, event: Event): readonly PoolN
 }
 
 function admittingPools(state: EngineState, id: RequestId): PoolName[] {
-  const pools = state.requests.get(id)?.line.pools.values() ?? [];
+  const pools = state.requests.get(id)?.line.poolLines ?? [];
   return [...pools].flatMap(({ pool, verdict }) => (verdict === null ? [pool.record.name] : []));
 }
 

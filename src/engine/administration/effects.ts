@@ -88,7 +88,7 @@ export function waitingOf(state: EngineState, policy: Policy): Request[] {
 
 /** All that wait in a line by submission, holders included, delayed ones not. */
 function waitersOf(line: Line): Request[] {
-  const holders = [...line.pools.values()].flatMap(({ pool }) =>
+  const holders = line.poolLines.flatMap(({ pool }) =>
     [...pool.promised].filter((request) => request.line === line),
   );
   return [...line.members, ...holders].sort(bySubmission);
@@ -104,15 +104,15 @@ export function settleAdministration(transaction: Transaction): void {
 }
 
 /** Whether some pool admits the line. */
-export function isAdmitted({ pools }: Line): boolean {
-  for (const { verdict } of pools.values()) if (verdict === null) return true;
+export function isAdmitted({ poolLines }: Line): boolean {
+  for (const { verdict } of poolLines) if (verdict === null) return true;
   return false;
 }
 
 /** Rejects everything in a line that no pool admits (A3, P9). */
 export function rejectUnadmitted(transaction: Transaction, line: Line): void {
   if (isAdmitted(line)) return;
-  const verdicts = [...line.pools.values()].map(({ verdict }) => verdict);
+  const verdicts = line.poolLines.map(({ verdict }) => verdict);
   verdicts.sort((a, b) => compareIds(a?.pool ?? "", b?.pool ?? ""));
   const reasons = verdicts.filter((verdict) => verdict !== null && verdict.code !== "no_policy");
   const noPolicy = { pool: null, code: "no_policy", key: null, asked: 0, allowed: 0 } as const;

@@ -84,10 +84,11 @@ function createLine(key: string, component: Component, shape: RequestSpec, shape
     shapeKey,
     members: new SortedList<Request>(bySubmission, { key: submissionOf, rank: walltimeRank }),
     pools: new Map(),
+    poolLines: [],
     liveCount: 0,
   };
-  for (const policy of component.policies.values())
-    line.pools.set(policy.pool.record.name, createPoolLine(line, policy));
+  line.poolLines = Array.from(component.policies.values(), (policy) => createPoolLine(line, policy));
+  for (const poolLine of line.poolLines) line.pools.set(poolLine.pool.record.name, poolLine);
   return line;
 }
 
@@ -106,6 +107,7 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     firm,
     reserveRank,
     runKinds: new Map(),
+    lastKind: null,
     stoppingRuns: new Set(),
   };
   poolLine.ask = askOf(poolLine, reserveRank);

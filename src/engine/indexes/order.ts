@@ -4,7 +4,7 @@ import type { EngineState, Line, Policy, Pool, Request, Run } from "../state.ts"
 
 /** A member has come to the line or is about to leave it; as its first, or not. */
 export function touchMembers(state: EngineState, line: Line, isFirst: boolean): void {
-  for (const poolLine of line.pools.values()) {
+  for (const poolLine of line.poolLines) {
     const { order } = poolLine.pool;
     if (order === null) continue;
     state.undo.touch(order.lines.stale, poolLine);
@@ -32,7 +32,7 @@ export function touchBorrowersIfUndone(state: EngineState, { poolLine: { policy 
 
 /** A request began or ceased to hold units, which concerns every pool that admits it. */
 export function touchHolder(state: EngineState, request: Request): void {
-  for (const { pool, policy } of request.line.pools.values()) {
+  for (const { pool, policy } of request.line.poolLines) {
     if (pool.order === null) continue;
     state.undo.touch(pool.order.staleHolders, request);
     state.undo.touch(pool.order.stalePolicies, policy);

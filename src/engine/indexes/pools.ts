@@ -10,6 +10,7 @@ import {
   type EngineState,
   type Group,
   type Line,
+  noKinds,
   type Policy,
   type Pool,
   type PoolLine,
@@ -38,9 +39,8 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "stopping", zeros());
   undo.set(pool, "ends", runsByEnd());
   undo.set(pool, "isReserved", reservedKeys(pool, keys));
-  undo.clear(pool.runKinds);
   undo.clear(pool.gapKinds);
-  undo.clear(pool.kindsOfClass);
+  undo.set(pool, "kindsOfClass", noKinds());
 
   emptyNodes(state, pool);
   for (const group of pool.groups.values()) {
@@ -63,9 +63,13 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
       const oldKinds = [...poolLine.runKinds];
       undo.run(
-        () => poolLine.runKinds.clear(),
         () => {
           poolLine.runKinds.clear();
+          poolLine.lastKind = null;
+        },
+        () => {
+          poolLine.runKinds.clear();
+          poolLine.lastKind = null;
           for (const [key, kind] of oldKinds) poolLine.runKinds.set(key, kind);
         },
       );
@@ -236,7 +240,7 @@ function placeInQueue(state: EngineState, poolLine: PoolLine): void {
 /** Members of a line that hold units in some pool. */
 function heldMembers(line: Line): Request[] {
   const held: Request[] = [];
-  for (const poolLine of line.pools.values()) {
+  for (const poolLine of line.poolLines) {
     for (const request of poolLine.pool.promised) if (request.line === line) held.push(request);
   }
   return held;
@@ -297,10 +301,8 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
   );
   for (const line of component.lines) {
     const poolLine = createPoolLine(line, policy);
-    state.undo.run(
-      () => line.pools.set(record.pool, poolLine),
-      () => line.pools.delete(record.pool),
-    );
+    state.undo.putNew(line.pools, record.pool, poolLine);
+    state.undo.set(line, "poolLines", [...line.poolLines, poolLine]);
   }
   settlePolicy(state, policy, isNobodysHome(record));
   if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
@@ -315,9 +317,11 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
     state.undo.removeFrom(pool.waiting, poolLine);
     if (poolLine.verdict === null) state.undo.addTo(state.dismissed, line);
     for (const request of heldMembers(line)) state.undo.removeFrom(pool.passers, request);
-    state.undo.run(
-      () => line.pools.delete(name),
-      () => line.pools.set(name, poolLine),
+    state.undo.drop(line.pools, name);
+    state.undo.set(
+      line,
+      "poolLines",
+      line.poolLines.filter((each) => each !== poolLine),
     );
   }
   state.undo.run(

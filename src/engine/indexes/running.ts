@@ -121,22 +121,18 @@ function removeCandidate(state: EngineState, run: Run): void {
 
 function showKind({ undo }: EngineState, kind: RunKind): void {
   const { pool, policy, preemptionClass } = kind.poolLine;
-  undo.addTo(pool.runKinds, kind);
   undo.addTo(policy.runKinds, kind);
   if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), 1);
   if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
-  undo.put(pool.kindsOfClass, preemptionClass, (pool.kindsOfClass.get(preemptionClass) ?? 0) + 1);
+  undo.addAt(pool.kindsOfClass, preemptionClass, 1);
 }
 
 function hideKind({ undo }: EngineState, kind: RunKind): void {
   const { pool, policy, preemptionClass } = kind.poolLine;
-  undo.removeFrom(pool.runKinds, kind);
   undo.removeFrom(policy.runKinds, kind);
   if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), -1);
   if (kind.opportunistic) undo.removeFrom(pool.gapKinds, kind);
-  const rest = (pool.kindsOfClass.get(preemptionClass) as number) - 1;
-  if (rest > 0) undo.put(pool.kindsOfClass, preemptionClass, rest);
-  else undo.drop(pool.kindsOfClass, preemptionClass);
+  undo.addAt(pool.kindsOfClass, preemptionClass, -1);
 }
 
 function lacksKeys({ poolLine }: RunKind): boolean {
@@ -154,6 +150,15 @@ function kindOf(run: Run): RunKind {
   const shieldEndsAtMs = shieldEndOf(request.progress.preemptedAtMs, poolLine.pool);
   const { hasWalltime, hasCheckpoint } = disciplineOf(poolLine.pool).tellApart(run);
   const isAway = run.away !== null;
+  const last = poolLine.lastKind;
+  const isLast =
+    last !== null &&
+    last.opportunistic === opportunistic &&
+    last.shieldEndsAtMs === shieldEndsAtMs &&
+    last.hasWalltime === hasWalltime &&
+    last.hasCheckpoint === hasCheckpoint &&
+    last.isAway === isAway;
+  if (isLast) return last;
   const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
@@ -161,6 +166,7 @@ function kindOf(run: Run): RunKind {
     kind = { poolLine, key, opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway, runs };
     poolLine.runKinds.set(key, kind);
   }
+  poolLine.lastKind = kind;
   return kind;
 }
 

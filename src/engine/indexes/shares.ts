@@ -24,7 +24,7 @@ export function touchShares(state: EngineState, poolLine: PoolLine): void {
 }
 
 export function touchLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.pools.values()) touchShares(state, poolLine);
+  for (const poolLine of line.poolLines) touchShares(state, poolLine);
 }
 
 /** Something about the pool itself changed: nothing of what was computed holds any more. */

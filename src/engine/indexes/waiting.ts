@@ -19,7 +19,7 @@ export function enqueue(state: EngineState, request: Request): void {
     if (own !== undefined) state.undo.addTo(own.holders, request);
     setAside(state, request, holdPool, 1);
     state.undo.addTo(state.unsettled, holdPool);
-    for (const { pool, verdict } of line.pools.values()) {
+    for (const { pool, verdict } of line.poolLines) {
       if (pool !== holdPool && verdict === null) state.undo.addTo(pool.passers, request);
     }
   } else {
@@ -37,7 +37,7 @@ export function enqueue(state: EngineState, request: Request): void {
  * costs nothing. The exception is backfill by walltime, which may prefer a later member.
  */
 function unsettleBehind(state: EngineState, { line, spec }: Request): void {
-  for (const { pool, need, ask, verdict } of line.pools.values()) {
+  for (const { pool, need, ask, verdict } of line.poolLines) {
     const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
     if (verdict !== null || !mayPass) continue;
     const fits =
@@ -60,7 +60,7 @@ export function dequeue(state: EngineState, request: Request): void {
     if (own !== undefined) state.undo.removeFrom(own.holders, request);
     setAside(state, request, holdPool, -1);
     state.undo.addTo(state.unsettled, holdPool); // Even if it does not admit the request any more.
-    for (const { pool } of line.pools.values()) state.undo.removeFrom(pool.passers, request);
+    for (const { pool } of line.poolLines) state.undo.removeFrom(pool.passers, request);
   } else {
     if (line.members.size === 1) hideLine(state, line);
     touchMembers(state, line, line.members.first() === request);
@@ -69,13 +69,13 @@ export function dequeue(state: EngineState, request: Request): void {
 }
 
 function showLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.pools.values()) {
+  for (const poolLine of line.poolLines) {
     if (poolLine.verdict === null) state.undo.addTo(poolLine.pool.waiting, poolLine);
   }
 }
 
 function hideLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.pools.values()) state.undo.removeFrom(poolLine.pool.waiting, poolLine);
+  for (const poolLine of line.poolLines) state.undo.removeFrom(poolLine.pool.waiting, poolLine);
 }
 
 /** Something about a request changed that may let it start, or others. */
@@ -84,7 +84,7 @@ export function unsettleWaiter(state: EngineState, request: Request | undefined)
 }
 
 function unsettleLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.pools.values()) {
+  for (const poolLine of line.poolLines) {
     if (poolLine.verdict === null) state.undo.addTo(state.unsettled, poolLine.pool);
   }
 }

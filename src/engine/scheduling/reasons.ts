@@ -4,7 +4,15 @@ import type { VictimSearch } from "../disciplines/queue/queue-discipline.ts";
 import type { Blocker, Holder, PoolExplanation } from "../explain.ts";
 import type { RequestId } from "../records.ts";
 import { compareIds, type Resources, toResources } from "../resources.ts";
-import type { Group, Policy, Pool, PoolLine, Request, Run } from "../state.ts";
+import {
+  type Group,
+  type Policy,
+  type Pool,
+  type PoolLine,
+  type Request,
+  type Run,
+  runKindsOf,
+} from "../state.ts";
 import type { Bar, CandidateKind, Permit, Protection, Sparing, SparingBar, Verdict } from "../why.ts";
 import type { WhyCode } from "../why-codes.ts";
 import type { QuotaBlock } from "./quotas.ts";
@@ -114,7 +122,7 @@ export function commonProtection(run: Run, nowMs: number): Protection[] {
 
 /** Runs that are not stopping and hold one of these keys. */
 export function* runsHolding(pool: Pool, keys: readonly number[]): Generator<Run> {
-  for (const { poolLine, runs } of pool.runKinds) {
+  for (const { poolLine, runs } of runKindsOf(pool)) {
     if (keys.some((i) => (poolLine.need[i] as number) > 0)) yield* runs;
   }
 }

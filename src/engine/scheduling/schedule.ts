@@ -230,14 +230,13 @@ function notAdmitted(
 
 function allocate(transaction: Transaction, { waiter, opportunistic }: Grant): Waiter {
   const { request, poolLine, nodes = [] } = waiter;
-  transaction.emit({
-    kind: "requestAllocated",
-    requestId: request.spec.id,
-    pool: poolLine.pool.record.name,
-    opportunistic,
-    placement: assignDevices(nodes, poolLine.ask),
-    atMs: transaction.nowMs,
-  });
+  const { nowMs: atMs } = transaction;
+  const pool = poolLine.pool.record.name;
+  const placement = assignDevices(nodes, poolLine.ask);
+  transaction.emit(
+    { kind: "requestAllocated", requestId: request.spec.id, pool, opportunistic, placement, atMs },
+    request,
+  );
   return waiter;
 }
 

@@ -68,7 +68,7 @@ export function mayStopAnybody(
   for (const { example } of ranks) {
     if (example.sensitive) return true;
     const own = rankOfClass(example.preemptionClass, classBands);
-    for (const other of kindsOfClass.keys()) if (rankOfClass(other, classBands) < own) return true;
+    if (kindsOfClass.some((count, other) => count > 0 && rankOfClass(other, classBands) < own)) return true;
   }
   return false;
 }
@@ -78,8 +78,8 @@ function* mayPermit({ pool, head }: VictimSearch, short: readonly number[]): Gen
   const waiter = head.poolLine;
   const { classBands } = pool.record.settings;
   const own = rankOfClass(waiter.preemptionClass, classBands);
-  let areAll = waiter.sensitive || pool.gapKinds.size > 0;
-  for (const other of pool.kindsOfClass.keys()) areAll ||= rankOfClass(other, classBands) < own;
+  const isLower = (count: number, other: number) => count > 0 && rankOfClass(other, classBands) < own;
+  const areAll = waiter.sensitive || pool.gapKinds.size > 0 || pool.kindsOfClass.some(isLower);
   for (const policy of pool.policies.values()) {
     if (policy.runKinds.size === 0) continue;
     if (areAll || (!head.borrows && mayBorrow(policy, short))) yield policy;

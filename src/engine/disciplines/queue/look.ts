@@ -126,7 +126,7 @@ function lookAtHead(
   const promised = promisedBehind(rules, pool, waiter, nowMs);
   if (promised !== undefined) return inTurn(promised);
   const search = { state, nowMs, pool, policies: order.policies, walk, head: waiter, shortage };
-  const choice = pool.runKinds.size === 0 ? null : victimsFor(rules, order, search);
+  const choice = pool.runCount === 0 ? null : victimsFor(rules, order, search);
   if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
   // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
   return new QueueLook(untilMs, { grant: findBackfill(rules, order, head, nowMs) });
