@@ -57,6 +57,18 @@ test("a pool with a capacity of its own takes no nodes", () => {
   expect(() => cluster.send({ kind: "putNode", node: put })).toThrow("invalid_request");
 });
 
+test("a node with the last run of a pool that is being deleted goes with the pool (P8)", () => {
+  for (const kind of ["removeNode", "loseNode"] as const) {
+    const cluster = createCluster(twoNodes);
+    cluster.submit("x", { nodes: 2 });
+    cluster.send({ kind: "drainNode", name: node("b") });
+    cluster.send({ kind: "deletePool", name: POOL, force: true });
+    cluster.send({ kind, name: node("a"), force: true });
+    expect([cluster.state.pools.size, cluster.state.nodes.size]).toEqual([0, 0]);
+    expect(violations(cluster.state, cluster.state.clockMs)).toEqual([]);
+  }
+});
+
 test("the capacity is that of the ready nodes, and the keys are those of all", () => {
   const cluster = createCluster({ a: { capacity: { gpu: 2 } }, b: { capacity: { gpu: 1, licence: 3 } } });
   expect(capacityOf(cluster.state, POOL)).toEqual({ gpu: 3, licence: 3 });

@@ -142,7 +142,8 @@ function remove(transaction: Transaction, { name, force = false }: CommandOf<"re
     );
   }
   lose(transaction, node);
-  transaction.emit({ kind: "nodeRemoved", name });
+  // A pool that is being deleted is gone with its last run, and its nodes with it (P8).
+  if (transaction.state.nodes.has(name)) transaction.emit({ kind: "nodeRemoved", name });
 }
 
 /** Drain deadlines that have come: what still runs there is stopped by section 11 (N4). */
