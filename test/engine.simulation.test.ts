@@ -17,6 +17,10 @@ describe.each([false, true])("on nodes: %s", (onNodes) => {
   });
 });
 
+test("a fair-share operation whose component was away becomes younger with the record of its first request (9.11)", () => {
+  expect(simulate(184, { steps: 100, discipline: "fair_share" }).steps).toBe(100);
+});
+
 /** What eighty worlds must come upon, or the checks have had nothing to check. */
 const reached: Record<string, { discipline: DisciplineName; onNodes: boolean; wanted: readonly string[] }> = {
   "by priority": {

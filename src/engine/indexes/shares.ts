@@ -77,8 +77,10 @@ export function rememberOperation(state: EngineState, request: Request): void {
 }
 
 /** An operation that goes on becomes younger with the record of its first request, and older when that is taken back. */
-function touchOperation(state: EngineState, { spec, line }: Request): void {
-  const pools = Array.from(line.component.policies.values(), ({ pool }) => pool);
+function touchOperation(state: EngineState, { spec }: Request): void {
+  // Not that of its line: a component that had neither requests nor policies for a while is another object since.
+  const policies = state.components.get(spec.component)?.policies.values() ?? [];
+  const pools = Array.from(policies, ({ pool }) => pool);
   const linesIn = ({ shareTree }: Pool) => shareTree?.operations.get(operationKey(spec))?.lines ?? [];
   for (const pool of pools) for (const { poolLine } of linesIn(pool)) touchShares(state, poolLine);
   // A tree that is built meanwhile knows the younger one.
