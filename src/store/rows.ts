@@ -196,7 +196,7 @@ export const replaceableBy = {
 
 /** What stays as it was first written: an index over these need not be touched again. */
 export const lasting: Partial<Record<Table, readonly string[]>> = {
-  requests: ["id", "component", "operation", "submitted_at_ms"],
+  requests: ["id", "component", "operation"],
 };
 
 /** The values of a row in the order of its columns. */

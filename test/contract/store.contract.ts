@@ -321,6 +321,14 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(found.items).toEqual([changed]);
       });
 
+      test("a request that asks for more is written with its new time of submission (Q9)", async () => {
+        const head = await commitAfter(await lead(), { requests: [request(1, { submittedAtMs: 10 })] });
+        const changed = request(1, { submittedAtMs: 20, body: { resources: { gpu: 2 } } });
+        await commitAfter(head, { requests: [changed] });
+        expect(await store.getRequest(changed.id)).toEqual(changed);
+        expect((await store.listRequests({ limit: 10 })).items).toEqual([changed]);
+      });
+
       test("requests are listed page by page, whatever is added meanwhile", async () => {
         let head = await commitAfter(await lead(), { requests: [1, 2, 3, 4, 5].map((n) => request(n)) });
         const first = await store.listRequests({ limit: 2 });

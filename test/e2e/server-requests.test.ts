@@ -423,6 +423,19 @@ for (const kind of ["memory", "sqlite"] as const) {
       expect((await find()).body.items).toMatchObject([{ id: run.id, status: "released" }]);
     });
 
+    test("a request that asks for more while it waits is listed, now and after its end (Q9)", async () => {
+      const running = (await submit({ resources: { gpu: 2 } })).body;
+      const waiting = (await submit({ labels: { team: "growing" } })).body;
+      const more = { resources: { gpu: 2 } };
+      const changed = await server.admin("PATCH", `/v1/resource-requests/${waiting.id}`, more);
+      expect(changed).toMatchObject({ status: 200, body: { status: "queued", ...more } });
+      const find = () => server.admin("GET", "/v1/resource-requests?label=team=growing");
+      expect((await find()).body.items).toMatchObject([{ id: waiting.id, status: "queued" }]);
+      await server.admin("POST", `/v1/resource-requests/${waiting.id}/cancel`);
+      expect((await find()).body.items).toMatchObject([{ id: waiting.id, status: "cancelled" }]);
+      await release(running);
+    });
+
     test("of many other pools one is suggested, and only one that has room", async () => {
       const others = ["b-full", "c-roomy", "d-roomy"];
       for (const name of others) await server.admin("POST", "/v1/pools", { name, capacity: { gpu: 2 } });
