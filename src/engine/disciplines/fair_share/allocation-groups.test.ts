@@ -31,6 +31,12 @@ const cases: Record<string, Case> = {
     demandShare: [0.6],
     want: [N, N, A, A, A, A],
   },
+  "nor is any then above a lower threshold": {
+    fairShare: [0.6],
+    demandShare: [0.6],
+    preemptionThreshold: 0.5,
+    want: [N, N, A, A, A, A],
+  },
   "usage below the threshold is protected": {
     fairShare: [0.2],
     demandShare: [1],

@@ -14,6 +14,10 @@ const ratios: Record<string, { standing: Standing; want: number }> = {
     standing: { usage: [0.1, 0.2], demand: [1, 0.2], fairShare: [0.4, 0.2] },
     want: 0.25,
   },
+  "the largest of these, though another one has less": {
+    standing: { usage: [0.1, 0.2], demand: [1, 1], fairShare: [0.4, 0.4] },
+    want: 0.5,
+  },
   "if no demand exceeds its fair share, the smallest": {
     standing: { usage: [0.1, 0.2], demand: [0.4, 0.4], fairShare: [0.4, 0.4] },
     want: 0.25,
