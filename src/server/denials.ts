@@ -5,8 +5,9 @@
 import type { Leader } from "../leader/index.ts";
 import type { RouteName } from "../protocol/index.ts";
 import type { Identity } from "./identity.ts";
-import { DENIALS_TALLY_MS, DENIALS_WRITTEN_MAX } from "./limits.ts";
+import { DENIALS_WRITTEN_MAX, TALLY_MS } from "./limits.ts";
 import type { ProblemError } from "./problems.ts";
+import { createTally } from "./tally.ts";
 
 export interface Denied {
   readonly route: RouteName | undefined;
@@ -25,7 +26,7 @@ export interface Denials {
 }
 
 /** Of one token with its sessions, in the minute that goes on. */
-interface Tally {
+interface Count {
   written: number;
   /** Not written down one by one. */
   further: number;
@@ -33,41 +34,35 @@ interface Tally {
 }
 
 export function createDenials(leader: Pick<Leader, "audit">): Denials {
-  const tallies = new Map<string, Tally>();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-
-  const writeTallies = async () => {
-    clearTimeout(timer);
-    timer = undefined;
-    const full = [...tallies.values()].filter(({ further }) => further > 0);
-    tallies.clear();
+  const counts = new Map<string, Count>();
+  const tally = createTally(async () => {
+    const full = [...counts.values()].filter(({ further }) => further > 0);
+    counts.clear();
     await Promise.all(
       full.map(({ further, last: { name, tokenId, address } }) =>
         leader.audit({
           ...{ actor: name, action: "further denied calls", target: "", outcome: "denied" },
           body: {
             ...{ token: tokenId, from: address, calls: further },
-            within_seconds: DENIALS_TALLY_MS / 1000,
+            within_seconds: TALLY_MS / 1000,
           },
         }),
       ),
     );
-  };
+  });
 
   return {
     async write({ problem: { code, detail } }, { route, identity, address, target, items }) {
       const { name, tokenId, countsAs } = identity;
-      const tally = tallies.get(countsAs) ?? { written: 0, further: 0, last: { name, tokenId, address } };
-      tallies.set(countsAs, tally);
-      // A failure of the store is the leader's to report; what was counted is lost with it.
-      timer ??= setTimeout(() => void writeTallies().catch(() => undefined), DENIALS_TALLY_MS);
-      timer.unref();
-      if (tally.written >= DENIALS_WRITTEN_MAX) {
-        tally.further += 1;
-        Object.assign(tally.last, { tokenId, address });
+      const count = counts.get(countsAs) ?? { written: 0, further: 0, last: { name, tokenId, address } };
+      counts.set(countsAs, count);
+      tally.begin();
+      if (count.written >= DENIALS_WRITTEN_MAX) {
+        count.further += 1;
+        Object.assign(count.last, { tokenId, address });
         return;
       }
-      tally.written += 1;
+      count.written += 1;
       await leader.audit({
         actor: name,
         action: route ?? "unknown route",
@@ -76,6 +71,6 @@ export function createDenials(leader: Pick<Leader, "audit">): Denials {
         body: { token: tokenId, from: address, code, detail, ...(items !== undefined && { items }) },
       });
     },
-    close: () => writeTallies().catch(() => undefined),
+    close: tally.close,
   };
 }

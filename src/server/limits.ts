@@ -64,13 +64,13 @@ export const DEFAULT_RATES: Rates = {
 /** All who ask for one component may do so as often as this many tokens may call. */
 export const TOKENS_PER_COMPONENT = 4;
 
-/** Denied calls of strangers are counted for so long, and written down for the busiest addresses. */
-export const STRANGERS_TALLY_MS = 60_000;
+/** Denied calls are counted for so long, and then written down. */
+export const TALLY_MS = 60_000;
+/** Of strangers, for so many of the busiest addresses; all others together are one entry more. */
 export const STRANGERS_LISTED_MAX = 20;
 
-/** So many denials of one token are written down one by one in so long; the others are counted. */
+/** Of one token, so many are written down one by one in that time; the others are counted. */
 export const DENIALS_WRITTEN_MAX = 100;
-export const DENIALS_TALLY_MS = 60_000;
 
 /** Tokens that say nothing about their end. */
 export const TOKEN_LIFE_MS_DEFAULT = 90 * 24 * 3_600_000;

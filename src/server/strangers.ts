@@ -3,7 +3,8 @@
 
 import type { Leader } from "../leader/index.ts";
 import { addressGroup } from "./addresses.ts";
-import { STRANGERS_LISTED_MAX, STRANGERS_TALLY_MS } from "./limits.ts";
+import { STRANGERS_LISTED_MAX, TALLY_MS } from "./limits.ts";
+import { createTally } from "./tally.ts";
 
 export interface Strangers {
   /** One more call from there was turned away. */
@@ -19,11 +20,7 @@ export function createStrangers(leader: Pick<Leader, "audit">): Strangers {
   /** By what was tried, and from where. */
   const calls = new Map<string, number>();
   let elsewhere = 0;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-
-  const write = async () => {
-    clearTimeout(timer);
-    timer = undefined;
+  const tally = createTally(async () => {
     const busiest = [...calls].sort(([, a], [, b]) => b - a);
     const listed = busiest.slice(0, STRANGERS_LISTED_MAX);
     const unlisted = busiest.slice(STRANGERS_LISTED_MAX);
@@ -36,11 +33,11 @@ export function createStrangers(leader: Pick<Leader, "audit">): Strangers {
         const [from = "", action = "unauthenticated calls"] = key.split("\n");
         return leader.audit({
           ...{ actor: "nobody", action, target: from, outcome: "denied" },
-          body: { from, calls: count, within_seconds: STRANGERS_TALLY_MS / 1000 },
+          body: { from, calls: count, within_seconds: TALLY_MS / 1000 },
         });
       }),
     );
-  };
+  });
 
   return {
     count(address, route) {
@@ -48,10 +45,8 @@ export function createStrangers(leader: Pick<Leader, "audit">): Strangers {
       const key = route === "createSession" ? `${from}\nfailed sign-ins` : from;
       if (calls.has(key) || calls.size < ADDRESSES_MAX) calls.set(key, (calls.get(key) ?? 0) + 1);
       else elsewhere += 1;
-      // A failure of the store is the leader's to report; what was counted is lost with it.
-      timer ??= setTimeout(() => void write().catch(() => undefined), STRANGERS_TALLY_MS);
-      timer.unref();
+      tally.begin();
     },
-    close: () => write().catch(() => undefined),
+    close: tally.close,
   };
 }
