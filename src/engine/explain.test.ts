@@ -13,6 +13,7 @@ import {
   type RequestId,
   type RequestSpec,
 } from "./index.ts";
+import { createCluster } from "./placement/cluster.fixture.ts";
 
 const POOL = "p" as PoolName;
 
@@ -71,6 +72,28 @@ test("the head is told what is short, who holds it, and when it could start", ()
     couldStartAtMs: 60_000,
   });
 });
+
+test.each(["priority", "class", "fair_share"] as const)(
+  "what a node does not meter has no number: the others are added up (%s, R4)",
+  (discipline) => {
+    const capacity = { gpu: 1 };
+    const nodes = { a: { capacity }, b: { capacity: { ...capacity, mcpu: 1_000 } } };
+    const cluster = createCluster(nodes, { discipline });
+    const resources = { gpu: 1, mcpu: 600 };
+    for (const id of ["x", "y", "z"]) cluster.submit(id, { resources });
+    expect(of(cluster.state, "z")?.blockedBy).toMatchObject({
+      rule: "units",
+      short: [
+        { key: "gpu", asked: 1, free: 0, promised: 0, comingFree: 0 },
+        { key: "mcpu", asked: 600, free: expect.any(Number), promised: 0, comingFree: 0 },
+      ],
+    });
+    const facts = JSON.stringify(of(cluster.state, "z"), (_, value: unknown) =>
+      typeof value === "number" && !Number.isFinite(value) ? "no number" : value,
+    );
+    expect(facts).not.toContain("no number");
+  },
+);
 
 test("candidates are named by kind, with the rule that forbids them", () => {
   const state = worldWith(

@@ -373,14 +373,17 @@ export class QueueWalk {
     });
   }
 
-  /** What cannot be placed is short of everything; the numbers are those of all nodes that may serve it together. */
+  /** What cannot be placed is short of everything; the numbers are those of all nodes together that may serve it and meter the key (R4). */
   #shortOnNodes(waiter: Waiter, ask: Ask): ReturnType<QueueWalk["shortOf"]> {
     const { need } = waiter.poolLine;
     if (this.#placeNow(waiter) !== null) return [];
     const now = this.roomNow(waiter);
     const nodes = [...this.pool.nodes.values()].filter((node) => mayServe(node, ask));
     const sum = (amountsOf: (node: Node) => readonly number[], i: number) =>
-      nodes.reduce((total, node) => total + Math.max(0, amountsOf(node)[i] as number), 0);
+      nodes.reduce((total, node) => {
+        const amount = amountsOf(node)[i] as number;
+        return Number.isFinite(amount) ? total + Math.max(0, amount) : total;
+      }, 0);
     return need.flatMap((asked, i) => {
       if (asked === 0) return [];
       const free = sum((node) => node.free, i);
