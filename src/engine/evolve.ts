@@ -176,6 +176,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     gapKinds: new Set(),
     kindsOfClass: noKinds(),
     ends: runsByEnd(),
+    runsByPrice: new Map(),
     runCount: 0,
     starvation: new Map(),
     order: null,

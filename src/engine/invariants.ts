@@ -173,6 +173,12 @@ function describeIndexes(state: EngineState): Map<string, string> {
       [...pool.ends].map(({ request }) => request.spec.id),
     );
     note(
+      `the prices in pool ${name}`,
+      [...pool.runsByPrice]
+        .map(([key, runs]) => [key, [...runs].map(({ request }) => request.spec.id)])
+        .sort(),
+    );
+    note(
       `the candidates of pool ${name}`,
       [...runKindsOf(pool)]
         .map(({ poolLine, opportunistic, shieldEndsAtMs, runs }) => [

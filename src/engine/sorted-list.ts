@@ -206,12 +206,8 @@ export class SortedList<Item> {
   }
 
   /** From the last item for which `isBefore` holds to the first; same condition as for `countWhile`. */
-  *backwards(isBefore: (item: Item) => boolean = () => true): Generator<Item> {
-    for (let c = this.#chunks.length - 1; c >= 0; c--) {
-      const { items } = this.#chunks[c] as Chunk<Item>;
-      if (items.length === 0 || !isBefore(items[0] as Item)) continue;
-      for (let i = lengthOfPrefix(items, isBefore) - 1; i >= 0; i--) yield items[i] as Item;
-    }
+  backwards(isBefore: (item: Item) => boolean = () => true): IterableIterator<Item> {
+    return new BackwardsIterator(this.#chunks, isBefore);
   }
 
   /** The chunk in which the item is, or belongs: the first whose last item does not precede it. */
@@ -294,6 +290,41 @@ class ItemIterator<Item> implements IterableIterator<Item> {
       this.#position = 0;
     }
     return { value, done: false };
+  }
+
+  [Symbol.iterator](): this {
+    return this;
+  }
+}
+
+/** Not a generator, for the same reason. */
+class BackwardsIterator<Item> implements IterableIterator<Item> {
+  readonly #chunks: readonly Chunk<Item>[];
+  readonly #isBefore: (item: Item) => boolean;
+  #chunkIndex: number;
+  /** How many items of the chunk are still to come; -1: not known yet. */
+  #left = -1;
+
+  constructor(chunks: readonly Chunk<Item>[], isBefore: (item: Item) => boolean) {
+    this.#chunks = chunks;
+    this.#isBefore = isBefore;
+    this.#chunkIndex = chunks.length - 1;
+  }
+
+  next(): IteratorResult<Item> {
+    for (; this.#chunkIndex >= 0; this.#chunkIndex--, this.#left = -1) {
+      const { items } = this.#chunks[this.#chunkIndex] as Chunk<Item>;
+      if (this.#left < 0) this.#left = this.#lengthIn(items);
+      if (this.#left > 0) return { value: items[--this.#left] as Item, done: false };
+    }
+    return { value: undefined, done: true };
+  }
+
+  /** Mostly all of them count. */
+  #lengthIn(items: readonly Item[]): number {
+    const last = items.at(-1);
+    if (last === undefined || this.#isBefore(last)) return items.length;
+    return lengthOfPrefix(items, this.#isBefore);
   }
 
   [Symbol.iterator](): this {

@@ -113,6 +113,8 @@ export interface Pool {
   kindsOfClass: number[];
   /** Runs with a walltime that are not stopping, soonest end first. */
   ends: SortedList<Run>;
+  /** Runs that are not stopping, by what they cost but for their start and walltime; none where costs do not count (10.4). */
+  runsByPrice: Map<string, SortedList<Run>>;
   runCount: number;
   /** Fair-share elements that are not normal (9.3, 9.4). */
   readonly starvation: Map<string, StarvationChange>;
@@ -238,6 +240,8 @@ export interface RunKind {
   readonly hasCheckpoint: boolean;
   /** Runs, at least in part, on home nodes of others, and so borrows (N3). */
   readonly isAway: boolean;
+  /** Where its runs are among the `runsByPrice` of the pool; null: nowhere. */
+  readonly priceKey: string | null;
   /** By grant, oldest first; ranked by walltime, the longest lowest. Stopping runs are not in here. */
   readonly runs: SortedList<Run>;
 }
@@ -318,12 +322,21 @@ export function byGrant(a: Run, b: Run): number {
   return a.token - b.token;
 }
 
-export function tokenOf({ token }: Run): number {
+function tokenOf({ token }: Run): number {
   return token;
 }
 
 export function submissionOf({ progress }: Request): number {
   return progress.seq;
+}
+
+/** By grant, oldest first; ranked by walltime, the longest lowest. */
+export function runsByGrant(): SortedList<Run> {
+  return new SortedList<Run>(byGrant, { key: tokenOf, rank: longestFirst });
+}
+
+function longestFirst({ startedAtMs, endMs }: Run): number {
+  return startedAtMs - endMs;
 }
 
 /** By end, soonest first, with what they need together. */

@@ -9,7 +9,7 @@
 import type { ConsideredKind, HoldEnd } from "../events.ts";
 import type { PoolExplanation } from "../explain.ts";
 import type { PolicyRecord, PreemptionReason, RequestSpec } from "../records.ts";
-import type { EngineState, Node, Pool, PoolLine, Request, Run } from "../state.ts";
+import type { EngineState, Node, Pool, PoolLine, Request, Run, RunKind } from "../state.ts";
 import type { Transaction } from "../transaction.ts";
 import type { OrderFact, Permit, Protection, Sparing } from "../why.ts";
 
@@ -46,6 +46,8 @@ export interface Discipline {
   standingOf(shape: RequestSpec, policy: PolicyRecord): LineStanding;
   /** What tells runs of one line apart here, beside what does everywhere. */
   tellApart(run: Run): RunTraits;
+  /** The same for runs that cost the same but for their start and walltime (10.4); left out where costs do not count. */
+  priceKeyOf?(kind: Omit<RunKind, "priceKey">): string;
   /**
    * Operations are served one by one and have shares (9): requests of one are lines of their own, demand and usage are
    * followed, preemptive starts back off, victims need not be minimal by sum, and time alone can give a right.

@@ -38,6 +38,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "usage", zeros());
   undo.set(pool, "stopping", zeros());
   undo.set(pool, "ends", runsByEnd());
+  undo.set(pool, "runsByPrice", new Map());
   undo.set(pool, "isReserved", reservedKeys(pool, keys));
   undo.clear(pool.gapKinds);
   undo.set(pool, "kindsOfClass", noKinds());

@@ -2,16 +2,15 @@
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
-import { SortedList } from "../sorted-list.ts";
+import type { SortedList } from "../sorted-list.ts";
 import {
-  byGrant,
   type EngineState,
   type Node,
   type PoolLine,
   type Request,
   type Run,
   type RunKind,
-  tokenOf,
+  runsByGrant,
 } from "../state.ts";
 import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts";
 import { touchShares } from "./shares.ts";
@@ -109,6 +108,13 @@ function addCandidate(state: EngineState, run: Run): void {
   state.undo.insert(kind.runs, run);
   if (kind.runs.size === 1) showKind(state, kind);
   if (run.endMs < Number.POSITIVE_INFINITY) state.undo.insert(pool.ends, run);
+  if (kind.priceKey === null) return;
+  let samePrice = pool.runsByPrice.get(kind.priceKey);
+  if (samePrice === undefined) {
+    samePrice = runsByGrant();
+    state.undo.putNew(pool.runsByPrice, kind.priceKey, samePrice);
+  }
+  state.undo.insert(samePrice, run);
 }
 
 function removeCandidate(state: EngineState, run: Run): void {
@@ -117,6 +123,10 @@ function removeCandidate(state: EngineState, run: Run): void {
   state.undo.remove(kind.runs, run);
   if (kind.runs.size === 0) hideKind(state, kind);
   if (run.endMs < Number.POSITIVE_INFINITY) state.undo.remove(pool.ends, run);
+  if (kind.priceKey === null) return;
+  const samePrice = pool.runsByPrice.get(kind.priceKey) as SortedList<Run>;
+  state.undo.remove(samePrice, run);
+  if (samePrice.size === 0) state.undo.drop(pool.runsByPrice, kind.priceKey);
 }
 
 function showKind({ undo }: EngineState, kind: RunKind): void {
@@ -162,14 +172,11 @@ function kindOf(run: Run): RunKind {
   const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
-    const runs = new SortedList<Run>(byGrant, { key: tokenOf, rank: longestFirst });
-    kind = { poolLine, key, opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway, runs };
+    const traits = { opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway };
+    const told = { poolLine, key, ...traits, runs: runsByGrant() };
+    kind = { ...told, priceKey: disciplineOf(poolLine.pool).priceKeyOf?.(told) ?? null };
     poolLine.runKinds.set(key, kind);
   }
   poolLine.lastKind = kind;
   return kind;
-}
-
-function longestFirst({ startedAtMs, endMs }: Run): number {
-  return startedAtMs - endMs;
 }

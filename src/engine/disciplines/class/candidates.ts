@@ -44,18 +44,38 @@ export interface Judged {
   readonly verdict: Permission | string;
 }
 
-/** What may be taken of all kinds that hold something short; only components are looked at of which something may be. */
-export function permissionsFor(search: VictimSearch, short: readonly number[]): Permission[] {
+/** What may be taken of a kind, or the rule that forbids it. */
+export type Judge = (kind: RunKind) => Permission | string;
+
+/**
+ * Judges kinds when they are met, since mostly few of many are. Only components are looked at of which something may be
+ * taken, and of them what holds something short.
+ */
+export function judgeFor(search: VictimSearch, short: readonly number[]): Judge {
   const judge = judgeOf(search, short);
-  const permissions: Permission[] = [];
+  const permitting = new Set(mayPermit(search, short));
+  return memoised((kind) => {
+    const { policy, need } = kind.poolLine;
+    return permitting.has(policy) && holdsAny(need, short) ? judge(kind) : "10.1";
+  });
+}
+
+/** What is permitted of all kinds. */
+export function* permissionsBy(
+  judge: Judge,
+  { search, short }: { readonly search: VictimSearch; readonly short: readonly number[] },
+): Generator<Permission> {
   for (const policy of mayPermit(search, short)) {
     for (const kind of policy.runKinds) {
-      if (!short.some((i) => (kind.poolLine.need[i] as number) > 0)) continue;
       const verdict = judge(kind);
-      if (typeof verdict !== "string") permissions.push(verdict);
+      if (typeof verdict !== "string") yield verdict;
     }
   }
-  return permissions;
+}
+
+function holdsAny(need: readonly number[], keys: readonly number[]): boolean {
+  for (const i of keys) if ((need[i] as number) > 0) return true;
+  return false;
 }
 
 /** Whatever is stopped is of a lower class, taken by a sensitive claim or out of somebody's reserve, or fills a gap. */
@@ -73,13 +93,17 @@ export function mayStopAnybody(
   return false;
 }
 
-/** Components of which something may be permitted by class, as a sensitive claim, by reclaim, or since it fills a gap. */
-function* mayPermit({ pool, head }: VictimSearch, short: readonly number[]): Generator<Policy> {
-  const waiter = head.poolLine;
+/** Whether some run is of a lower class; only such are taken within bounds (10.2, 10.5). */
+export function isAnyLower({ pool, head }: VictimSearch): boolean {
   const { classBands } = pool.record.settings;
-  const own = rankOfClass(waiter.preemptionClass, classBands);
-  const isLower = (count: number, other: number) => count > 0 && rankOfClass(other, classBands) < own;
-  const areAll = waiter.sensitive || pool.gapKinds.size > 0 || pool.kindsOfClass.some(isLower);
+  const own = rankOfClass(head.poolLine.preemptionClass, classBands);
+  return pool.kindsOfClass.some((count, other) => count > 0 && rankOfClass(other, classBands) < own);
+}
+
+/** Components of which something may be permitted by class, as a sensitive claim, by reclaim, or since it fills a gap. */
+function* mayPermit(search: VictimSearch, short: readonly number[]): Generator<Policy> {
+  const { pool, head } = search;
+  const areAll = head.poolLine.sensitive || pool.gapKinds.size > 0 || isAnyLower(search);
   for (const policy of pool.policies.values()) {
     if (policy.runKinds.size === 0) continue;
     if (areAll || (!head.borrows && mayBorrow(policy, short))) yield policy;
@@ -96,7 +120,7 @@ export function judgeKinds(
   return kinds.map((kind) => ({ kind, verdict: judge(kind) }));
 }
 
-function judgeOf(search: VictimSearch, short: readonly number[]): (kind: RunKind) => Permission | string {
+function judgeOf(search: VictimSearch, short: readonly number[]): Judge {
   const { pool, head } = search;
   const waiter = head.poolLine;
   const { isReserved } = pool;

@@ -1,29 +1,39 @@
 // Which candidates go (10.5): greedily, by class, cost and start, until the waiter fits, without those not needed.
 //
-// Candidates of one kind differ in their start and their cost only, and later ones of a kind mostly cost less, so
-// kinds are walked from their latest run on, each with the least that its further runs can cost.
+// Of runs that cost the same but for their start and walltime, later ones mostly cost less, so such runs are walked from
+// the latest on, with the least that the further ones can cost.
 
 import { Heap } from "../../heap.ts";
+import { memoised } from "../../memoised.ts";
 import { type Cover, Sum } from "../../scheduling/cover.ts";
-import { isMature, spareFrom } from "../../scheduling/victims.ts";
+import { isMature, permittedBy, spareFrom } from "../../scheduling/victims.ts";
+import type { SortedList } from "../../sorted-list.ts";
 import type { PoolLine, Run } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
-import { type Candidate, candidateOf, countFrom, type Permission } from "./candidates.ts";
+import {
+  type Candidate,
+  candidateOf,
+  countFrom,
+  isAnyLower,
+  type Judge,
+  type Permission,
+  permissionsBy,
+} from "./candidates.ts";
 import { leastCostMsSince } from "./cost.ts";
 
 /** What one search is about. */
 export interface Field {
   readonly search: VictimSearch;
   readonly short: readonly number[];
-  readonly permissions: readonly Permission[];
+  readonly judge: Judge;
   readonly victimsMax: number;
   /** What it is worth to start the waiter. */
   readonly valueMs: number;
 }
 
-/** Candidates in the order in which they are taken, and what the whole set may be. */
+/** Which candidates there are, in which order they are taken, and what the whole set may be. */
 export interface Pass {
-  readonly permissions: readonly Permission[];
+  readonly judge: Judge;
   /** With the largest first, by how much of the shortage they cover; otherwise by class. */
   readonly isLargestFirst: boolean;
   readonly victimsMax: number;
@@ -31,21 +41,29 @@ export interface Pass {
 }
 
 /** What need not be bounded goes alone, if it is enough; otherwise all that is permitted, in one order and then another. */
-export function passesOf({ permissions, victimsMax, valueMs }: Field): Pass[] {
+export function* passesOf(field: Field): Generator<Pass> {
+  const { judge, victimsMax, valueMs } = field;
   const noBounds = { victimsMax: Number.POSITIVE_INFINITY, costMsMax: Number.POSITIVE_INFINITY };
-  // Where nothing is bounded and all of it together is not enough, bounds would only leave less.
-  if (permissions.every(({ from, unboundedFrom }) => from === unboundedFrom)) {
-    return [{ permissions, isLargestFirst: false, ...noBounds }];
+  yield { judge: memoised((kind) => unbounded(judge(kind))), isLargestFirst: false, ...noBounds };
+  // Where nothing is bounded and all of it together was not enough, bounds would only leave less.
+  if (!isAnyBounded(field)) return;
+  const bounds = { judge, victimsMax, costMsMax: valueMs };
+  yield { ...bounds, isLargestFirst: false };
+  yield { ...bounds, isLargestFirst: true };
+}
+
+function unbounded(verdict: Permission | string): Permission | string {
+  if (typeof verdict === "string" || verdict.from === verdict.unboundedFrom) return verdict;
+  const { unboundedFrom: from } = verdict;
+  return from === Number.POSITIVE_INFINITY ? "10.5" : { ...verdict, from };
+}
+
+function isAnyBounded(field: Field): boolean {
+  if (!isAnyLower(field.search)) return false;
+  for (const { from, unboundedFrom } of permissionsBy(field.judge, field)) {
+    if (from !== unboundedFrom) return true;
   }
-  const unbounded = permissions
-    .filter(({ unboundedFrom }) => unboundedFrom < Number.POSITIVE_INFINITY)
-    .map((permission) => ({ ...permission, from: permission.unboundedFrom }));
-  const bounds = { permissions, victimsMax, costMsMax: valueMs };
-  return [
-    { permissions: unbounded, isLargestFirst: false, ...noBounds },
-    { ...bounds, isLargestFirst: false },
-    { ...bounds, isLargestFirst: true },
-  ];
+  return false;
 }
 
 export function isWithinBounds(victims: readonly Candidate[], { victimsMax, costMsMax }: Pass): boolean {
@@ -60,11 +78,14 @@ export function totalMs(victims: readonly Candidate[]): number {
 export function chooseBySum(field: Field): Candidate[] | null {
   const { search, short } = field;
   for (const pass of passesOf(field)) {
-    if (!couldCover(field, pass)) continue;
+    const permissions = [...permissionsBy(pass.judge, field)];
+    if (!couldCover(field, pass, permissions)) continue;
     const cover = new Sum(search.shortage);
-    const rankOf = ({ kind }: Permission) =>
-      rankIn(pass, kind.poolLine, sizeOf(kind.poolLine.need, search.shortage, short));
-    const candidates = inOrder(search, pass, rankOf, (run) => cover.isHelpedBy(run));
+    const sources = permissions.map(({ kind: { poolLine, runs }, from }) => {
+      const rank = rankIn(pass, poolLine, sizeOf(poolLine.need, search.shortage, short));
+      return { rank, runs, from };
+    });
+    const candidates = inOrder(search, pass, sources, (run) => cover.isHelpedBy(run));
     const victims = take(candidates, cover);
     if (victims !== null && isWithinBounds(victims, pass)) return victims;
   }
@@ -83,7 +104,11 @@ export function take(candidates: Iterable<Candidate>, cover: Cover): Candidate[]
 }
 
 /** Whether as many as may go would be enough, by counting (V3). */
-function couldCover({ search, short }: Field, { permissions, victimsMax }: Pass): boolean {
+function couldCover(
+  { search, short }: Field,
+  { victimsMax }: Pass,
+  permissions: readonly Permission[],
+): boolean {
   const counts = permissions.map((permission) => countFrom(permission.from, permission, search));
   return short.every((i) => {
     let [sum, largest] = [0, 0];
@@ -115,90 +140,94 @@ export function sizeOf(
   return Math.round(size * 1e9);
 }
 
-/** Candidates by the rank of their kind, then by cost, then by start, the latest first. */
+/** Runs that cost the same but for their start and their walltime, by grant. */
+export interface Source {
+  /** In which order sources are taken, the lowest first. */
+  readonly rank: number;
+  readonly runs: SortedList<Run>;
+  /** None that was granted earlier may be taken. */
+  readonly from: number;
+}
+
+/** Candidates by the rank of their source, then by cost, then by start, the latest first. */
 export function* inOrder(
   search: VictimSearch,
-  { permissions, costMsMax }: Pick<Pass, "permissions" | "costMsMax">,
-  rankOf: (permission: Permission) => number,
+  { judge, costMsMax }: Pick<Pass, "judge" | "costMsMax">,
+  sources: readonly Source[],
   isUseful: (run: Run) => boolean,
 ): Generator<Candidate> {
-  const ranks = new Map<number, Permission[]>();
-  for (const permission of permissions) {
-    const rank = rankOf(permission);
-    const same = ranks.get(rank);
-    if (same === undefined) ranks.set(rank, [permission]);
-    else same.push(permission);
+  const ranks = new Map<number, Source[]>();
+  for (const source of sources) {
+    const same = ranks.get(source.rank);
+    if (same === undefined) ranks.set(source.rank, [source]);
+    else same.push(source);
   }
   for (const rank of [...ranks.keys()].sort((a, b) => a - b)) {
-    for (const candidate of cheapestFirst(search, ranks.get(rank) as Permission[], isUseful)) {
+    for (const candidate of cheapestFirst(search, judge, ranks.get(rank) as Source[], isUseful)) {
       if (candidate.costMs >= costMsMax) break; // And so do all that follow.
       yield candidate;
     }
   }
 }
 
-/** The rest of a kind, with the least that its runs cost, or a candidate with its price. */
+/** The rest of a source, with the least that its runs cost, or a candidate with its price. */
 interface Entry {
   readonly run: Run;
   readonly costMs: number;
   readonly candidate: Candidate | null;
-  readonly source: Source;
+  readonly walk: Walk;
 }
 
-interface Source {
-  readonly permission: Permission;
-  /** What comes after the latest run; null: nobody has asked, as of most kinds nobody does. */
-  rest: Iterator<Run, void> | null;
+interface Walk {
+  /** Those of its runs that are old enough, the latest first, from the next one on. */
+  readonly rest: Iterator<Run, void>;
+  readonly from: number;
   readonly walltimeMsMax: number;
 }
 
-/** Whatever is still to come of a kind costs no less and began no later than its entry says. */
+/** Whatever is still to come of a source costs no less and began no later than its entry says. */
 function* cheapestFirst(
   search: VictimSearch,
-  permissions: readonly Permission[],
+  judge: Judge,
+  sources: readonly Source[],
   isUseful: (run: Run) => boolean,
 ): Generator<Candidate> {
   const { pool, nowMs } = search;
-  const matureOf = ({ kind }: Permission) => kind.runs.backwards((run) => isMature(run, pool, nowMs));
-  const entryOf = (run: Run, source: Source): Entry => {
-    return { run, costMs: leastCostMsSince(run, source.walltimeMsMax, nowMs), candidate: null, source };
+  const isOldEnough = (run: Run) => isMature(run, pool, nowMs);
+  const isPermitted = permittedBy(judge);
+  const nextOf = (walk: Walk): Entry | null => {
+    const { rest, from, walltimeMsMax } = walk;
+    for (let run = rest.next().value; run !== undefined && run.token >= from; run = rest.next().value) {
+      if (!isUseful(run) || !isPermitted(run)) continue; // Nor will it be later.
+      return { run, costMs: leastCostMsSince(run, walltimeMsMax, nowMs), candidate: null, walk };
+    }
+    return null;
   };
   const firsts: Entry[] = [];
-  for (const permission of permissions) {
-    const { runs } = permission.kind;
-    const latest = runs.last() as Run;
-    if (latest.token < permission.from) continue; // And so are all of them.
-    const source: Source = { permission, rest: null, walltimeMsMax: -runs.rankMin() };
-    if (!isMature(latest, pool, nowMs)) source.rest = matureOf(permission);
-    const first = source.rest === null ? latest : source.rest.next().value;
-    if (first !== undefined && first.token >= permission.from) firsts.push(entryOf(first, source));
+  for (const { runs, from } of sources) {
+    const first = nextOf({ rest: runs.backwards(isOldEnough), from, walltimeMsMax: -runs.rankMin() });
+    if (first !== null) firsts.push(first);
   }
   const entries = new Heap<Entry>(
     (a, b) => (a.costMs === b.costMs ? a.run.token > b.run.token : a.costMs < b.costMs),
     firsts,
   );
-  const bringNext = (source: Source) => {
-    const { permission } = source;
-    if (source.rest === null) {
-      source.rest = matureOf(permission);
-      source.rest.next(); // The latest.
-    }
-    let run = source.rest.next().value;
-    while (run !== undefined && !isUseful(run)) run = source.rest.next().value; // Nor will they be later.
-    if (run !== undefined && run.token >= permission.from) entries.push(entryOf(run, source));
+  const bringNext = (walk: Walk) => {
+    const next = nextOf(walk);
+    if (next !== null) entries.push(next);
   };
   for (let entry = entries.pop(); entry !== undefined; entry = entries.pop()) {
-    const { run, source, candidate } = entry;
+    const { run, walk, candidate } = entry;
     if (!isUseful(run)) {
-      if (candidate === null) bringNext(source);
+      if (candidate === null) bringNext(walk);
       continue;
     }
     if (candidate !== null) {
       yield candidate;
       continue;
     }
-    const priced = candidateOf(run, source.permission, search);
+    const priced = candidateOf(run, judge(run.kind) as Permission, search);
     if (priced !== null) entries.push({ ...entry, costMs: priced.costMs, candidate: priced });
-    bringNext(source);
+    bringNext(walk);
   }
 }

@@ -16,7 +16,7 @@ import {
   ruleOf,
 } from "./candidates.ts";
 import { chooseBySum } from "./choice.ts";
-import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
+import { costMsOf, priceKeyOf, shownCost, worthMsOf } from "./cost.ts";
 import {
   byVictimOrder,
   explainBounds,
@@ -51,6 +51,7 @@ export const classDiscipline: Discipline = queueDiscipline({
   explainBounds,
   standingOf,
   tellApart,
+  priceKeyOf,
 });
 
 /** Sensitive policies force class 10 and `sensitive` (10.7); who counts as firm, and who comes right after (10.8). */
@@ -74,7 +75,6 @@ function tellApart({ request, endMs, startedAtMs }: Run): RunTraits {
 function chooseVictims(search: VictimSearch): VictimChoice | null {
   const { head } = search;
   const field = fieldOf(search);
-  if (field.permissions.length === 0) return null;
   const chosen =
     head.poolLine.ask === null ? { victims: chooseBySum(field), nodes: [] } : chooseOnNodes(field);
   if (chosen === null || chosen.victims === null) return null;

@@ -1,6 +1,6 @@
 // What it costs to stop a run, and what it is worth to start a request (10.4, 10.5), in milliseconds of work.
 
-import type { PoolLine, Request, Run } from "../../state.ts";
+import type { PoolLine, Request, Run, RunKind } from "../../state.ts";
 
 const MINUTE_MS = 60_000;
 const AUTO_CHECKPOINT_MS = 5 * MINUTE_MS;
@@ -29,12 +29,20 @@ export function costMsOf(run: Run, nowMs: number): number {
   return checkpointMs(poolLine) + lostWorkMs(poolLine, nowMs - savedAtMs) + remainingMs;
 }
 
-/** The least that runs of a kind cost that began no later than this one, if the longest walltime is given. */
+/** The least that runs of the same price cost that began no later than this one, if the longest walltime is given. */
 export function leastCostMsSince(run: Run, walltimeMsMax: number, nowMs: number): number {
   const { poolLine, kind } = run;
   const lostMs = kind.hasCheckpoint ? 0 : lostWorkMs(poolLine, nowMs - run.startedAtMs);
   const remainingMs = kind.hasWalltime ? remainingValueMs(run, walltimeMsMax, nowMs) : 0;
   return checkpointMs(poolLine) + lostMs + remainingMs;
+}
+
+/** The same for all runs of a class that cost the same but for their start and walltime. */
+export function priceKeyOf({ poolLine, hasWalltime, hasCheckpoint }: Omit<RunKind, "priceKey">): string {
+  const { preemptionClass, line } = poolLine;
+  const { checkpoint, checkpointMs: saving } = line.shape;
+  const size = checkpoint === "none" ? sizeOf(line.shape) : 0;
+  return `${preemptionClass} ${checkpoint} ${saving} ${size} ${hasWalltime} ${hasCheckpoint}`;
 }
 
 /** Work that no checkpoint saves; the others save theirs when they are asked to. */

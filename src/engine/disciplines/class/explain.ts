@@ -14,7 +14,7 @@ import type { Policy, PoolLine, Run } from "../../state.ts";
 import type { Permit, PreemptionFact, Protection, Sparing, Verdict } from "../../why.ts";
 import type { Victim, Waiter } from "../discipline.ts";
 import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
-import { isInShareWithoutLower, isNearCompletion, permissionsFor } from "./candidates.ts";
+import { isInShareWithoutLower, isNearCompletion, judgeFor } from "./candidates.ts";
 import { chooseBySum, type Field, totalMs } from "./choice.ts";
 import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
@@ -98,7 +98,7 @@ export function fieldOf(search: VictimSearch): Field {
   return {
     search,
     short,
-    permissions: permissionsFor(search, short),
+    judge: judgeFor(search, short),
     victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
     valueMs: worthMsOf(head.poolLine, head.request),
   };

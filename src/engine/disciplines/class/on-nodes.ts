@@ -9,8 +9,8 @@ import { type Ask, mayServe } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
 import { coverFor, type NodeCover, partOf, Sum } from "../../scheduling/cover.ts";
 import { shortKeys } from "../../scheduling/victims.ts";
-import type { Node, Run, RunKind } from "../../state.ts";
-import { type Candidate, candidateOf, type Permission } from "./candidates.ts";
+import type { Node, Pool, Run } from "../../state.ts";
+import { type Candidate, candidateOf, permissionsBy } from "./candidates.ts";
 import {
   type Field,
   inOrder,
@@ -18,6 +18,7 @@ import {
   type Pass,
   passesOf,
   rankIn,
+  type Source,
   sizeOf,
   take,
   totalMs,
@@ -63,14 +64,12 @@ class NodeWalk {
   readonly #pass: Pass;
   readonly #cover: NodeCover;
   readonly #ask: Ask;
-  readonly #permissionOf: ReadonlyMap<RunKind, Permission>;
 
   constructor(field: Field, pass: Pass, cover: NodeCover) {
     this.#field = field;
     this.#pass = pass;
     this.#cover = cover;
     this.#ask = field.search.head.poolLine.ask as Ask;
-    this.#permissionOf = new Map(pass.permissions.map((permission) => [permission.kind, permission]));
   }
 
   /** The best choices, first to last, of as many nodes as must get room; fewer if there are not so many. */
@@ -79,11 +78,17 @@ class NodeWalk {
     const countMin = this.#victimsPerNodeMin();
     if (countMin === null) return best;
     const { missing } = this.#cover;
+    /** Those that were chosen for, and those that cannot serve. */
     const seen = new Set<Node>();
-    const isNew = (node: Node) => !seen.has(node) && mayServe(node, this.#ask);
-    const byClass = ({ kind }: Permission) => kind.poolLine.preemptionClass;
+    const isNew = (node: Node) => {
+      if (seen.has(node)) return false;
+      if (mayServe(node, this.#ask)) return true;
+      seen.add(node);
+      return false;
+    };
     const isUseful = ({ nodes }: Run) => nodes.some(isNew);
-    for (const { run, costMs } of inOrder(this.#field.search, this.#pass, byClass, isUseful)) {
+    const { search } = this.#field;
+    for (const { run, costMs } of inOrder(search, this.#pass, sourcesOf(search.pool), isUseful)) {
       const least: Price = {
         highest: run.poolLine.preemptionClass,
         costMs: countMin * costMs,
@@ -108,7 +113,7 @@ class NodeWalk {
   #victimsPerNodeMin(): number | null {
     const { need } = this.#ask;
     const most = need.map(() => 0);
-    for (const { kind } of this.#pass.permissions) {
+    for (const { kind } of permissionsBy(this.#pass.judge, this.#field)) {
       partOf(kind.poolLine).forEach((amount, i) => {
         most[i] = Math.max(most[i] as number, amount);
       });
@@ -131,8 +136,8 @@ class NodeWalk {
     if (short.length === 0) return null;
     const candidates: (Candidate & { readonly rank: number })[] = [];
     for (const run of node.runs) {
-      const permission = run.isStopping ? undefined : this.#permissionOf.get(run.kind);
-      const candidate = permission === undefined ? null : candidateOf(run, permission, this.#field.search);
+      const verdict = run.isStopping ? "V2" : this.#pass.judge(run.kind);
+      const candidate = typeof verdict === "string" ? null : candidateOf(run, verdict, this.#field.search);
       if (candidate === null || candidate.costMs >= this.#pass.costMsMax) continue;
       const rank = rankIn(this.#pass, run.poolLine, sizeOf(partOf(run.poolLine), lacking, short));
       candidates.push({ ...candidate, rank });
@@ -159,4 +164,11 @@ class NodeWalk {
     const byPrice = a.highest - b.highest || a.costMs - b.costMs;
     return (this.#pass.isLargestFirst ? byCount || byPrice : byPrice || byCount) || b.latest - a.latest;
   }
+}
+
+/** By class: how much a run covers differs from node to node. */
+function sourcesOf({ runsByPrice }: Pool): Source[] {
+  return Array.from(runsByPrice.values(), (runs) => {
+    return { rank: (runs.first() as Run).poolLine.preemptionClass, runs, from: 0 };
+  });
 }

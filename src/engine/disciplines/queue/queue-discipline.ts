@@ -13,7 +13,7 @@ import { orderOf, QueueOrder } from "./queue-order.ts";
 import { allLines, firstOfLines, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
 export interface QueueRules
-  extends Pick<Discipline, "standingOf" | "tellApart" | "byVictimOrder" | "sparedBy"> {
+  extends Pick<Discipline, "standingOf" | "tellApart" | "priceKeyOf" | "byVictimOrder" | "sparedBy"> {
   /** What decides the order before time and submission do: lower numbers first, from left to right (G1, 10.6). */
   rankOf(poolLine: PoolLine, borrows: boolean): readonly number[];
   /** Those with the same standing and rank follow each other by submission for ever; left out where time moves nothing. */
@@ -92,6 +92,7 @@ export function queueDiscipline(rules: QueueRules): Discipline {
     violations: (state, pool, nowMs) => violations(rules, state, pool, nowMs),
     standingOf: rules.standingOf,
     tellApart: rules.tellApart,
+    ...(rules.priceKeyOf && { priceKeyOf: rules.priceKeyOf }),
     hasShares: false,
     preemptionsMax: PREEMPTIONS_MAX,
   };
