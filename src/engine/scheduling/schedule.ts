@@ -62,7 +62,8 @@ const ALL_KEPT: LooksAround = { lost: 0, isUnfinished: false };
 
 /**
  * Looks at every pool in which something changed, until no promise is lost any more; answers how many were, and whether
- * a look had to be left unfinished. Whoever took units is known here only, so that it is cut short only if nobody did.
+ * a pool had to be left for the next tick. Whoever took units is known here only, so that it is not cut short before the pool of
+ * the taker has lost the promises that this cost.
  */
 function lookAround(
   transaction: Transaction,
@@ -73,16 +74,24 @@ function lookAround(
   const { unsettled, undo } = transaction.state;
   let unfinished: Set<Pool> | undefined;
   let lost = 0;
-  let isTimeUp = false;
-  while (unsettled.size > 0 && !isTimeUp) {
+  let mayCut = taker === undefined;
+  const isTimeUp = () => mayCut && (hasStepped || lost > 0) && transaction.isTimeUp();
+  let isCut = false;
+  while (unsettled.size > 0 && !isCut) {
     for (const pool of poolsByName(unsettled)) {
-      isTimeUp = taker === undefined && (hasStepped || lost > 0) && transaction.isTimeUp();
-      if (isTimeUp) break;
+      isCut = isTimeUp();
+      if (isCut) break;
       undo.removeFrom(unsettled, pool);
       unfinished?.delete(pool);
       if (endLostHold(transaction, pool, taker)) {
         lost++; // Looked at again: it is unsettled now.
         continue;
+      }
+      mayCut ||= taker?.poolLine.pool === pool;
+      isCut = isTimeUp();
+      if (isCut) {
+        undo.addTo(unsettled, pool);
+        break;
       }
       const look = disciplineOf(pool).look(transaction, pool);
       if (look !== null) keepLook(looks, pool, look);
@@ -93,7 +102,7 @@ function lookAround(
     }
   }
   if (unfinished === undefined || unfinished.size === 0)
-    return lost === 0 ? ALL_KEPT : { lost, isUnfinished: false };
+    return lost === 0 && !isCut ? ALL_KEPT : { lost, isUnfinished: isCut };
   for (const pool of unfinished) {
     const at = looks.findIndex((found) => found.pool === pool);
     if (at >= 0) looks.splice(at, 1);

@@ -38,7 +38,8 @@ interface Memory {
 
 export class Hopelessness {
   readonly #rules: QueueRules;
-  readonly #memories = new Map<string, Memory>();
+  /** Null: a search has failed once. Most never come again, so that only the next one looks at all nodes. */
+  readonly #memories = new Map<string, Memory | null>();
   /** Nodes on which something changed, and components of which more may borrow; the latest last. */
   #changes: (Node | Policy)[] = [];
   /** How many changes came before those. */
@@ -59,8 +60,8 @@ export class Hopelessness {
     if (changes.length <= 2 * CHANGES_MAX) return;
     this.#dropped += CHANGES_MAX;
     this.#changes = changes.slice(CHANGES_MAX);
-    for (const [key, { position }] of this.#memories) {
-      if (position < this.#dropped) this.#memories.delete(key);
+    for (const [key, memory] of this.#memories) {
+      if (memory !== null && memory.position < this.#dropped) this.#memories.delete(key);
     }
   }
 
@@ -71,8 +72,8 @@ export class Hopelessness {
     const key = this.#keyOf(search, ask);
     const memory = this.#memories.get(key);
     if (memory === undefined) return false;
-    this.#memories.delete(key);
-    this.#memories.set(key, memory);
+    if (memory === null) return this.#remember(search, ask, key).hopeful === null;
+    this.#keep(key, memory);
     this.#catchUp(memory, search);
     return !covers(memory.most, ask.need) || memory.hopeless.some((need) => isAsMuch(ask.need, need));
   }
@@ -80,35 +81,45 @@ export class Hopelessness {
   /** Nobody could be stopped. */
   noteFailure(search: VictimSearch): void {
     const { poolLine } = search.head;
-    const { ask, pool } = poolLine;
+    const { ask } = poolLine;
     if (ask === null) return;
     const key = this.#keyOf(search, ask);
     const known = this.#memories.get(key);
-    if (known?.hopeful === poolLine) return;
+    if (known === undefined || known === null) this.#keep(key, null);
+    else if (known.hopeful !== poolLine) this.#remember(search, ask, key, known.hopeless);
+  }
+
+  /** Asks every node that may serve the head. */
+  #remember(search: VictimSearch, ask: Ask, key: string, known: readonly Vector[] = []): Memory {
+    const { head, walk } = search;
     const clearedTo = this.#clearedTo(search);
     const most = ask.need.map(() => 0);
     let hasHope = false;
-    for (const node of pool.nodes.values()) {
-      const left = clearedTo(node);
-      if (left === null) continue;
-      raise(most, left);
-      hasHope ||= covers(left, ask.need);
+    for (const nodes of walk.roomSoon(head.request).candidates(ask)) {
+      for (const node of nodes) {
+        const left = clearedTo(node);
+        if (left === null) continue;
+        raise(most, left);
+        hasHope ||= covers(left, ask.need);
+      }
     }
-    const hopeless = (known?.hopeless ?? []).filter((need) => hasHope || !isAsMuch(need, ask.need));
+    const hopeless = known.filter((need) => hasHope || !isAsMuch(need, ask.need));
     if (!hasHope) hopeless.push(ask.need);
     if (hopeless.length > NEEDS_MAX) hopeless.shift();
-    const [oldest] = this.#memories.keys();
-    if (known === undefined && oldest !== undefined && this.#memories.size >= MEMORIES_MAX)
-      this.#memories.delete(oldest);
-    const hopeful = hasHope ? poolLine : null;
     this.#known = this.#now;
-    this.#memories.set(key, {
-      position: this.#known,
-      holders: holdersFirst(search),
-      most,
-      hopeless,
-      hopeful,
-    });
+    const holders = holdersFirst(search);
+    const hopeful = hasHope ? head.poolLine : null;
+    const memory: Memory = { position: this.#known, holders, most, hopeless, hopeful };
+    this.#keep(key, memory);
+    return memory;
+  }
+
+  /** As the one that was asked for last. */
+  #keep(key: string, memory: Memory | null): void {
+    this.#memories.delete(key);
+    this.#memories.set(key, memory);
+    const [oldest] = this.#memories.keys();
+    if (this.#memories.size > MEMORIES_MAX) this.#memories.delete(oldest as string);
   }
 
   get #now(): number {
