@@ -359,5 +359,6 @@ function moveToNewLines(state: EngineState, component: Component): void {
     if (run !== null)
       state.undo.set(run, "poolLine", line.pools.get(run.poolLine.pool.record.name) as PoolLine);
   }
+  if (requests.length === 0) return; // As mostly: its policies come before its first request.
   for (const policy of component.policies.values()) rebuildPool(state, policy.pool);
 }

@@ -18,7 +18,7 @@ export function lookForOvercommit(transaction: Transaction, pool: Pool, isFirstL
   for (const name of isFirstLook ? nodes.keys() : overcommittedSinceMs.keys()) {
     const node = nodes.get(name);
     if (node === undefined) continue;
-    const isOver = excessOn(node).some((amount) => amount > 0);
+    const isOver = holdsTooMuch(node);
     if (isOver !== overcommittedSinceMs.has(name))
       changes.push({ node: name, sinceMs: isOver ? nowMs : null });
   }
@@ -30,6 +30,12 @@ export function lookForOvercommit(transaction: Transaction, pool: Pool, isFirstL
   }
   const dueMs = [...overcommittedSinceMs.values()].map((sinceMs) => sinceMs + OVERCOMMIT_MS_MAX);
   return Math.min(...dueMs.filter((atMs) => atMs > nowMs), Number.POSITIVE_INFINITY);
+}
+
+/** Asked of every node of the pool by the first look at a new tree. */
+function holdsTooMuch({ usage, stopping, capacity }: Node): boolean {
+  for (let i = 0; i < usage.length; i++) if (usage[i]! - stopping[i]! > capacity[i]!) return true;
+  return false;
 }
 
 /** What is stopping is on its way out already. */
