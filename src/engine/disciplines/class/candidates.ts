@@ -184,7 +184,7 @@ export function rightsOf(search: VictimSearch): string {
 /** Shields end with time; costs, and who is near its end, are not looked at. */
 export function mayEverStop(search: VictimSearch): (run: Run) => boolean {
   const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
-  return permittedBy(memoised(judgeOf(ever, shortKeys(search.shortage))));
+  return permittedBy(judgeFor(ever, shortKeys(search.shortage)));
 }
 
 /** What the runs of the waiter's component hold in lines that are `counted`, stopping ones included. */

@@ -115,7 +115,7 @@ function firstOnNodes(
     (policy) => [candidatesIn(search, policy, judge)],
     () => true,
   );
-  const isPermitted = permittedBy(judge);
+  const isPermitted = permittedOf(policies, judge);
   const mayGo = (run: Run) =>
     isPermitted(run) && isMature(run, pool, nowMs) && !hasDisplacedHead(search, run);
   const cleared = cover.firstCleared({ inOrder: runsOf(candidates), byOrder, mayGo });
@@ -180,7 +180,18 @@ function rightsOf(search: VictimSearch): string {
 function mayEverStop(search: VictimSearch): (run: Run) => boolean {
   const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
   const short = shortKeys(search.shortage);
-  return permittedBy(memoised(judgeFor(ever, short, rightsFor(search, short))));
+  const rights = rightsFor(search, short);
+  return permittedOf(policiesToTakeFrom(search, short, rights), memoised(judgeFor(ever, short, rights)));
+}
+
+/** There are far fewer components than kinds, and of most runs they are enough to say no. */
+function permittedOf(
+  policies: readonly Policy[],
+  judge: (kind: RunKind) => Permission | string,
+): (run: Run) => boolean {
+  const inQuestion = new Set(policies);
+  const isPermitted = permittedBy(judge);
+  return (run) => inQuestion.has(run.poolLine.policy) && isPermitted(run);
 }
 
 /** Judges kinds of running work: which of them may be taken, or the rule that forbids them all. */
