@@ -8,6 +8,11 @@ import type { FuzzWorld } from "./fuzz-world.ts";
 const AT_ONCE = 1_000;
 const PAGE_ITEMS = 100;
 
+interface Item {
+  readonly id?: string;
+  readonly name?: string;
+}
+
 export interface End {
   /** That exist, and how many of these are listed. */
   readonly requests: number;
@@ -24,9 +29,9 @@ export async function lookAtEnd(
   let pages = 0;
   let missing: string[] = [];
 
-  /** The ids of all items of a list, as far as it is answered. */
-  async function readList(path: string, secret: string): Promise<Set<string>> {
-    const ids = new Set<string>();
+  /** All items of a list, as far as it is answered. */
+  async function readList(path: string, secret: string): Promise<Item[]> {
+    const items: Item[] = [];
     for (let cursor: string | null = null; ; ) {
       const query = `limit=${PAGE_ITEMS}${cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`}`;
       const answer = await fetch(`${url}${path}?${query}`, {
@@ -36,19 +41,21 @@ export async function lookAtEnd(
       pages++;
       if (answer.status !== 200) {
         failures.push(`GET ${path} was answered with ${answer.status} at the end: ${text.slice(0, 300)}`);
-        return ids;
+        return items;
       }
-      const page = JSON.parse(text) as { items?: readonly { id?: string }[]; next_cursor: string | null };
-      for (const { id } of page.items ?? []) if (id !== undefined) ids.add(id);
+      const page = JSON.parse(text) as { items?: readonly Item[]; next_cursor: string | null };
+      items.push(...(page.items ?? []));
       cursor = page.next_cursor;
-      if (cursor === null) return ids;
+      if (cursor === null) return items;
     }
   }
 
   const existing = await requestsIn(store);
-  for (const path of listPaths(world.pools)) {
-    const ids = await readList(path, world.admin);
+  const pools = await readList(ROUTES.listPools.path, world.admin);
+  for (const path of listPaths(pools.map(({ name }) => name as string))) {
+    const items = await readList(path, world.admin);
     if (path !== ROUTES.listRequests.path) continue;
+    const ids = new Set(items.map(({ id }) => id));
     missing = [...existing].filter((id) => !ids.has(id));
     if (missing.length > 0)
       failures.push(`${missing.length} of ${existing.size} requests are not listed, such as ${missing[0]}`);
@@ -59,7 +66,7 @@ export async function lookAtEnd(
   return { requests: existing.size, listed: existing.size - missing.length, pages, failures };
 }
 
-/** Every list of the table, of every pool that there may be. */
+/** Every list of the table, of every pool. */
 function listPaths(pools: readonly string[]): string[] {
   const lists = Object.values<Route>(ROUTES).filter(
     ({ query }) => query !== undefined && "cursor" in query.shape,
