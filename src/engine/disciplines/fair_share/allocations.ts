@@ -31,20 +31,27 @@ export function allocationsIn(
 
 /** The groups of the runs of an operation, oldest first: the same for all its peers, whose runs are all alike. */
 export function groupsIn(pool: Pool, tree: PoolTree, peers: Peers): readonly AllocationGroup[] {
-  if (peers.groups === null) {
-    const { settings, fairShare, demandShare } = peers;
-    peers.groups = splitAllocationGroups({
-      allocations: runsOf(peers.operations.first() as Operation).map(({ poolLine }) => poolLine.need),
-      total: pool.capacity,
-      shareKeys: tree.keys,
-      fairShare,
-      demandShare,
-      preemptionThreshold: settings.preemptionSatisfactionThreshold,
-      aggressiveThreshold: settings.aggressivePreemptionSatisfactionThreshold,
-      protectedUsage: pool.keys.map((key) => settings.nonPreemptibleUsageThreshold[key]),
-    });
-  }
+  peers.groups ??= groupsAt(pool, tree, peers, peers.fairShare);
   return peers.groups;
+}
+
+/** The groups that their runs would be in with another fair share. */
+export function groupsAt(
+  pool: Pool,
+  tree: PoolTree,
+  { settings, demandShare, operations }: Peers,
+  fairShare: readonly number[],
+): readonly AllocationGroup[] {
+  return splitAllocationGroups({
+    allocations: runsOf(operations.first() as Operation).map(({ poolLine }) => poolLine.need),
+    total: pool.capacity,
+    shareKeys: tree.keys,
+    fairShare,
+    demandShare,
+    preemptionThreshold: settings.preemptionSatisfactionThreshold,
+    aggressiveThreshold: settings.aggressivePreemptionSatisfactionThreshold,
+    protectedUsage: pool.keys.map((key) => settings.nonPreemptibleUsageThreshold[key]),
+  });
 }
 
 /** Everybody's. */

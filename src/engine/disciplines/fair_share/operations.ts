@@ -66,7 +66,7 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   dropIdle(tree, operation);
   const before = operation.peers;
   operation.allocations = null;
-  if (before !== null && before.needs.length > 1) before.groups = null; // Their order may be another one (9.5).
+  if (before !== null && before.needs.length > 1) forgetGroups(tree, before);
   noteRuns(tree, operation);
   if (operation.lines.length === 0) return dropOperation(tree, operation);
   const order = orderOf(state, operation);
@@ -79,6 +79,13 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   joinPeers(tree, operation, leafKey, peersKey);
   addDifference(tree, operation.parent, before, operation.peers);
   noteMoved(tree, operation);
+}
+
+/** The order of runs that differ may be another one (9.5). */
+function forgetGroups(tree: PoolTree, peers: Peers): void {
+  peers.groups = null;
+  peers.margin = null;
+  hopeFor(tree, peers);
 }
 
 function dropOperation(tree: PoolTree, operation: Operation): void {
@@ -270,6 +277,7 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string)
     aggressiveCount: 0,
     needs: lines.map(({ need }) => need),
     groups: null,
+    margin: null,
   };
   leaf.peers.set(key, peers);
   touch(tree, peers);

@@ -4,16 +4,26 @@
 import { covers } from "../../placement/node-list.ts";
 import { mayServe } from "../../placement/room.ts";
 import { quotaBlockOf } from "../../scheduling/quotas.ts";
-import type { PoolLine, Request } from "../../state.ts";
+import type { Node, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
 import { type Allocation, unitsOn } from "./allocations.ts";
 import { hasRoomFor } from "./needs.ts";
 import { ask, inOrder } from "./order.ts";
-import { byPlace, inheritedRight, type Place, RIGHT_FOR, type Search, STAGES, type Stage } from "./search.ts";
+import {
+  byPlace,
+  hasRight,
+  inheritedRight,
+  isRicherNow,
+  type Place,
+  RIGHT_FOR,
+  type Search,
+  STAGES,
+  type Stage,
+} from "./search.ts";
 import { Misfits } from "./space.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
-import { chooseVictims, describeChoice, type Round, type Starving } from "./victims.ts";
+import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
 export interface Service {
@@ -28,8 +38,8 @@ export class PreemptiveStages {
   readonly #tree: PoolTree;
   /** Requests that the guard kept from a victim (V6). */
   readonly #barred = new Set<Request>();
-  /** Searches for victims everywhere that found nobody, by all that they depend on. */
-  readonly #vain = new Set<string>();
+  /** Searches for victims everywhere that found nobody, by all that they depend on; and where they may soon. */
+  readonly #vain = new Map<string, Near>();
   /** Asks that no node could serve, whoever may be taken there. */
   readonly #tooMuch: Readonly<Record<Stage, Misfits>> = {
     preemptive: new Misfits(),
@@ -65,8 +75,10 @@ export class PreemptiveStages {
 
   #askHopeful(stage: Stage, asking: number): boolean {
     let areAny = false;
-    for (const peers of this.#tree.searches[stage]?.hopes.keys() ?? []) {
-      if (!hasRight(stage, peers)) continue;
+    const search = this.#tree.searches[stage];
+    if (search === null) return false;
+    for (const peers of search.hopes.keys()) {
+      if (!search.mayAnyHope(peers)) continue;
       ask(peers, asking);
       areAny = true;
     }
@@ -79,7 +91,7 @@ export class PreemptiveStages {
   }
 
   #mayHope(stage: Stage, peers: Peers): boolean {
-    return (this.#tree.searches[stage]?.hopes.has(peers) ?? false) && hasRight(stage, peers);
+    return this.#tree.searches[stage]?.mayAnyHope(peers) ?? false;
   }
 
   /** Whether some stage could serve it now. */
@@ -103,6 +115,7 @@ export class PreemptiveStages {
   #findServiceOf(operation: Operation, search: Search): Service | undefined {
     const { space } = this.#round;
     let isVain = true;
+    const tried = new Set<LineEntry>();
     for (const { request, entry } of this.#unserved(operation)) {
       const { poolLine, need } = entry;
       const hasRoom = () => poolLine.ask !== null && hasRoomFor(this.#tree, space, need);
@@ -111,10 +124,41 @@ export class PreemptiveStages {
         const service = this.#serve(search, { request, poolLine, operation }, entry);
         if (service !== undefined) return service;
         if (this.#barred.has(request)) isVain = false;
+        tried.add(entry);
       }
     }
-    if (isVain) search.giveUp(operation);
+    if (isVain) search.giveUp(operation, this.#nearTo(search, operation, tried));
     return undefined;
+  }
+
+  /** Where searches that found nothing may find something before a share leaves its margin; null: anywhere. */
+  #nearTo(search: Search, operation: Operation, tried: ReadonlySet<LineEntry>): Near {
+    const near = new Set<Node | null>();
+    for (const entry of tried) {
+      const key = this.#vainKey(search, operation.peers as Peers, entry.need.key);
+      let found = key === undefined ? undefined : this.#vain.get(key);
+      if (found === undefined) {
+        found = this.#placesNear(search, operation, entry);
+        if (key !== undefined) this.#vain.set(key, found);
+      }
+      if (found === null) return null;
+      for (const node of found) near.add(node);
+    }
+    return near;
+  }
+
+  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Near {
+    const near = new Set<Node | null>();
+    const count = need.ask?.count ?? 1;
+    const room = { victims: [], places: [], shortage: [] };
+    const lacks = count > 1 ? this.#lacksOnNodes(search, need, room) : this.#lacksOf(search, operation, need);
+    for (const lack of lacks) {
+      // Of several nodes, one that is pausing may get room by victims on another one.
+      if (count === 1 && lack.place.backoffEndMs > this.#round.nowMs) continue;
+      if (mightMakeRoom(this.#round, { poolLine, operation }, lack)) near.add(lack.place.node);
+    }
+    if (count === 1) return near;
+    return near.size < count ? NOWHERE : null;
   }
 
   /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all that nobody bars (V6). */
@@ -149,7 +193,6 @@ export class PreemptiveStages {
       const waiter = waiterOf(request, poolLine, null);
       return { waiter, shortage, choice: describeChoice(search.stage, victims, places) };
     }
-    if (key !== undefined && !this.#barred.has(request)) this.#vain.add(key);
     return undefined;
   }
 
@@ -189,25 +232,36 @@ export class PreemptiveStages {
   }
 
   /** What is lacking for one node's part, in each place that may serve it. */
-  *#lacks(
-    search: Search,
-    { operation }: Starving,
-    need: LineEntry["need"],
-    { victims, places }: Room,
-  ): Generator<Lack> {
-    const { ask: asked, units } = need;
-    if (asked === null || asked.count === 1) {
-      const isPossible =
-        asked === null || this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
-      if (!isPossible) return;
-      for (const place of search.placesFor(operation.peers as Peers, need)) {
-        yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
-      }
+  *#lacks(search: Search, { operation }: Starving, need: LineEntry["need"], room: Room): Generator<Lack> {
+    if (need.ask !== null && need.ask.count > 1) {
+      yield* this.#lacksOnNodes(search, need, room);
       return;
     }
+    for (const lack of this.#lacksOf(search, operation, need)) {
+      if (isRicherNow(this.#tree, lack.place, operation.peers as Peers)) yield lack;
+    }
+  }
+
+  /** Also in places that may serve it soon, when shares have moved. */
+  *#lacksOf(search: Search, operation: Operation, need: LineEntry["need"]): Generator<Lack> {
+    const { ask: asked, units } = need;
+    const isPossible =
+      asked === null || this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
+    if (!isPossible) return;
+    for (const place of search.placesFor(operation.peers as Peers, need)) {
+      yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
+    }
+  }
+
+  /** Of a request for several nodes. */
+  *#lacksOnNodes(
+    search: Search,
+    { ask: asked, units }: LineEntry["need"],
+    { victims, places }: Room,
+  ): Generator<Lack> {
     for (const node of this.#round.space.nodes()) {
       const place = search.placeOn(node);
-      if (place === undefined || places.includes(place) || !mayServe(node, asked)) continue;
+      if (place === undefined || places.includes(place) || asked === null || !mayServe(node, asked)) continue;
       if (!covers(node.capacity, units)) continue;
       const shortage = units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!));
       for (const { run } of victims) {
@@ -225,23 +279,34 @@ export class PreemptiveStages {
     return `${search.stage}|${asks}|${needKey}`;
   }
 
-  /** What is put down as in vain, or as a misfit, and is not; for checks. */
-  *misjudged(stage: Stage): Generator<string> {
-    for (const { key, isMisfit, ask: asked, units, vain } of this.#tree.needs.values()) {
+  /** What is put down as in vain, or as a misfit, and is not; `kept` is what was known of the stage. For checks. */
+  *misjudged(stage: Stage, kept: Search): Generator<string> {
+    for (const { key, isMisfit, ask: asked, units } of this.#tree.needs.values()) {
       if (isMisfit && this.#round.space.fitsNow({ ask: asked, units })) yield `${key} is no misfit`;
-      for (const { operations } of vain[stage]) {
-        for (const operation of operations) {
-          if (this.#serviceOf(operation, stage) !== undefined)
-            yield `${operation.key} is not in vain in the ${stage} stage`;
-        }
+    }
+    for (const peers of this.#tree.waiting) {
+      if (!hasRight(stage, peers)) continue;
+      const where = kept.hopes.get(peers)?.where ?? null;
+      for (const operation of peers.operations) {
+        const mayHope = kept.mayHope(operation);
+        if (mayHope && where === null) continue;
+        const service = this.#serviceOf(operation, stage);
+        if (service !== undefined && !(mayHope && isWithin(service, where)))
+          yield `${operation.key} is not in vain in the ${stage} stage`;
       }
     }
   }
 }
 
-function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
-  const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
-  return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
+/** Nodes on which a search may find something soon; null: on any. */
+type Near = ReadonlySet<Node | null> | null;
+
+const NOWHERE: ReadonlySet<Node | null> = new Set();
+
+/** Whether a search would find it that looks on some nodes only, or for a request of several nodes. */
+function isWithin({ choice }: Service, where: Near): boolean {
+  const nodes = choice?.nodes ?? [];
+  return where === null || nodes.length !== 1 || nodes.every((node) => where.has(node));
 }
 
 /** What is lacking in one place. */

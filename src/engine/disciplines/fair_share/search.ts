@@ -3,8 +3,9 @@
 //
 // Invariants (checked by `checks.ts`)
 //   1. A place that is not stale is as a new one would be.
-//   2. Peers with the right to the stage have a hope, or are in vain: then no search for them would find anything.
-//      What depends on more than them and the places (limits, the guard of V6) is never put down as vain.
+//   2. Peers with the right to the stage have a hope, or are in vain: then no search for them would find anything, as
+//      long as nobody's fair share leaves its margin. What depends on more than them and the places (limits, the guard
+//      of V6) is never put down as vain.
 
 import { covers } from "../../placement/node-list.ts";
 import { compareIds } from "../../resources.ts";
@@ -20,6 +21,7 @@ import {
   isTakeable,
   unitsOn,
 } from "./allocations.ts";
+import { marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
@@ -40,7 +42,10 @@ export interface Place {
   /** What is left when everything has ended that stops for nobody, and what would be without the candidates, too. */
   readonly left: readonly number[];
   readonly most: readonly number[];
-  /** The highest satisfaction that an operation keeps when it loses one of the candidates: who has more takes nobody. */
+  /**
+   * No operation keeps a higher satisfaction when it loses one of the candidates, as long as all shares stay within their
+   * margins: who has more takes nobody.
+   */
   readonly best: number;
   /** Until when the back-off lasts here. */
   readonly backoffEndMs: number;
@@ -54,6 +59,9 @@ interface Hope {
   where: Set<Node | null> | null;
   /** Those of the peers for which it could do nothing there. */
   vain: Set<Operation> | null;
+  /** Those for which it found nothing when shares had moved so many times, though it may if they move on. */
+  failed: Set<Operation> | null;
+  failedIn: number;
 }
 
 export class Search {
@@ -66,9 +74,9 @@ export class Search {
   readonly #givers = new SortedList<Place>(byBest);
   readonly #due = new SortedList<Place>(byDue);
   readonly #stale = new Set<Node | null>();
-  /** All needs with peers in vain, and all peers that may hope in some places only; perhaps some that no longer are. */
+  /** All needs with peers in vain, and all peers with less than all hope; perhaps some that no longer are. */
   readonly #vainNeeds = new Set<Need>();
-  readonly #confined = new Set<Peers>();
+  readonly #doubtful = new Set<Peers>();
   #nowMs = Number.NEGATIVE_INFINITY;
 
   constructor(stage: Stage, pool: Pool, tree: PoolTree) {
@@ -77,7 +85,7 @@ export class Search {
     this.#tree = tree;
     if (pool.record.nodeBacked) for (const node of pool.nodes.values()) this.note(node);
     else this.note(null);
-    for (const peers of tree.waiting) this.hopes.set(peers, { where: null, vain: null });
+    for (const peers of tree.waiting) if (hasRight(stage, peers)) this.hopes.set(peers, hopeIn(null));
   }
 
   /** Whether what it knows may be used at a time: it knows nothing of earlier ones. */
@@ -141,7 +149,8 @@ export class Search {
         continue;
       }
       candidates.push(candidate);
-      best = Math.max(best, satisfactionWithout(this.#tree, candidate));
+      const { low } = marginIn(this.#pool, this.#tree, candidate.operation.peers as Peers);
+      best = Math.max(best, satisfactionWithout(this.#tree, candidate, low));
       const units = unitsOn(run, node);
       for (let i = 0; i < units.length; i++) most[i]! += units[i]!;
     }
@@ -194,12 +203,12 @@ export class Search {
       if (vain.size === 0) this.#vainNeeds.delete(need);
       else if (this.#mayServe(place, need)) {
         for (const peers of vain)
-          if (isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
+          if (this.#isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
       }
     }
-    for (const peers of this.#confined) {
-      const where = this.hopes.get(peers)?.where ?? null;
-      if (where === null) this.#confined.delete(peers);
+    for (const peers of this.#doubtful) {
+      const hope = this.hopes.get(peers);
+      if (hope === undefined || isWhole(hope)) this.#doubtful.delete(peers);
       else if (peers.needs.some((need) => this.#mayServe(place, need))) this.#hopeAt(peers, place);
     }
   }
@@ -217,11 +226,12 @@ export class Search {
   #hopeAt(peers: Peers, { node }: Place): void {
     const hope = this.hopes.get(peers);
     if (hope === undefined) {
-      this.hopes.set(peers, { where: new Set([node]), vain: null });
-      this.#confined.add(peers);
+      this.hopes.set(peers, hopeIn(new Set([node])));
+      this.#doubtful.add(peers);
     } else {
       hope.where?.add(node);
       hope.vain = null;
+      hope.failed = null;
     }
     for (const { vain } of peers.needs) vain[this.stage].delete(peers);
   }
@@ -229,20 +239,47 @@ export class Search {
   /** They stand otherwise than before, so nothing is known of them. */
   hopeAnywhere(peers: Peers): void {
     if (peers.waitingCount === 0) return;
-    this.hopes.set(peers, { where: null, vain: null });
+    // Who gets the right later gets hope with it.
+    if (hasRight(this.stage, peers)) this.hopes.set(peers, hopeIn(null));
+    else this.hopes.delete(peers);
     for (const { vain } of peers.needs) vain[this.stage].delete(peers);
   }
 
   /** Whether a search for an operation may find something. */
   mayHope(operation: Operation): boolean {
-    const hope = this.hopes.get(operation.peers as Peers);
-    return hope !== undefined && !hope.vain?.has(operation);
+    const peers = operation.peers as Peers;
+    const hope = this.hopes.get(peers);
+    if (hope === undefined || hope.vain?.has(operation)) return false;
+    const { failed } = hope;
+    if (failed === null || hope.failedIn !== this.#tree.shareCount) return true;
+    return peers.runCount > 0 && !failed.has(operation);
   }
 
-  /** A search for an operation found nothing. Peers that hold nothing differ in nothing that matters here. */
-  giveUp(operation: Operation): void {
+  /** Whether one of the peers may hope that a search finds something. */
+  mayAnyHope(peers: Peers): boolean {
+    const hope = this.hopes.get(peers);
+    if (hope === undefined || !hasRight(this.stage, peers)) return false;
+    const { failed, vain } = hope;
+    if (failed === null || hope.failedIn !== this.#tree.shareCount) return true;
+    return peers.runCount > 0 && failed.size + (vain?.size ?? 0) < this.#searcherCount(peers);
+  }
+
+  /**
+   * A search for an operation found nothing, and will not but in some places, unless shares leave their margins; null: it
+   * may anywhere. Peers that hold nothing differ in nothing that matters here.
+   */
+  giveUp(operation: Operation, near: ReadonlySet<Node | null> | null): void {
     const peers = operation.peers as Peers;
     const hope = this.hopes.get(peers) as Hope;
+    this.#doubtful.add(peers);
+    if (near === null || near.size > 0) {
+      if (hope.failed === null || hope.failedIn !== this.#tree.shareCount) hope.failed = new Set();
+      hope.failed.add(operation);
+      hope.failedIn = this.#tree.shareCount;
+      const isForAll = peers.runCount === 0 || peers.operations.size === 1;
+      if (near !== null && isForAll) hope.where = new Set(near);
+      return;
+    }
     hope.vain ??= new Set();
     hope.vain.add(operation);
     if (peers.runCount > 0 && hope.vain.size < this.#searcherCount(peers)) return;
@@ -276,14 +313,19 @@ export class Search {
     if (where !== null && need.ask?.count === 1) {
       for (const node of where) {
         const place = this.#places.get(node);
-        if (place !== undefined && isRicher(place, peers) && this.#mayServe(place, need)) yield place;
+        if (place !== undefined && this.#isRicher(place, peers) && this.#mayServe(place, need)) yield place;
       }
       return;
     }
     for (const place of this.#givers) {
-      if (!isRicher(place, peers)) return;
+      if (!this.#isRicher(place, peers)) return;
       if (this.#mayServe(place, need)) yield place;
     }
+  }
+
+  /** Whether an operation there may have more than the peers, even without one of its runs. */
+  #isRicher({ best }: Place, peers: Peers): boolean {
+    return isHigher(best, marginIn(this.#pool, this.#tree, peers).satisfactionMin);
   }
 
   placeOn(node: Node | null): Place | undefined {
@@ -295,10 +337,25 @@ export class Search {
     for (const [node, place] of this.#places) {
       if (this.#stale.has(node)) continue;
       const [kept, fresh] = [place, this.#placeOf(node)].map(describePlace);
-      if (kept !== fresh)
-        yield `${this.stage} place ${node?.record.name ?? ""} is kept as ${kept} instead of ${fresh}`;
+      const where = `${this.stage} place ${node?.record.name ?? ""}`;
+      if (kept !== fresh) yield `${where} is kept as ${kept} instead of ${fresh}`;
+      const best = bestIn(this.#tree, place);
+      if (best > place.best) yield `${where} has ${best}, more than ${place.best}`;
     }
   }
+}
+
+function hopeIn(where: Hope["where"]): Hope {
+  return { where, vain: null, failed: null, failedIn: 0 };
+}
+
+function isWhole({ where, vain, failed }: Hope): boolean {
+  return where === null && vain === null && failed === null;
+}
+
+export function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
+  const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
+  return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
 }
 
 /** What starving groups and policies pass on to the operations below a branch (9.4), as of the last look. */
@@ -309,9 +366,19 @@ export function inheritedRight(branch: Branch): Right {
   return right;
 }
 
-/** Whether an operation there has more than the peers, even without one of its runs. */
-function isRicher({ best }: Place, peers: Peers): boolean {
-  return isHigher(best, satisfactionOf(peers));
+/** Whether an operation there has more than the peers now, even without one of its runs. */
+export function isRicherNow(tree: PoolTree, place: Place, peers: Peers): boolean {
+  return isHigher(bestIn(tree, place), satisfactionOf(peers));
+}
+
+/** The highest satisfaction that an operation keeps when it loses one of the candidates, as shares are now. */
+function bestIn(tree: PoolTree, { candidates }: Place): number {
+  let best = Number.NEGATIVE_INFINITY;
+  for (const candidate of candidates) {
+    const { fairShare } = candidate.operation.peers as Peers;
+    best = Math.max(best, satisfactionWithout(tree, candidate, fairShare));
+  }
+  return best;
 }
 
 function hasRoom({ left }: Place, { units }: Need): boolean {
@@ -337,8 +404,12 @@ function leftSoon(pool: Pool, { promises }: PoolTree, node: Node | null): readon
 }
 
 /** The satisfaction that is left to an operation if it loses one run; with more of them it is not higher. */
-function satisfactionWithout({ keys, total }: PoolTree, { operation, run }: Allocation): number {
-  const { usage: units, demandShare: demand, fairShare } = operation.peers as Peers;
+function satisfactionWithout(
+  { keys, total }: PoolTree,
+  { operation, run }: Allocation,
+  fairShare: readonly number[],
+): number {
+  const { usage: units, demandShare: demand } = operation.peers as Peers;
   const usage = keys.map((key, i) => fraction(units[i]! - run.poolLine.need[key]!, total[i]!));
   return satisfaction({ usage, demand, fairShare });
 }
@@ -356,9 +427,9 @@ export function byPlace(a: Place, b: Place): number {
   return compareIds(a.node?.record.name ?? "", b.node?.record.name ?? "");
 }
 
-function describePlace({ candidates, left, most, best, backoffEndMs, dueMs }: Place): string {
+function describePlace({ candidates, left, most, backoffEndMs, dueMs }: Place): string {
   const runs = candidates.map(({ run, group, freshness }) => `${run.token} ${group} ${freshness}`);
-  return `${runs}; ${left}; ${most}; ${Math.round(best * 1e7)}; ${backoffEndMs}; ${dueMs}`;
+  return `${runs}; ${left}; ${most}; ${backoffEndMs}; ${dueMs}`;
 }
 
 /** The runs of an operation are others, or protected otherwise, than before: so are the places where they are. */
@@ -375,27 +446,29 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
   }
 }
 
-/** How the fair share of peers has changed. */
-interface ShareChange {
-  /** What it was before; NaN: nobody has asked. */
-  readonly satisfaction: number;
-  /** Whether the share is larger on some key. */
-  readonly isMore: boolean;
+/** The fair share of peers has left its margin: so may the protection of their runs, and what they may hope for. */
+export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
+  const { groups, margin: before } = peers;
+  peers.groups = null;
+  peers.margin = null;
+  const margin = marginIn(pool, tree, peers);
+  if (!margin.coversGroups) return; // Nobody searches.
+  if (peers.runCount > 0) {
+    const now = groupsIn(pool, tree, peers);
+    const isSame = groups !== null && now.every((group, index) => group === groups[index]);
+    if (isSame) peers.groups = groups; // Lists of allocations refer to it.
+    // Runs that nobody may take, neither before nor now, are on no place's list.
+    const isListed = groups === null || mayLose(tree, peers, groups) || mayLose(tree, peers, now);
+    const isAsListed = isSame && before !== null && !isLess(margin.low, before.low);
+    if (isListed && !isAsListed) for (const operation of peers.operations) noteRuns(tree, operation);
+  }
+  // Who is owed no more than when a search was in vain may take nobody who was safe from it then (9.8).
+  if (before === null || isLess(before.high, margin.high)) hopeFor(tree, peers);
 }
 
-/** The fair share of peers is another one: so may be the protection of their runs, and what they may hope for. */
-export function notePeers(pool: Pool, tree: PoolTree, peers: Peers, change: ShareChange): void {
-  const { groups } = peers;
-  const { preemptive, aggressive } = tree.searches;
-  peers.groups = null;
-  if (preemptive === null && aggressive === null) return;
-  // Runs that nobody may take, neither before nor now, are on no place's list.
-  const wasTakeable = groups === null || mayLose(tree, peers, groups);
-  if (peers.runCount > 0 && (wasTakeable || mayLose(tree, peers, groupsIn(pool, tree, peers)))) {
-    for (const operation of peers.operations) noteRuns(tree, operation);
-  }
-  // Who is owed no more, and is no less satisfied, may take nobody who was safe from it before (9.8).
-  if (change.isMore || !(satisfactionOf(peers) >= change.satisfaction)) hopeFor(tree, peers);
+/** Whether one share is less than another on some key. */
+function isLess(a: readonly number[], b: readonly number[]): boolean {
+  return a.some((share, key) => share < b[key]!);
 }
 
 /** Whether some search may take runs of these groups. */

@@ -232,7 +232,7 @@ export class Stages {
       yield* kept.violations();
       searches[stage] = new Search(stage, this.#pool, this.#tree);
       searches[stage].renew(this.#round.nowMs);
-      yield* preemptive.misjudged(stage);
+      yield* preemptive.misjudged(stage, kept);
       searches[stage] = kept;
     }
   }

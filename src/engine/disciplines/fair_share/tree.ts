@@ -24,10 +24,11 @@ import type { EngineState, Group, Policy, Pool, PoolLine, Run } from "../../stat
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
+import { isWithinMargin, type Margin } from "./margins.ts";
 import type { Need } from "./needs.ts";
 import { forgetFindings, operationOf, refresh, settleClaims, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
-import { notePeers, type Search, type Stage } from "./search.ts";
+import { leaveMargin, type Search, type Stage } from "./search.ts";
 import {
   addMember,
   fixGuarantees,
@@ -141,6 +142,8 @@ export interface Peers extends Standing {
   readonly needs: readonly Need[];
   /** The groups of the runs of each (9.5); null: to be found when asked for. */
   groups: readonly AllocationGroup[] | null;
+  /** Between which shares nothing is found otherwise about them; null: to be found when asked for. */
+  margin: Margin | null;
   /** The number of the last walk of the regular stage in which each of them fitted. */
   fitsIn: number;
 }
@@ -218,6 +221,8 @@ export interface PoolTree extends ShareTree {
   /** How many looks at statuses there were, and how many walks over those who wait. */
   lookCount: number;
   askCount: number;
+  /** How many times the fair share of operations has moved. */
+  shareCount: number;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];
 }
@@ -293,20 +298,22 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
   }
   const { fairShare, shareOfEach, weight } = node;
   let isSame = true;
-  let isMore = false;
   for (let key = 0; key < fairShare.length; key++) {
     const share = fairShare[key]! / weight;
-    const before = shareOfEach[key]!;
-    if (before !== share) isSame = false;
-    if (before < share) isMore = true;
+    if (shareOfEach[key] === share) continue;
+    isSame = false;
     shareOfEach[key] = share;
   }
   if (isSame) return;
+  tree.shareCount++;
   for (const peers of node.peers.values()) {
-    const { satisfaction } = peers;
     peers.satisfaction = Number.NaN;
+    if (isWithinMargin(tree, peers)) {
+      if (peers.margin?.coversGroups === false) peers.groups = null;
+      continue;
+    }
     touch(tree, peers);
-    notePeers(pool, tree, peers, { satisfaction, isMore });
+    leaveMargin(pool, tree, peers);
   }
 }
 
@@ -357,6 +364,7 @@ function newTree(pool: Pool): PoolTree {
     isLookedAt: false,
     lookCount: 0,
     askCount: 0,
+    shareCount: 0,
     overcommitted: [],
   };
   for (const branch of branches.values()) touch(tree, branch);

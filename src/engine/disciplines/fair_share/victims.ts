@@ -5,6 +5,7 @@ import { hasDisplaced } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import { type Allocation, allocationsOfAll, byPreference, isTakeable, unitsOn } from "./allocations.ts";
+import { marginIn } from "./margins.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, satisfaction } from "./satisfaction.ts";
 import { isHigher, type Place, type Stage } from "./search.ts";
@@ -41,6 +42,29 @@ export function chooseVictims(
     if (lacking.every((amount) => amount <= 0)) return minimal(chosen, shortage, node);
   }
   return null;
+}
+
+/**
+ * Whether a place may make room for an operation before a share leaves its margin. That it may not is certain: runs that
+ * differ are taken one by one, each as if it were the only one of its operation.
+ */
+export function mightMakeRoom(
+  { pool, tree }: Round,
+  { poolLine, operation }: Omit<Starving, "request">,
+  { place, shortage }: Pick<Wanted, "place" | "shortage">,
+): boolean {
+  const { node, candidates } = place;
+  const asked = node === null ? shortage : poolLine.need;
+  const means = new Means(tree, operation, pool);
+  const lacking = [...shortage];
+  for (const candidate of candidates) {
+    if (lacking.every((amount) => amount <= 0)) break;
+    const { run } = candidate;
+    if (candidate.operation === operation) continue;
+    if (!run.poolLine.need.some((amount, i) => amount > 0 && asked[i]! > 0)) continue;
+    if (means.take(candidate)) subtract(lacking, unitsOn(run, node));
+  }
+  return lacking.every((amount) => amount <= 0);
 }
 
 /** What one look at the stages has in common. */
@@ -157,44 +181,51 @@ export function isBelow(policy: Policy, owner: Policy | Group): boolean {
   return false;
 }
 
-/** What is left to operations from which victims were chosen, compared with what the waiter's has now (9.8). */
+/** What is left to operations from which victims were chosen, compared with what the waiter's has (9.8). */
 class Means {
   readonly #tree: PoolTree;
+  /** Null: as fair shares are now; else as well as they may become for the waiter, each within its margin. */
+  readonly #pool: Pool | null;
   readonly #satisfaction: number;
   readonly #waiter: Peers;
-  readonly #left = new Map<Operation, { usage: number[]; touched: boolean[] }>();
+  readonly #waiterShare: readonly number[];
+  readonly #left = new Map<Operation, { line: PoolLine; usage: number[]; touched: boolean[] }>();
 
-  constructor(tree: PoolTree, waiter: Operation) {
+  constructor(tree: PoolTree, waiter: Operation, pool: Pool | null = null) {
     this.#tree = tree;
+    this.#pool = pool;
     this.#waiter = waiter.peers as Peers;
-    this.#satisfaction = satisfactionOf(this.#waiter);
+    const margin = pool === null ? null : marginIn(pool, tree, this.#waiter);
+    this.#waiterShare = margin?.high ?? this.#waiter.fairShare;
+    this.#satisfaction = margin?.satisfactionMin ?? satisfactionOf(this.#waiter);
   }
 
   /** Takes an allocation unless that would leave its operation too poor. */
   take({ operation, run }: Pick<Allocation, "run" | "operation">): boolean {
     const { keys } = this.#tree;
-    const before = this.#left.get(operation);
-    const need = keys.map((key) => run.poolLine.need[key]!);
+    const line = run.poolLine;
+    const known = this.#left.get(operation);
+    // What may be taken in which order is not certain if shares move.
+    const before = this.#pool === null || known?.line === line ? known : undefined;
+    const need = keys.map((key) => line.need[key]!);
     const peers = operation.peers as Peers;
     const usage = (before?.usage ?? peers.usage).map((units, key) => units - need[key]!);
     const touched = need.map((amount, key) => amount > 0 || (before?.touched[key] ?? false));
     if (!this.#isRicher(peers, usage, touched)) return false;
-    this.#left.set(operation, { usage, touched });
+    this.#left.set(operation, { line, usage, touched });
     return true;
   }
 
-  #isRicher(
-    { demandShare, fairShare }: Peers,
-    units: readonly number[],
-    touched: readonly boolean[],
-  ): boolean {
+  #isRicher(peers: Peers, units: readonly number[], touched: readonly boolean[]): boolean {
     const { total } = this.#tree;
     const waiter = this.#waiter;
+    const fairShare = this.#pool === null ? peers.fairShare : marginIn(this.#pool, this.#tree, peers).low;
     const usage = units.map((amount, key) => fraction(amount, total[key]!));
-    if (!isHigher(satisfaction({ usage, demand: demandShare, fairShare }), this.#satisfaction)) return false;
+    if (!isHigher(satisfaction({ usage, demand: peers.demandShare, fairShare }), this.#satisfaction))
+      return false;
     return usage.every((share, key) => {
       if (!touched[key]! || waiter.leaf.demand[key]! === 0) return true;
-      return isHigher(part(share, fairShare[key]!), part(waiter.usageShare[key]!, waiter.fairShare[key]!));
+      return isHigher(part(share, fairShare[key]!), part(waiter.usageShare[key]!, this.#waiterShare[key]!));
     });
   }
 }

@@ -1,0 +1,80 @@
+// How far the fair share of peers may move before anything is found otherwise about them. Every change in a full pool
+// moves the water a little for everybody, and mostly nobody's status, protection or chances are others by that.
+//
+// Whether peers are below their fair share, how their runs are protected, how satisfied they are: each of these goes
+// one way only as the share rises (9.3, 9.5, 9.6). So what is the same at both ends of a margin is the same within it.
+
+import type { Pool } from "../../state.ts";
+import { groupsAt } from "./allocations.ts";
+import { isBelowFairShare, satisfaction } from "./satisfaction.ts";
+import { SHARE_EPSILON } from "./tolerances.ts";
+import type { Peers, PoolTree } from "./tree.ts";
+
+export interface Margin {
+  /** Fair shares of each of the peers, over the share keys. */
+  readonly low: readonly number[];
+  readonly high: readonly number[];
+  /** How satisfied they are at least, as long as they stay within it. */
+  readonly satisfactionMin: number;
+  /** Whether the groups of their runs are the same within it, too: only searches ask for them all the time. */
+  readonly coversGroups: boolean;
+}
+
+/** As parts of the share: the first one is taken within which nothing changes. */
+const WIDTHS: readonly number[] = [0.03, 0.003];
+
+/** Whether all that is known of peers still holds, though their share has moved. */
+export function isWithinMargin(tree: PoolTree, { margin, fairShare }: Peers): boolean {
+  if (margin === null || (!margin.coversGroups && hasSearches(tree))) return false;
+  const { low, high } = margin;
+  for (let key = 0; key < fairShare.length; key++) {
+    if (fairShare[key]! < low[key]! || fairShare[key]! > high[key]!) return false;
+  }
+  return true;
+}
+
+export function marginIn(pool: Pool, tree: PoolTree, peers: Peers): Margin {
+  peers.margin ??= marginOf(pool, tree, peers);
+  return peers.margin;
+}
+
+function marginOf(pool: Pool, tree: PoolTree, peers: Peers): Margin {
+  const { fairShare, usageShare: usage, demandShare: demand, runCount } = peers;
+  const coversGroups = hasSearches(tree);
+  const hasOneGrouping = (low: readonly number[], high: readonly number[]) => {
+    if (!coversGroups || runCount === 0) return true;
+    const groups = groupsAt(pool, tree, peers, low);
+    return groupsAt(pool, tree, peers, high).every((group, index) => group === groups[index]);
+  };
+  const between = (low: readonly number[], high: readonly number[]): Margin => {
+    return { low, high, satisfactionMin: satisfaction({ usage, demand, fairShare: high }), coversGroups };
+  };
+  for (const width of WIDTHS) {
+    const low = fairShare.map((share) => moved(share, -width));
+    const high = fairShare.map((share) => moved(share, width));
+    if (isBelowAt(peers, low) === isBelowAt(peers, high) && hasOneGrouping(low, high))
+      return between(low, high);
+  }
+  return between(fairShare.slice(), fairShare.slice());
+}
+
+/** Where a share ends and is none, ratios jump: no margin reaches that far. */
+function moved(share: number, part: number): number {
+  const there = share * (1 + part);
+  return Math.min(share, there) > SHARE_EPSILON ? there : share;
+}
+
+function isBelowAt(
+  { usageShare, demandShare, waitingCount, settings }: Peers,
+  fairShare: readonly number[],
+): boolean {
+  if (waitingCount === 0) return false;
+  return isBelowFairShare(
+    { usage: usageShare, demand: demandShare, fairShare },
+    settings.starvationTolerance,
+  );
+}
+
+function hasSearches({ searches }: PoolTree): boolean {
+  return searches.preemptive !== null || searches.aggressive !== null;
+}
