@@ -1,6 +1,7 @@
 // What the tree of a pool keeps, beside what the records give; for the invariants of a simulation.
 
 import type { EngineState, Pool } from "../../state.ts";
+import { groupsAt } from "./allocations.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
 import { Stages, takeOverChanges } from "./stages.ts";
 import { statusViolations } from "./starvation.ts";
@@ -27,6 +28,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
   return [
     ...differences,
     ...indexViolations(kept),
+    ...marginViolations(pool, kept),
     ...statusViolations(pool, kept, nowMs),
     ...new Stages(state, pool, kept, nowMs).violations(),
   ];
@@ -67,6 +69,17 @@ function describe({ operations, branches, overcommitted, promises }: PoolTree): 
     found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
   }
   return found;
+}
+
+/** What is known of peers is what their shares give now. */
+function* marginViolations(pool: Pool, tree: PoolTree): Generator<string> {
+  for (const { key, peers } of tree.operations.values()) {
+    const { fairShare, margin, groups } = peers as Peers;
+    if (margin !== null && fairShare.some((share, i) => share < margin.low[i]! || share > margin.high[i]!))
+      yield `${key} has left its margin`;
+    if (groups !== null && groups.join() !== groupsAt(pool, tree, peers as Peers, fairShare).join())
+      yield `the runs of ${key} are protected otherwise`;
+  }
 }
 
 /** Peers are where they belong, and counted right. */

@@ -39,6 +39,17 @@ export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
   return { position: from + part * (to - from), isBelow: from === to };
 }
 
+/** What an element holds at a level. */
+export function valueAt(curve: Curve, level: number, value: number[]): void {
+  const { numbers, stride } = curve.paper;
+  const { point, part } = locate(curve, level, false);
+  let offset = offsetOf(curve, point) + VALUE;
+  for (let key = 0; key < stride - VALUE; key++, offset++) {
+    const from = numbers[offset]!;
+    value[key] = part === 0 ? from : from + part * (numbers[offset + stride]! - from);
+  }
+}
+
 /** What an element holds at a level, and on which keys that grows right above it. */
 export interface Growth {
   readonly value: readonly number[];

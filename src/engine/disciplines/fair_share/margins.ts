@@ -7,8 +7,9 @@
 import type { Pool } from "../../state.ts";
 import { groupsAt } from "./allocations.ts";
 import { isBelowFairShare, satisfaction } from "./satisfaction.ts";
+import { shareThere } from "./shares.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
-import type { Peers, PoolTree } from "./tree.ts";
+import type { Branch, Leaf, Peers, PoolTree } from "./tree.ts";
 
 export interface Margin {
   /** Fair shares of each of the peers, over the share keys. */
@@ -31,6 +32,13 @@ export function isWithinMargin(tree: PoolTree, { margin, fairShare }: Peers): bo
     if (fairShare[key]! < low[key]! || fairShare[key]! > high[key]!) return false;
   }
   return true;
+}
+
+/** To be called when what is known of peers no longer holds, or nothing is known yet. */
+export function forgetMargin(peers: Peers): void {
+  peers.groups = null;
+  peers.margin = null;
+  peers.leaf.parent.span = null;
 }
 
 export function marginIn(pool: Pool, tree: PoolTree, peers: Peers): Margin {
@@ -77,4 +85,39 @@ function isBelowAt(
 
 function hasSearches({ searches }: PoolTree): boolean {
   return searches.preemptive !== null || searches.aggressive !== null;
+}
+
+/** How far the water in a policy may rise or fall at once, as parts of its level. */
+const STEPS: readonly number[] = [0.02, 0.005, 0.001];
+
+/** Lets a policy stay ahead of its operations as long as none of them would leave its margin. */
+export function allowSpan(pool: Pool, tree: PoolTree, policy: Branch): void {
+  const { kind, isInLine, place, span, isBehind, members } = policy;
+  if (kind !== "policy" || span !== null || isInLine || isBehind || place === null || place.isBelow) return;
+  if (members.some(({ isGang }) => isGang)) return;
+  const endOf = (direction: 1 | -1): number => {
+    const step = STEPS.find((part) =>
+      isAllWithin(pool, tree, policy, place.position * (1 + direction * part)),
+    );
+    return place.position * (1 + direction * (step ?? 0));
+  };
+  policy.span = { from: endOf(-1), to: endOf(1) };
+}
+
+function isAllWithin(pool: Pool, tree: PoolTree, { members }: Branch, position: number): boolean {
+  const share: number[] = [];
+  for (const leaf of members as Leaf[]) {
+    shareThere(leaf, position, share);
+    for (const peers of leaf.peers.values()) {
+      const { low, high } = marginIn(pool, tree, peers);
+      for (let key = 0; key < share.length; key++)
+        if (share[key]! < low[key]! || share[key]! > high[key]!) return false;
+    }
+  }
+  return true;
+}
+
+/** After that margins have to cover more. */
+export function forgetSpans({ branches }: PoolTree): void {
+  for (const branch of branches.values()) branch.span = null;
 }

@@ -8,10 +8,12 @@ import { operationKey } from "../../lines.ts";
 import { SortedList } from "../../sorted-list.ts";
 import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
-import { dropNeed, hideNeeds, needOf, showNeeds } from "./needs.ts";
+import { forgetMargin } from "./margins.ts";
+import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
+import { catchUp } from "./shares.ts";
 import type { Branch, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
@@ -83,8 +85,7 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
 
 /** The order of runs that differ may be another one (9.5). */
 function forgetGroups(tree: PoolTree, peers: Peers): void {
-  peers.groups = null;
-  peers.margin = null;
+  forgetMargin(peers);
   hopeFor(tree, peers);
 }
 
@@ -256,34 +257,99 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string)
     waitingCount += waiting;
     runCount += running;
   }
-  const peers: Peers = {
-    kind: "peers",
-    key,
-    leaf,
-    settings: leaf.parent.settings,
-    usage,
-    usageShare: usage.map((units, i) => fraction(units, tree.total[i]!)),
-    demandShare: leaf.demandShare,
-    fairShare: leaf.shareOfEach,
-    waitingCount,
-    runCount,
-    satisfaction: Number.NaN,
-    isTouched: false,
-    askedIn: 0,
-    fitsIn: 0,
-    operations: new SortedList(byAge, { key: ageOfOne }),
-    isBelow: false,
-    starvingCount: 0,
-    aggressiveCount: 0,
-    needs: lines.map(({ need }) => need),
-    groups: null,
-    margin: null,
-  };
+  const needs = lines.map(({ need }) => need);
+  const peers = new PeersNode(tree, { key, leaf, usage, waitingCount, runCount, needs });
+  leaf.parent.span = null;
   leaf.peers.set(key, peers);
   touch(tree, peers);
   if (waitingCount > 0) showNeeds(tree, peers);
   if (runCount > 0) tree.running.add(peers);
   return peers;
+}
+
+/** A class, so that the share and the satisfaction of peers whose policy is ahead of them are found when asked for. */
+class PeersNode implements Peers {
+  readonly kind = "peers";
+  readonly key: string;
+  readonly leaf: Leaf;
+  readonly settings: Peers["settings"];
+  readonly usage: readonly number[];
+  readonly usageShare: readonly number[];
+  readonly demandShare: readonly number[];
+  waitingCount: number;
+  readonly runCount: number;
+  readonly needs: readonly Need[];
+  readonly operations = new SortedList<Operation>(byAge, { key: ageOfOne });
+  readonly #tree: PoolTree;
+  #satisfaction = Number.NaN;
+  isTouched = false;
+  askedIn = 0;
+  fitsIn = 0;
+  isBelow = false;
+  starvingCount = 0;
+  aggressiveCount = 0;
+  groups: Peers["groups"] = null;
+  margin: Peers["margin"] = null;
+
+  constructor(
+    tree: PoolTree,
+    {
+      key,
+      leaf,
+      usage,
+      waitingCount,
+      runCount,
+      needs,
+    }: Pick<Peers, "key" | "leaf" | "usage" | "waitingCount" | "runCount" | "needs">,
+  ) {
+    this.key = key;
+    this.leaf = leaf;
+    this.settings = leaf.parent.settings;
+    this.usage = usage;
+    this.usageShare = usage.map((units, i) => fraction(units, tree.total[i]!));
+    this.demandShare = leaf.demandShare;
+    this.waitingCount = waitingCount;
+    this.runCount = runCount;
+    this.needs = needs;
+    this.#tree = tree;
+  }
+
+  get fairShare(): readonly number[] {
+    if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
+    return this.leaf.shareOfEach;
+  }
+
+  get satisfaction(): number {
+    if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
+    return this.#satisfaction;
+  }
+
+  set satisfaction(satisfaction: number) {
+    this.#satisfaction = satisfaction;
+  }
+}
+
+/** The operations of a policy that is ahead of them get their shares. All that is known of them still holds. */
+function handDownTo(tree: PoolTree, policy: Branch): void {
+  const { changed } = tree;
+  const from = changed.length;
+  catchUp(policy, tree);
+  for (const leaf of changed.splice(from) as Leaf[]) {
+    leaf.isChanged = false;
+    if (takeShare(leaf)) for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
+  }
+}
+
+/** What each of the operations has of what all of them have; answers whether that is something else than before. */
+export function takeShare({ fairShare, shareOfEach, weight }: Leaf): boolean {
+  let isMoved = false;
+  for (let key = 0; key < fairShare.length; key++) {
+    const share = fairShare[key]! / weight;
+    if (shareOfEach[key] === share) continue;
+    isMoved = true;
+    shareOfEach[key] = share;
+  }
+  return isMoved;
 }
 
 function newLeaf(tree: PoolTree, operation: Operation, key: string): Leaf {

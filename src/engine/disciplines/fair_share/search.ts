@@ -21,7 +21,7 @@ import {
   isTakeable,
   unitsOn,
 } from "./allocations.ts";
-import { marginIn } from "./margins.ts";
+import { forgetMargin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
@@ -251,7 +251,7 @@ export class Search {
     const hope = this.hopes.get(peers);
     if (hope === undefined || hope.vain?.has(operation)) return false;
     const { failed } = hope;
-    if (failed === null || hope.failedIn !== this.#tree.shareCount) return true;
+    if (failed === null || hope.failedIn !== this.#tree.moveCount) return true;
     return peers.runCount > 0 && !failed.has(operation);
   }
 
@@ -260,7 +260,7 @@ export class Search {
     const hope = this.hopes.get(peers);
     if (hope === undefined || !hasRight(this.stage, peers)) return false;
     const { failed, vain } = hope;
-    if (failed === null || hope.failedIn !== this.#tree.shareCount) return true;
+    if (failed === null || hope.failedIn !== this.#tree.moveCount) return true;
     return peers.runCount > 0 && failed.size + (vain?.size ?? 0) < this.#searcherCount(peers);
   }
 
@@ -273,9 +273,9 @@ export class Search {
     const hope = this.hopes.get(peers) as Hope;
     this.#doubtful.add(peers);
     if (near === null || near.size > 0) {
-      if (hope.failed === null || hope.failedIn !== this.#tree.shareCount) hope.failed = new Set();
+      if (hope.failed === null || hope.failedIn !== this.#tree.moveCount) hope.failed = new Set();
       hope.failed.add(operation);
-      hope.failedIn = this.#tree.shareCount;
+      hope.failedIn = this.#tree.moveCount;
       const isForAll = peers.runCount === 0 || peers.operations.size === 1;
       if (near !== null && isForAll) hope.where = new Set(near);
       return;
@@ -449,8 +449,7 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
 /** The fair share of peers has left its margin: so may the protection of their runs, and what they may hope for. */
 export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
   const { groups, margin: before } = peers;
-  peers.groups = null;
-  peers.margin = null;
+  forgetMargin(peers);
   const margin = marginIn(pool, tree, peers);
   if (!margin.coversGroups) return; // Nobody searches.
   if (peers.runCount > 0) {

@@ -55,6 +55,15 @@ export interface ShareElement {
   readonly fairShare: number[];
   /** Whether its fair share is another one than before. */
   isChanged: boolean;
+  /** Positions between which nobody need know at once what its members have; null: there are none. */
+  span: Span | null;
+  /** Whether the shares of its members are those of an earlier position; `catchUp` hands them down. */
+  isBehind: boolean;
+}
+
+export interface Span {
+  readonly from: number;
+  readonly to: number;
 }
 
 export interface ShareTree {
@@ -96,6 +105,8 @@ export class ShareNode implements ShareElement {
   place: Place | null = null;
   readonly fairShare: number[];
   isChanged = false;
+  span: Span | null = null;
+  isBehind = false;
 
   constructor({ parent, weight, isFifo, reserved, limit }: ShareFields) {
     this.parent = parent;

@@ -5,11 +5,12 @@
 // points are sorted, never searched by trial, so all of it is exact up to rounding.
 //
 // Only what is stale is drawn, and shares are handed down only to those who stand elsewhere than before or were drawn
-// anew: the outcome is that of a tree that is drawn from nothing.
+// anew: the outcome is that of a tree that is drawn from nothing. Where the owner of the tree has said that a small step
+// of the water makes no difference below an element, its members get their shares when somebody asks for them.
 
 import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
-import { isSamePlace, type Place, placeAt } from "./levels.ts";
+import { isSamePlace, type Place, placeAt, valueAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
 import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
 
@@ -30,15 +31,50 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
   if (!isMoved && !element.isRedrawn) return;
   if (isMoved) element.place = place;
   element.isRedrawn = false;
+  element.span = null;
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
-  const { position, isBelow } = element.place as Place;
-  for (const member of element.members) {
-    if (isMoved || member.isRedrawn) {
-      handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree);
-    }
-  }
+  handDownToMembers(element, isMoved || element.isBehind, tree);
   sumShares(element, tree);
+}
+
+function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): void {
+  const { position, isBelow } = element.place as Place;
+  element.isBehind = false;
+  for (const member of element.members) {
+    if (!isMoved && !member.isRedrawn) continue;
+    const level = member.weight * position;
+    const place = placeAt(member.curve, level, isBelow);
+    if (!isBelow && isWithinSpan(member, place)) stayBehind(member, place, level, tree);
+    else handDown(member, place, tree);
+  }
+}
+
+function isWithinSpan({ span, isRedrawn }: ShareElement, { position, isBelow }: Place): boolean {
+  return span !== null && !isRedrawn && !isBelow && position >= span.from && position <= span.to;
+}
+
+const VALUE: number[] = [];
+
+/** Takes a place without its members. What they have together there is known from the curve. */
+function stayBehind(element: ShareElement, place: Place, level: number, tree: ShareTree): void {
+  if (isSamePlace(element.place as Place, place)) return;
+  element.place = place;
+  element.isBehind = true;
+  valueAt(element.curve, level, VALUE);
+  for (let key = 0; key < element.fairShare.length; key++) setShare(element, key, VALUE[key]!, tree);
+}
+
+/** The members of an element that stayed behind get their shares. */
+export function catchUp(element: ShareElement, tree: ShareTree): void {
+  if (element.isBehind) handDownToMembers(element, true, tree);
+}
+
+/** What each operation of a member would have if the element stood elsewhere. */
+export function shareThere(member: ShareElement, position: number, share: number[]): void {
+  const { curve, weight, path } = member;
+  const at = placeAt(curve, weight * position, false).position;
+  for (let key = 0; key < member.fairShare.length; key++) share[key] = pathAt(path as Path, at, key) / weight;
 }
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */

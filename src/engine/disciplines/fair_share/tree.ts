@@ -24,9 +24,9 @@ import type { EngineState, Group, Policy, Pool, PoolLine, Run } from "../../stat
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
-import { isWithinMargin, type Margin } from "./margins.ts";
+import { allowSpan, isWithinMargin, type Margin } from "./margins.ts";
 import type { Need } from "./needs.ts";
-import { forgetFindings, operationOf, refresh, settleClaims, touch } from "./operations.ts";
+import { forgetFindings, operationOf, refresh, settleClaims, takeShare, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
 import { leaveMargin, type Search, type Stage } from "./search.ts";
 import {
@@ -221,8 +221,8 @@ export interface PoolTree extends ShareTree {
   /** How many looks at statuses there were, and how many walks over those who wait. */
   lookCount: number;
   askCount: number;
-  /** How many times the fair share of operations has moved. */
-  shareCount: number;
+  /** How many times fair shares have moved. */
+  moveCount: number;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];
 }
@@ -275,7 +275,9 @@ export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
   if (staleLines.size > 0) staleLines.clear();
   settleClaims(tree);
   updateShares(tree);
+  if (tree.changed.length > 0) tree.moveCount++;
   for (const node of tree.changed) if (node.isChanged) touchStanding(pool, tree, node);
+  for (const node of tree.changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
   tree.changed.length = 0;
   return tree;
 }
@@ -296,16 +298,7 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
     node.satisfaction = Number.NaN;
     return touch(tree, node);
   }
-  const { fairShare, shareOfEach, weight } = node;
-  let isSame = true;
-  for (let key = 0; key < fairShare.length; key++) {
-    const share = fairShare[key]! / weight;
-    if (shareOfEach[key] === share) continue;
-    isSame = false;
-    shareOfEach[key] = share;
-  }
-  if (isSame) return;
-  tree.shareCount++;
+  if (!takeShare(node)) return;
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
     if (isWithinMargin(tree, peers)) {
@@ -364,7 +357,7 @@ function newTree(pool: Pool): PoolTree {
     isLookedAt: false,
     lookCount: 0,
     askCount: 0,
-    shareCount: 0,
+    moveCount: 0,
     overcommitted: [],
   };
   for (const branch of branches.values()) touch(tree, branch);
