@@ -142,12 +142,18 @@ export interface Member {
  * the highest lately is mostly not far from the one that is now.
  */
 export function highestPlace(members: readonly Member[], limit: readonly number[], lately?: Place): Place {
-  const fits = (position: number) => isWithin(sumAt(members, position, false, limit.length), limit);
+  const sums = new Map<number, readonly number[]>();
+  const sumIn = (position: number): readonly number[] => {
+    const sum = sums.get(position) ?? sumAt(members, position, false, limit.length);
+    sums.set(position, sum);
+    return sum;
+  };
+  const fits = (position: number) => isWithin(sumIn(position), limit);
   const near = lately === undefined ? undefined : findStretchNear(members, fits, lately);
   const { fitting, exceeding } = near ?? findStretch(members, fits);
   if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
 
-  const from = sumAt(members, fitting, false, limit.length);
+  const from = sumIn(fitting);
   const to = sumAt(members, exceeding, true, limit.length);
   if (isWithin(to, limit)) return { position: exceeding, isBelow: true };
   let part = 1;

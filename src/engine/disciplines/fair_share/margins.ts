@@ -27,10 +27,12 @@ const WIDTHS: readonly number[] = [0.03, 0.003];
 /** Whether all that is known of peers still holds, though their share has moved. */
 export function isWithinMargin(tree: PoolTree, { margin, fairShare }: Peers): boolean {
   if (margin === null || (!margin.coversGroups && hasSearches(tree))) return false;
-  const { low, high } = margin;
-  for (let key = 0; key < fairShare.length; key++) {
-    if (fairShare[key]! < low[key]! || fairShare[key]! > high[key]!) return false;
-  }
+  return isBetween(fairShare, margin);
+}
+
+function isBetween(share: readonly number[], { low, high }: Margin): boolean {
+  for (let key = 0; key < share.length; key++)
+    if (share[key]! < low[key]! || share[key]! > high[key]!) return false;
   return true;
 }
 
@@ -49,7 +51,8 @@ export function marginIn(pool: Pool, tree: PoolTree, peers: Peers): Margin {
 function marginOf(pool: Pool, tree: PoolTree, peers: Peers): Margin {
   const { fairShare, usageShare: usage, demandShare: demand, runCount } = peers;
   const coversGroups = hasSearches(tree);
-  const hasOneGrouping = (low: readonly number[], high: readonly number[]) => {
+  const isUniform = (low: readonly number[], high: readonly number[]) => {
+    if (isBelowAt(peers, low) !== isBelowAt(peers, high)) return false;
     if (!coversGroups || runCount === 0) return true;
     const groups = groupsAt(pool, tree, peers, low);
     return groupsAt(pool, tree, peers, high).every((group, index) => group === groups[index]);
@@ -57,11 +60,13 @@ function marginOf(pool: Pool, tree: PoolTree, peers: Peers): Margin {
   const between = (low: readonly number[], high: readonly number[]): Margin => {
     return { low, high, satisfactionMin: satisfaction({ usage, demand, fairShare: high }), coversGroups };
   };
+  const former = peers.former?.margin;
+  if (former !== undefined && isBetween(fairShare, former) && isUniform(former.low, former.high))
+    return between(former.low, former.high);
   for (const width of WIDTHS) {
     const low = fairShare.map((share) => moved(share, -width));
     const high = fairShare.map((share) => moved(share, width));
-    if (isBelowAt(peers, low) === isBelowAt(peers, high) && hasOneGrouping(low, high))
-      return between(low, high);
+    if (isUniform(low, high)) return between(low, high);
   }
   return between(fairShare.slice(), fairShare.slice());
 }
@@ -109,9 +114,7 @@ function isAllWithin(pool: Pool, tree: PoolTree, { members }: Branch, position: 
   for (const leaf of members as Leaf[]) {
     shareThere(leaf, position, share);
     for (const peers of leaf.peers.values()) {
-      const { low, high } = marginIn(pool, tree, peers);
-      for (let key = 0; key < share.length; key++)
-        if (share[key]! < low[key]! || share[key]! > high[key]!) return false;
+      if (!isBetween(share, marginIn(pool, tree, peers))) return false;
     }
   }
   return true;

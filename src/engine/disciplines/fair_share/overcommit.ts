@@ -15,10 +15,14 @@ export function lookForOvercommit(transaction: Transaction, pool: Pool, isFirstL
   if (!isFirstLook && overcommittedSinceMs.size === 0) return Number.POSITIVE_INFINITY;
   const changes: { node: NodeName; sinceMs: number | null }[] = [];
   // A change of a node brings a new tree; afterwards what runs there can only become less than it has.
-  for (const name of isFirstLook ? nodes.keys() : overcommittedSinceMs.keys()) {
-    const node = nodes.get(name);
+  const suspects = isFirstLook
+    ? nodes.values()
+    : Array.from(overcommittedSinceMs.keys(), (name) => nodes.get(name));
+  for (const node of suspects) {
     if (node === undefined) continue;
     const isOver = holdsTooMuch(node);
+    if (!isOver && overcommittedSinceMs.size === 0) continue;
+    const { name } = node.record;
     if (isOver !== overcommittedSinceMs.has(name))
       changes.push({ node: name, sinceMs: isOver ? nowMs : null });
   }

@@ -245,10 +245,14 @@ export class PreemptiveStages {
   /** Also in places that may serve it soon, when shares have moved. */
   *#lacksOf(search: Search, operation: Operation, need: LineEntry["need"]): Generator<Lack> {
     const { ask: asked, units } = need;
+    const peers = operation.peers as Peers;
+    // Few places are looked at one by one as soon as that.
     const isPossible =
-      asked === null || this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
+      asked === null ||
+      search.whereHopes(peers) !== null ||
+      this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
     if (!isPossible) return;
-    for (const place of search.placesFor(operation.peers as Peers, need)) {
+    for (const place of search.placesFor(peers, need)) {
       yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
     }
   }

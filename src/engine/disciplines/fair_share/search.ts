@@ -21,11 +21,11 @@ import {
   isTakeable,
   unitsOn,
 } from "./allocations.ts";
-import { forgetMargin, marginIn } from "./margins.ts";
+import { forgetMargin, type Margin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
-import type { Branch, Operation, Peers, PoolTree, Right } from "./tree.ts";
+import type { Branch, Former, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -42,6 +42,8 @@ export interface Place {
   /** What is left when everything has ended that stops for nobody, and what would be without the candidates, too. */
   readonly left: readonly number[];
   readonly most: readonly number[];
+  /** Who would lose them, as it stood then, and the least that it may be owed before it leaves its margin. */
+  readonly losers: readonly Loser[];
   /**
    * No operation keeps a higher satisfaction when it loses one of the candidates, as long as all shares stay within their
    * margins: who has more takes nobody.
@@ -51,6 +53,11 @@ export interface Place {
   readonly backoffEndMs: number;
   /** When time alone changes it; infinite: never. */
   readonly dueMs: number;
+}
+
+interface Loser {
+  readonly peers: Peers;
+  readonly low: readonly number[];
 }
 
 /** Peers for which the stage may do something. */
@@ -109,9 +116,10 @@ export class Search {
       this.#stale.add(place.node);
     }
     for (const node of this.#stale) {
+      const before = this.#places.get(node);
       const place = this.#replace(node);
       this.#stale.delete(node);
-      if (place !== undefined) this.#giveHope(place);
+      if (place !== undefined && !isNoBetter(place, before, nowMs)) this.#giveHope(place);
       if (this.#stale.size > 0 && isTimeUp()) return false;
     }
     return true;
@@ -139,7 +147,6 @@ export class Search {
     const most = [...left];
     const backoffEndMs = this.#backoffEndMs(node);
     let dueMs = backoffEndMs > this.#nowMs ? backoffEndMs : Number.POSITIVE_INFINITY;
-    let best = Number.NEGATIVE_INFINITY;
     for (const run of node === null ? this.#runs() : node.runs) {
       const candidate = this.#candidateFor(run);
       if (candidate === undefined) continue;
@@ -149,12 +156,18 @@ export class Search {
         continue;
       }
       candidates.push(candidate);
-      const { low } = marginIn(this.#pool, this.#tree, candidate.operation.peers as Peers);
-      best = Math.max(best, satisfactionWithout(this.#tree, candidate, low));
       const units = unitsOn(run, node);
       for (let i = 0; i < units.length; i++) most[i]! += units[i]!;
     }
-    return { node, candidates: candidates.sort(byPreference), left, most, best, backoffEndMs, dueMs };
+    candidates.sort(byPreference);
+    const losers = candidates.map(({ operation }) => {
+      const peers = operation.peers as Peers;
+      return { peers, low: marginIn(this.#pool, this.#tree, peers).low };
+    });
+    let best = Number.NEGATIVE_INFINITY;
+    for (const [index, { low }] of losers.entries())
+      best = Math.max(best, satisfactionWithout(this.#tree, candidates[index]!, low));
+    return { node, candidates, losers, left, most, best, backoffEndMs, dueMs };
   }
 
   /** Everything that runs in the pool, of peers that have a run to lose. */
@@ -214,8 +227,7 @@ export class Search {
   }
 
   #mayServe(place: Place, need: Need): boolean {
-    if (!isServedBy(need, place.node)) return false;
-    return covers(this.#mostIn(place), need.units);
+    return covers(this.#mostIn(place), need.units) && isServedBy(need, place.node);
   }
 
   /** What a place could give at most, if nobody starts there before its back-off is over. */
@@ -245,6 +257,19 @@ export class Search {
     for (const { vain } of peers.needs) vain[this.stage].delete(peers);
   }
 
+  /** Where peers may hope: null: anywhere; nowhere: in vain. */
+  whereHopes(peers: Peers): ReadonlySet<Node | null> | null {
+    if (peers.needs.every(({ vain }) => vain[this.stage].has(peers))) return NOWHERE;
+    return this.hopes.get(peers)?.where ?? null;
+  }
+
+  /** They stand as others did that may hope in these places only. */
+  hopeAs(peers: Peers, where: ReadonlySet<Node | null>): void {
+    if (where.size === 0) return this.#despair(peers);
+    this.hopes.set(peers, hopeIn(new Set(where)));
+    this.#doubtful.add(peers);
+  }
+
   /** Whether a search for an operation may find something. */
   mayHope(operation: Operation): boolean {
     const peers = operation.peers as Peers;
@@ -271,8 +296,8 @@ export class Search {
   giveUp(operation: Operation, near: ReadonlySet<Node | null> | null): void {
     const peers = operation.peers as Peers;
     const hope = this.hopes.get(peers) as Hope;
-    this.#doubtful.add(peers);
     if (near === null || near.size > 0) {
+      this.#doubtful.add(peers);
       if (hope.failed === null || hope.failedIn !== this.#tree.moveCount) hope.failed = new Set();
       hope.failed.add(operation);
       hope.failedIn = this.#tree.moveCount;
@@ -282,7 +307,11 @@ export class Search {
     }
     hope.vain ??= new Set();
     hope.vain.add(operation);
-    if (peers.runCount > 0 && hope.vain.size < this.#searcherCount(peers)) return;
+    if (peers.runCount === 0 || hope.vain.size >= this.#searcherCount(peers)) this.#despair(peers);
+    else this.#doubtful.add(peers);
+  }
+
+  #despair(peers: Peers): void {
     this.hopes.delete(peers);
     for (const need of peers.needs) {
       need.vain[this.stage].add(peers);
@@ -343,6 +372,30 @@ export class Search {
       if (best > place.best) yield `${where} has ${best}, more than ${place.best}`;
     }
   }
+}
+
+const NOWHERE: ReadonlySet<Node | null> = new Set();
+
+/** Whether nobody finds anything in a place that was not there before, at a time at which it would have been the same. */
+function isNoBetter(place: Place, before: Place | undefined, nowMs: number): boolean {
+  if (before === undefined || before.dueMs <= nowMs || place.backoffEndMs < before.backoffEndMs) return false;
+  if (!covers(before.left, place.left) || !covers(before.most, place.most)) return false;
+  return place.candidates.every(({ run, group }, index) => {
+    const at = before.candidates.findIndex((candidate) => candidate.run === run);
+    if (at < 0 || before.candidates[at]!.group !== group) return false;
+    return isNoRicher(place.losers[index]!, before.losers[at]!);
+  });
+}
+
+/** Whether an operation that loses runs keeps no more of its share, nor a higher satisfaction, than it did. */
+function isNoRicher(loser: Loser, before: Loser): boolean {
+  const [now, then] = [loser.peers, before.peers];
+  return loser.low.every(
+    (share, key) =>
+      share >= before.low[key]! &&
+      now.usage[key] === then.usage[key] &&
+      isShareAbove(now.demandShare[key]!, share) === isShareAbove(then.demandShare[key]!, before.low[key]!),
+  );
 }
 
 function hopeIn(where: Hope["where"]): Hope {
@@ -461,8 +514,29 @@ export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
     const isAsListed = isSame && before !== null && !isLess(margin.low, before.low);
     if (isListed && !isAsListed) for (const operation of peers.operations) noteRuns(tree, operation);
   }
+  if (isHeir(peers, margin)) return hopeAsBefore(tree, peers);
   // Who is owed no more than when a search was in vain may take nobody who was safe from it then (9.8).
   if (before === null || isLess(before.high, margin.high)) hopeFor(tree, peers);
+}
+
+/** Whether peers may take nobody who was safe from those that they come from. */
+function isHeir({ former }: Peers, { high, satisfactionMin }: Margin): boolean {
+  return former !== null && high === former.margin.high && satisfactionMin >= former.margin.satisfactionMin;
+}
+
+function hopeAsBefore({ searches }: PoolTree, peers: Peers): void {
+  for (const stage of STAGES) {
+    const where = peers.former?.hopes[stage] ?? null;
+    if (where !== null) searches[stage]?.hopeAs(peers, where);
+  }
+}
+
+/** What was known of the former peers of an operation that asks for the same as before, and has the same. */
+export function formerOf({ searches }: PoolTree, peers: Peers): Former | null {
+  const { margin } = peers;
+  if (margin === null) return null;
+  const hopesIn = (stage: Stage) => searches[stage]?.whereHopes(peers) ?? null;
+  return { margin, hopes: { preemptive: hopesIn("preemptive"), aggressive: hopesIn("aggressive") } };
 }
 
 /** Whether one share is less than another on some key. */

@@ -105,8 +105,8 @@ export class NodeSpace implements Space {
     if (ask.count > 1) return this.soon.place(ask);
     let first: Node | undefined;
     for (const node of this.#pool.nodes.values()) {
-      const isLater = first !== undefined && compareIds(first.record.name, node.record.name) < 0;
-      if (!isLater && this.soon.canHold(node, ask)) first = node;
+      if (!this.soon.canHold(node, ask)) continue;
+      if (first === undefined || compareIds(node.record.name, first.record.name) < 0) first = node;
     }
     return first === undefined ? null : [first];
   }

@@ -20,7 +20,7 @@ import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
-import type { EngineState, Group, Policy, Pool, PoolLine, Run } from "../../state.ts";
+import type { EngineState, Group, Node, Policy, Pool, PoolLine, Run } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
@@ -144,8 +144,16 @@ export interface Peers extends Standing {
   groups: readonly AllocationGroup[] | null;
   /** Between which shares nothing is found otherwise about them; null: to be found when asked for. */
   margin: Margin | null;
+  /** What was known of those that they come from; null: that does not hold for them, or is taken over. */
+  former: Former | null;
   /** The number of the last walk of the regular stage in which each of them fitted. */
   fitsIn: number;
+}
+
+/** The margin of peers, and where each stage could do something for them; null: anywhere. */
+export interface Former {
+  readonly margin: Margin;
+  readonly hopes: Readonly<Record<Stage, ReadonlySet<Node | null> | null>>;
 }
 
 export interface Operation extends Starver {
@@ -197,6 +205,8 @@ export interface PoolTree extends ShareTree {
   readonly running: Set<Peers>;
   /** Every shape of requests that was met. */
   readonly shapes: Map<string, Shape>;
+  /** Those with something known of their former peers. */
+  readonly heirs: Peers[];
   /** Leaves that may have more or fewer operations than their claim says. */
   readonly claims: Leaf[];
   /** Elements that stand otherwise than at the last look. */
@@ -277,6 +287,8 @@ export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
   updateShares(tree);
   if (tree.changed.length > 0) tree.moveCount++;
   for (const node of tree.changed) if (node.isChanged) touchStanding(pool, tree, node);
+  for (const peers of tree.heirs) peers.former = null; // From now on it may not hold.
+  tree.heirs.length = 0;
   for (const node of tree.changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
   tree.changed.length = 0;
   return tree;
@@ -344,6 +356,7 @@ function newTree(pool: Pool): PoolTree {
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
+    heirs: [],
     claims: [],
     touched: [],
     moved: [],
