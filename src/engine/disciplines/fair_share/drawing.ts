@@ -29,6 +29,7 @@ export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
 function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
   if (!element.isFifo) for (const member of element.members) drawStale(member, tree);
+  for (const without of element.withouts ?? []) without.gang = null;
   element.fullCurve = draw(element, tree, element.fullCurve);
   element.curve = element.fullCurve;
 }
@@ -39,6 +40,7 @@ export function draw(element: ShareElement, { paper, root }: ShareTree, former: 
   const drawing = { paper, guarantee, limit, former };
   element.isStale = false;
   element.isRedrawn = true;
+  element.handedCurve = null;
   if (isFifo) {
     element.line = lineOf(element);
     return lineCurve(element.line, drawing);

@@ -1,8 +1,9 @@
 // Gangs have their whole demand or nothing (9.2). While some gang has a part of its demand, the one with the smallest
 // part gives up, and the water flows anew.
 
+import { BLANK } from "./curves.ts";
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
-import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt } from "./levels.ts";
+import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt, positionAt } from "./levels.ts";
 import { countGangs, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 
@@ -29,6 +30,11 @@ export function tryGangsAgain(tree: ShareTree): void {
  * above it when a gang gives up whose siblings cannot take it all, or when none is left.
  */
 export function settleGangs(tree: ShareTree): void {
+  giveUpInTurn(tree);
+  for (const element of tree.settled) if (element.curve === element.handedCurve) element.isRedrawn = false;
+}
+
+function giveUpInTurn(tree: ShareTree): void {
   for (;;) {
     const corners: Corner[] = [];
     collectCorners(tree.root, placeOfRoot(tree), null, corners);
@@ -52,6 +58,8 @@ export function settleGangs(tree: ShareTree): void {
 interface Corner {
   readonly element: ShareElement;
   readonly level: Level | null;
+  /** Whether what it divides depends on its own operations alone. */
+  readonly isLast: boolean;
   smallest: PartialGang | undefined;
 }
 
@@ -63,7 +71,7 @@ interface Level {
 
 function collectCorners(element: ShareElement, place: Place, level: Level | null, found: Corner[]): void {
   const smallest = smallestPart(element, place);
-  if (smallest !== undefined) found.push({ element, level, smallest });
+  if (smallest !== undefined) found.push({ element, level, isLast: isLastBranch(element), smallest });
   if (element.isFifo) return;
   for (const member of element.members) {
     if (member.gangCount === 0 || member.path !== null) continue;
@@ -92,21 +100,57 @@ function firstToGiveUp(corners: readonly Corner[], parts: readonly number[]): nu
 
 /** The smallest gang of a corner gives up. Answers whether nobody outside the corner stands otherwise for that. */
 function giveUpIn(corner: Corner, tree: ShareTree): boolean {
-  const { element, level, smallest } = corner;
+  const { element, level, isLast, smallest } = corner;
   const { gang } = smallest as PartialGang;
   // The water inside rises: elements with gangs farther below would stand otherwise.
-  const hasOthersBelow = element.members.some(({ path, gangCount }) => path === null && gangCount > 0);
+  const hasOthersBelow =
+    !isLast && element.members.some(({ path, gangCount }) => path === null && gangCount > 0);
   const isQuietBefore = level !== null && !level.isBelow && !element.isFifo && !hasOthersBelow;
   const before = isQuietBefore ? growthAt(element.curve, level.level) : undefined;
   gang.hasGivenUp = true;
   countGangs(gang, -1);
   tree.givenUp.push(gang);
-  if (!element.isFifo) settle(gang, tree);
-  settle(element, tree);
+  if (!element.isFifo) settleGang(gang, tree);
+  if (isLast) settleWithout(element, gang, tree);
+  else settle(element, tree);
   if (before === undefined || level === null || !isSameGrowth(before, growthAt(element.curve, level.level)))
     return false;
   corner.smallest = smallestPart(element, placeAt(element.curve, level.level, false));
   return true;
+}
+
+function isLastBranch({ parent, isFifo, members }: ShareElement): boolean {
+  return parent !== null && !isFifo && members.every(({ path }) => path !== null);
+}
+
+/** Who has given up holds nothing at any level, however often that happens. */
+function settleGang(gang: ShareElement, tree: ShareTree): void {
+  if (gang.settledCurve === BLANK) return settle(gang, tree);
+  gang.curve = gang.settledCurve;
+  gang.isRedrawn = true;
+  tree.settled.push(gang);
+}
+
+/** How many curves of an element are kept: together they need the square of that. */
+const WITHOUTS_MAX = 64;
+
+/** With every change all gangs have their chance, and mostly the same ones give up in the same order. */
+function settleWithout(element: ShareElement, gang: ShareElement, tree: ShareTree): void {
+  const { curve, fullCurve, settledCurve } = element;
+  element.withouts ??= [];
+  const { withouts } = element;
+  const step = curve === fullCurve ? 0 : withouts.findIndex((each) => each.curve === curve) + 1;
+  if (step >= WITHOUTS_MAX || (curve === settledCurve && step === 0)) return settle(element, tree);
+  if (step === 0) tree.settled.push(element);
+  const known = withouts[step];
+  if (known?.gang === gang) {
+    element.curve = known.curve;
+    element.isRedrawn = true;
+  } else {
+    for (const later of withouts.slice(step)) later.gang = null;
+    element.curve = draw(element, tree, known?.curve ?? BLANK);
+    withouts[step] = { gang, curve: element.curve };
+  }
 }
 
 function settle(element: ShareElement, tree: ShareTree): void {
@@ -143,11 +187,12 @@ function smallestPart({ isFifo, path, line, members }: ShareElement, place: Plac
   }
   if (path !== null) return undefined;
   let smallest: PartialGang | undefined;
-  for (const member of members) {
+  for (let index = 0; index < members.length; index++) {
+    const member = members[index]!;
     if (member.gangCount === 0 || member.path === null) continue;
     const level = member.weight * position;
     if (isSatisfiedAt(member.curve, level)) continue;
-    smallest = partialOf(member, placeAt(member.curve, level, isBelow).position, smallest);
+    smallest = partialOf(member, positionAt(member.curve, level, isBelow), smallest);
   }
   return smallest;
 }

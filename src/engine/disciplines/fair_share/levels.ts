@@ -39,6 +39,15 @@ export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
   return { position: from + part * (to - from), isBelow: from === to };
 }
 
+/** Only its position. */
+export function positionAt(curve: Curve, level: number, isBelow: boolean): number {
+  const { numbers, stride } = curve.paper;
+  const { point, part } = locate(curve, level, isBelow);
+  const offset = offsetOf(curve, point) + POSITION;
+  const from = numbers[offset]!;
+  return part === 0 ? from : from + part * (numbers[offset + stride]! - from);
+}
+
 /** What an element holds at a level. */
 export function valueAt(curve: Curve, level: number, value: number[]): void {
   const { numbers, stride } = curve.paper;

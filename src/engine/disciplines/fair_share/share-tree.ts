@@ -46,6 +46,10 @@ export interface ShareElement {
   /** With all gangs, and where the other one is drawn. */
   fullCurve: Curve;
   settledCurve: Curve;
+  /** Drawn without one of its gangs after another, as of the last time; null: none has given up yet. */
+  withouts: Without[] | null;
+  /** The one that shares were last handed down by; null: it was drawn since. */
+  handedCurve: Curve | null;
   isStale: boolean;
   /** Drawn since shares were last handed down. */
   isRedrawn: boolean;
@@ -59,6 +63,13 @@ export interface ShareElement {
   span: Span | null;
   /** Whether the shares of its members are those of an earlier position; `catchUp` hands them down. */
   isBehind: boolean;
+}
+
+/** What is left of a curve when one more gang has given up. */
+export interface Without {
+  /** Null: something below has changed since, and only the paper may be used. */
+  gang: ShareElement | null;
+  curve: Curve;
 }
 
 export interface Span {
@@ -99,6 +110,8 @@ export class ShareNode implements ShareElement {
   curve = BLANK;
   fullCurve = BLANK;
   settledCurve = BLANK;
+  withouts: Without[] | null = null;
+  handedCurve: Curve | null = null;
   isStale = false;
   isRedrawn = false;
   line: readonly ShareElement[] = [];
@@ -208,9 +221,10 @@ export function makeStale(element: ShareElement): void {
 export function tidy({ paper, root }: ShareTree): void {
   if (!isWasteful(paper)) return;
   const curves: Curve[] = [];
-  const collect = ({ fullCurve, settledCurve, members }: ShareElement): void => {
+  const collect = ({ fullCurve, settledCurve, withouts, members }: ShareElement): void => {
     if (fullCurve.paper === paper) curves.push(fullCurve);
     if (settledCurve.paper === paper) curves.push(settledCurve);
+    for (const { curve } of withouts ?? []) curves.push(curve);
     for (const member of members) collect(member);
   };
   collect(root);

@@ -10,7 +10,7 @@
 
 import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
-import { isSamePlace, type Place, placeAt, valueAt } from "./levels.ts";
+import { isSamePlace, type Place, placeAt, positionAt, valueAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
 import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
 
@@ -31,6 +31,7 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
   if (!isMoved && !element.isRedrawn) return;
   if (isMoved) element.place = place;
   element.isRedrawn = false;
+  element.handedCurve = element.curve;
   element.span = null;
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
@@ -73,7 +74,7 @@ export function catchUp(element: ShareElement, tree: ShareTree): void {
 /** What each operation of a member would have if the element stood elsewhere. */
 export function shareThere(member: ShareElement, position: number, share: number[]): void {
   const { curve, weight, path } = member;
-  const at = placeAt(curve, weight * position, false).position;
+  const at = positionAt(curve, weight * position, false);
   for (let key = 0; key < member.fairShare.length; key++) share[key] = pathAt(path as Path, at, key) / weight;
 }
 
@@ -102,6 +103,7 @@ function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree)
   }
   const assign = (element: ShareElement): void => {
     element.isRedrawn = false;
+    element.handedCurve = element.curve;
     if (element.path !== null) return setShareAt(element, reached.get(element) ?? 0, tree);
     for (const member of element.members) assign(member);
     sumShares(element, tree);
