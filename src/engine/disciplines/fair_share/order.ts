@@ -24,9 +24,12 @@ interface Turn {
   next: Operation | null;
 }
 
-/** Some of those that wait: peers that were asked for with `ask` under this number, as long as they are asked for. */
+/**
+ * Some of those that wait: peers that were asked for with `ask` under this number, as long as they are asked for; null:
+ * under none, so that every branch on the way is looked at.
+ */
 export interface Asked {
-  readonly asking: number;
+  readonly asking: number | null;
   isAskedFor(this: void, peers: Peers): boolean;
 }
 
@@ -109,7 +112,7 @@ function collectTurns(branch: Branch, asked: Asked | null, turns: Turn[]): void 
       }
       continue;
     }
-    if (member.waitingCount === 0 || (asked !== null && member.askedIn !== asked.asking)) continue;
+    if (member.waitingCount === 0 || !isMarked(asked, member)) continue;
     // Below a FIFO group operations follow directly (9.11).
     if (branch.isFifo) collectTurns(member, asked, turns);
     else
@@ -124,7 +127,11 @@ function collectTurns(branch: Branch, asked: Asked | null, turns: Turn[]): void 
 }
 
 function isAskedFor(asked: Asked | null, peers: Peers): boolean {
-  return asked === null || (peers.askedIn === asked.asking && asked.isAskedFor(peers));
+  return asked === null || (isMarked(asked, peers) && asked.isAskedFor(peers));
+}
+
+function isMarked(asked: Asked | null, { askedIn }: Standing): boolean {
+  return asked === null || asked.asking === null || askedIn === asked.asking;
 }
 
 function turnOf(peers: Peers): Turn {

@@ -85,6 +85,7 @@ export class Stages {
     const first = preemptive === undefined ? this.#firstIfFits() : undefined;
     if (first !== undefined) return first;
     const asking = ++tree.askCount;
+    if (tree.hasNewRoom) return this.#firstThatFits(preemptive, asking);
     tree.hasNewRoom = this.#askThoseThatFit(moved, asking);
     if (!tree.hasNewRoom) return undefined;
     if (preemptive === undefined || !preemptive.askAll(asking)) {
@@ -98,28 +99,36 @@ export class Stages {
     return undefined;
   }
 
+  /** When units have come free, most who ask for little fit: only those are looked at whose turn comes. */
+  #firstThatFits(preemptive: PreemptiveStages | undefined, asking: number): Waiter | undefined {
+    const tree = this.#tree;
+    if (this.#hasRoomForAny()) {
+      const isAskedFor = (peers: Peers) =>
+        this.#askIfFits(peers, asking) || (preemptive?.mayHope(peers) ?? false);
+      for (const operation of inOrder(tree, { asking: null, isAskedFor })) {
+        if ((operation.peers as Peers).fitsIn === asking) return this.#grantTo(operation);
+        if (preemptive?.couldServe(operation)) return undefined;
+      }
+    }
+    tree.hasNewRoom = false;
+    return undefined;
+  }
+
+  #hasRoomForAny(): boolean {
+    for (const need of this.#tree.openNeeds) if (this.#hasRoomFor(need)) return true;
+    return false;
+  }
+
   /** Mostly the first of all that wait fits, if anybody does: then nobody else need be looked at. */
   #firstIfFits(): Waiter | undefined {
-    const { openNeeds, hasNewRoom } = this.#tree;
-    if (!hasNewRoom) return undefined;
-    for (const need of openNeeds) {
-      if (!this.#hasRoomFor(need)) continue;
-      return this.#grantTo(firstInOrder(this.#tree, null));
-    }
-    return undefined;
+    if (!this.#tree.hasNewRoom || !this.#hasRoomForAny()) return undefined;
+    return this.#grantTo(firstInOrder(this.#tree, null));
   }
 
   /** As long as no units have come free, nobody fits who did not at the last look. Answers whether anybody does. */
   #askThoseThatFit(moved: readonly Operation[], asking: number): boolean {
     let areAny = false;
-    if (!this.#tree.hasNewRoom) {
-      for (const { peers } of moved) if (peers !== null && this.#askIfFits(peers, asking)) areAny = true;
-      return areAny;
-    }
-    for (const need of this.#tree.openNeeds) {
-      if (!this.#hasRoomFor(need)) continue;
-      for (const peers of need.peers) if (this.#askIfFits(peers, asking)) areAny = true;
-    }
+    for (const { peers } of moved) if (peers !== null && this.#askIfFits(peers, asking)) areAny = true;
     return areAny;
   }
 
