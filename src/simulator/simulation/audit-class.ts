@@ -171,7 +171,12 @@ function isInShare(judged: Case, counts: (run: Running) => boolean = () => true)
 }
 
 function isReserved(books: Books, pool: PoolRecord, key: string): boolean {
-  return books.policiesIn(pool.name).some(({ reserved }) => (reserved[key] ?? 0) > 0);
+  return books.policiesIn(pool.name).some((policy) => reservedOf(pool, policy, key) > 0);
+}
+
+/** What is being removed by force has no share any more (P8). */
+function reservedOf(pool: PoolRecord, policy: PolicyRecord | undefined, key: string): number {
+  return policy === undefined || policy.closing || pool.closing ? 0 : (policy.reserved[key] ?? 0);
 }
 
 function borrowsSomething({ books, pool }: Case, victim: Running): boolean {
@@ -234,7 +239,7 @@ function headroomAtMost(
     .filter((run) => run.spec.component === policy.component && counts(run))
     .filter((entry) => !isBound || isFirm(books, pool, entry))
     .reduce((sum, { spec }) => sum + (books.takenOf(pool, spec)[key] ?? 0), 0);
-  return Math.max(0, (policy.reserved[key] ?? 0) - used);
+  return Math.max(0, reservedOf(pool, policy, key) - used);
 }
 
 /** Firm work fills the share first, then dear work, then the others, each in the order of their grants (G6, 10.8). */
@@ -251,7 +256,7 @@ function borrows(books: Books, pool: PoolRecord, run: Running, key: string): boo
       (sum, each) => sum + (books.takenOf(pool, each.spec)[key] ?? 0) - awayFromHome(books, pool, each, key),
       0,
     );
-  return filled > (books.policyOf(pool.name, run.spec.component)?.reserved[key] ?? 0);
+  return filled > reservedOf(pool, books.policyOf(pool.name, run.spec.component), key);
 }
 
 /** What it holds on home nodes of others, unless they are its own home too (N3). */

@@ -60,8 +60,19 @@ const CLEARING = story([
   submit("whole", { component: "desk", resources: { gpu: 4 }, preemptionClass: 8 }),
 ]);
 
+/** The only reserve goes by force while a run of its component stops: class 10 is free on its key then (P8, 10.8). */
+const CLOSING = story([
+  { kind: "createPool", name: POOL, discipline: "class", capacity: { gpu: 6 } },
+  ...policies("lab"),
+  { kind: "attachPolicy", policy: { pool: POOL, component: "desk" as ComponentName, reserved: { gpu: 1 } } },
+  submit("kept", { component: "desk", resources: { gpu: 1 }, checkpoint: "auto" }),
+  { kind: "detachPolicy", pool: POOL, component: "desk" as ComponentName, force: true },
+  submit("top", { component: "lab", resources: { gpu: 2 }, preemptionClass: 10 }),
+]);
+
 test("true stories pass", () => {
-  for (const events of [URGENT, NODES, CLEARING]) expect(problemsOf(events)).toEqual([]);
+  expect(CLOSING.at(-1)).toMatchObject({ kind: "requestAllocated", requestId: "top" });
+  for (const events of [URGENT, NODES, CLEARING, CLOSING]) expect(problemsOf(events)).toEqual([]);
   expect(victimIds(URGENT)).toEqual(["second", "third"]);
   expect(victimIds(CLEARING)).toEqual(["a", "b"]);
 });
