@@ -98,11 +98,10 @@ export function namedKinds(
   short: readonly number[],
   victims: readonly { readonly run: Run }[] = [],
 ): RunKind[] {
-  const isConcerned = ({ poolLine }: RunKind) => short.some((i) => (poolLine.need[i] as number) > 0);
   const named = new Set(victims.map(({ run }) => run.kind));
   for (const { runKinds } of policies) {
     if (named.size >= KINDS_NAMED_MAX) break;
-    for (const kind of [...runKinds].filter(isConcerned).sort(byLine)) {
+    for (const kind of [...runKinds].filter((kind) => holdsAny(kind, short)).sort(byLine)) {
       if (named.size < KINDS_NAMED_MAX) named.add(kind);
     }
   }
@@ -121,9 +120,14 @@ export function shortKeys(shortage: readonly number[]): number[] {
 }
 
 /** Whether runs of this kind can be victims at all for a shortage on these keys (V2). */
-export function isEligible({ poolLine }: RunKind, short: readonly number[]): boolean {
-  if (!poolLine.line.shape.preemptible || poolLine.sensitive) return false;
-  for (const i of short) if ((poolLine.need[i] as number) > 0) return true;
+export function isEligible(kind: RunKind, short: readonly number[]): boolean {
+  const { line, sensitive } = kind.poolLine;
+  return line.shape.preemptible && !sensitive && holdsAny(kind, short);
+}
+
+/** Whether runs of a kind hold something of one of these keys. */
+export function holdsAny({ poolLine }: RunKind, keys: readonly number[]): boolean {
+  for (const i of keys) if ((poolLine.need[i] as number) > 0) return true;
   return false;
 }
 

@@ -5,6 +5,7 @@ import type { PreemptionReason } from "../../records.ts";
 import {
   BorrowLines,
   hasDisplaced,
+  holdsAny,
   isMature,
   isShielded,
   mayBorrow,
@@ -55,8 +56,8 @@ export function judgeFor(search: VictimSearch, short: readonly number[]): Judge 
   const judge = judgeOf(search, short);
   const permitting = new Set(mayPermit(search, short));
   return memoised((kind) => {
-    const { policy, need } = kind.poolLine;
-    return permitting.has(policy) && holdsAny(need, short) ? judge(kind) : "10.1";
+    const isInQuestion = permitting.has(kind.poolLine.policy) && holdsAny(kind, short);
+    return isInQuestion ? judge(kind) : "10.1";
   });
 }
 
@@ -71,11 +72,6 @@ export function* permissionsBy(
       if (typeof verdict !== "string") yield verdict;
     }
   }
-}
-
-function holdsAny(need: readonly number[], keys: readonly number[]): boolean {
-  for (const i of keys) if ((need[i] as number) > 0) return true;
-  return false;
 }
 
 /** Whatever is stopped is of a lower class, taken by a sensitive claim or out of somebody's reserve, or fills a gap. */
