@@ -12,6 +12,7 @@ import {
 import { type OpenedServer, openServer } from "../src/server/index.ts";
 import { type Fault, tell } from "./proving/canaries.ts";
 import { MACHINE_CANARIES, proveMachines } from "./proving/machines.ts";
+import { NO_LIMITS } from "./proving/rates.ts";
 import { proveSight, SIGHT_CANARIES } from "./proving/sight.ts";
 import { bundle } from "./proving/start.ts";
 
@@ -314,16 +315,10 @@ async function findMachineFault(fault: Fault): Promise<number> {
 async function onServer<Result>(
   work: (server: OpenedServer, admin: string) => Promise<Result>,
 ): Promise<Result> {
-  const unlimited = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
   const server = await openServer({
     data: "memory",
     listen: "127.0.0.1:0",
-    rates: {
-      perToken: unlimited,
-      perStranger: unlimited,
-      allStrangers: unlimited,
-      failedLoginsPerMinute: 10_000_000,
-    },
+    rates: NO_LIMITS,
     onFatal: (error) => {
       throw error;
     },

@@ -17,6 +17,7 @@ import { type Fault, tell } from "./proving/canaries.ts";
 import { lookAtEnd } from "./proving/fuzz-end.ts";
 import { createFuzzWorld, type FuzzWorld, PLAIN_BODIES, PLANNED_CHANGES } from "./proving/fuzz-world.ts";
 import { seededRandom } from "./proving/random.ts";
+import { NO_LIMITS } from "./proving/rates.ts";
 import { bundle } from "./proving/start.ts";
 
 const STORES = ["memory", "sqlite"] as const;
@@ -176,16 +177,10 @@ async function findOut(fault: Fault | undefined): Promise<number> {
 /** Sends inputs to a server of its own. */
 async function prove(store: (typeof STORES)[number]): Promise<void> {
   const directory = store === "memory" ? undefined : mkdtempSync(join(tmpdir(), "berth-fuzz-"));
-  const unlimited = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
   server = await openServer({
     data: directory === undefined ? "memory" : { directory },
     listen: "127.0.0.1:0",
-    rates: {
-      perToken: unlimited,
-      perStranger: unlimited,
-      allStrangers: unlimited,
-      failedLoginsPerMinute: 10_000_000,
-    },
+    rates: NO_LIMITS,
     log: {
       info: () => undefined,
       warn: () => undefined,

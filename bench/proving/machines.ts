@@ -5,6 +5,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type OpenedServer, openServer } from "../../src/server/index.ts";
 import type { Fault } from "./canaries.ts";
+import { NO_LIMITS } from "./rates.ts";
 
 export interface MachineProof {
   readonly calls: number;
@@ -66,11 +67,10 @@ const RUN_AS: readonly (readonly [Role, readonly string[] | undefined, string | 
 const WAIT_MS_MAX = 20_000;
 
 export async function proveMachines(): Promise<MachineProof> {
-  const unlimited = { perSecond: Number.POSITIVE_INFINITY, burst: 0 };
   const server = await openServer({
     data: "memory",
     listen: "127.0.0.1:0",
-    rates: { perToken: unlimited, perStranger: unlimited, allStrangers: unlimited },
+    rates: NO_LIMITS,
     onFatal: (error) => {
       throw error;
     },
