@@ -54,9 +54,9 @@ export type Judge = (kind: RunKind) => Permission | string;
  */
 export function judgeFor(search: VictimSearch, short: readonly number[]): Judge {
   const judge = judgeOf(search, short);
-  const permitting = new Set(mayPermit(search, short));
+  const mayPermit = permittingIn(search, short);
   return memoised((kind) => {
-    const isInQuestion = permitting.has(kind.poolLine.policy) && holdsAny(kind, short);
+    const isInQuestion = mayPermit(kind.poolLine.policy) && holdsAny(kind, short);
     return isInQuestion ? judge(kind) : "10.1";
   });
 }
@@ -66,7 +66,9 @@ export function* permissionsBy(
   judge: Judge,
   { search, short }: { readonly search: VictimSearch; readonly short: readonly number[] },
 ): Generator<Permission> {
-  for (const policy of mayPermit(search, short)) {
+  const mayPermit = permittingIn(search, short);
+  for (const policy of search.pool.policies.values()) {
+    if (!mayPermit(policy)) continue;
     for (const kind of policy.runKinds) {
       const verdict = judge(kind);
       if (typeof verdict !== "string") yield verdict;
@@ -97,13 +99,10 @@ export function isAnyLower({ pool, head }: VictimSearch): boolean {
 }
 
 /** Components of which something may be permitted by class, as a sensitive claim, by reclaim, or since it fills a gap. */
-function* mayPermit(search: VictimSearch, short: readonly number[]): Generator<Policy> {
+function permittingIn(search: VictimSearch, short: readonly number[]): (policy: Policy) => boolean {
   const { pool, head } = search;
-  const areAll = head.poolLine.sensitive || pool.gapKinds.size > 0 || isAnyLower(search);
-  for (const policy of pool.policies.values()) {
-    if (policy.runKinds.size === 0) continue;
-    if (areAll || (!head.borrows && mayBorrow(policy, short))) yield policy;
-  }
+  if (head.poolLine.sensitive || pool.gapKinds.size > 0 || isAnyLower(search)) return () => true;
+  return (policy) => !head.borrows && mayBorrow(policy, short);
 }
 
 /** What may be taken of certain kinds. */

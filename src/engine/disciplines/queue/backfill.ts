@@ -45,11 +45,14 @@ export function findBackfill(
   }
   if (count === 0 && !hasHolders(pool)) return undefined;
   const isFew = count <= LINES_ASKED_MAX;
-  const walk = isFew ? walkOver(rules, gap, parts, nowMs) : new QueueWalk(rules, pool, nowMs, order);
   const served = new Set(parts);
+  const isServed = (poolLine: PoolLine) => served.has(order.lines.partOf(poolLine));
+  const walk = isFew
+    ? walkOver(rules, gap, parts, nowMs)
+    : new QueueWalk(rules, pool, nowMs, order, isServed);
   for (const waiter of walk) {
     if (waiter.hold === "here" && waiter.poolLine.ask !== null) continue; // Elsewhere it starts in its turn only (V5).
-    if (!isFew && waiter.hold === null && !isAsked(order, gap, served, walk, waiter)) continue;
+    if (!isFew && waiter.hold === null && !isAsked(gap, walk, waiter)) continue;
     if (walk.quotaBlock(waiter) !== null || !walk.fits(waiter)) continue;
     const opportunistic = !gap.isShort(waiter.request) && !gap.leavesEnough(waiter);
     if (!opportunistic || gap.mayFill(waiter.poolLine)) return { waiter, opportunistic };
@@ -77,15 +80,8 @@ function walkOver(rules: QueueRules, gap: Gap, parts: readonly Part[], nowMs: nu
 }
 
 /** Whether one in the walk over the whole queue comes into question; a member that does later is brought into the walk. */
-function isAsked(
-  { lines }: QueueOrder,
-  gap: Gap,
-  served: ReadonlySet<Part>,
-  walk: QueueWalk,
-  { request, poolLine }: Waiter,
-): boolean {
+function isAsked(gap: Gap, walk: QueueWalk, { request, poolLine }: Waiter): boolean {
   if (request !== poolLine.line.members.first()) return true; // It was brought.
-  if (!served.has(lines.partOf(poolLine))) return false;
   const members = gap.candidatesOf(poolLine);
   for (const member of members) if (member !== request) walk.bring(member, poolLine);
   return members[0] === request;

@@ -148,9 +148,9 @@ export class QueueOrder {
     return undefined;
   }
 
-  /** The queue from its front, at a moment. */
-  walk(compare: (a: Waiter, b: Waiter) => number): OrderWalk {
-    return new OrderWalk(this.#ranks, compare);
+  /** The queue from its front, at a moment; of the lines only those that are wanted. */
+  walk(compare: (a: Waiter, b: Waiter) => number, isWanted: (poolLine: PoolLine) => boolean): OrderWalk {
+    return new OrderWalk(this.#ranks, compare, isWanted);
   }
 
   /** The request of this name, if it is promised units here. */
@@ -259,13 +259,19 @@ interface Head {
 export class OrderWalk {
   readonly #ranks: readonly Rank[];
   readonly #heads: Heap<Head>;
+  readonly #isWanted: (poolLine: PoolLine) => boolean;
   /** The rank that comes after those in hand. */
   #next = 0;
   /** The sequence of the one that was taken last: mostly nobody asks for the next of it. */
   #unread: Iterator<Place> | null = null;
 
-  constructor(ranks: readonly Rank[], compare: (a: Waiter, b: Waiter) => number) {
+  constructor(
+    ranks: readonly Rank[],
+    compare: (a: Waiter, b: Waiter) => number,
+    isWanted: (poolLine: PoolLine) => boolean,
+  ) {
     this.#ranks = ranks;
+    this.#isWanted = isWanted;
     this.#heads = new Heap<Head>((a, b) => compare(a.waiter, b.waiter) < 0);
   }
 
@@ -300,9 +306,12 @@ export class OrderWalk {
   }
 
   #bring(places: Iterator<Place>): void {
-    const { value, done } = places.next();
-    if (done === true) return;
-    this.#heads.push({ waiter: waiterAt(value as Place), places });
+    for (let next = places.next(); next.done !== true; next = places.next()) {
+      const { poolLine, hold } = next.value;
+      if (hold === null && !this.#isWanted(poolLine)) continue;
+      this.#heads.push({ waiter: waiterAt(next.value), places });
+      return;
+    }
   }
 }
 

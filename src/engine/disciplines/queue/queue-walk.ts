@@ -61,6 +61,10 @@ interface PassedHolders {
 
 const NO_REQUESTS: ReadonlySet<Request> = new Set();
 
+function isAnyWanted(): boolean {
+  return true;
+}
+
 export class QueueWalk {
   readonly pool: Pool;
   readonly #rules: QueueRules;
@@ -87,15 +91,24 @@ export class QueueWalk {
   /** Whether a promise on the way has changed the places of those behind it. */
   isReordered = false;
 
-  /** `source` says who is walked: the kept order, or the members that somebody wants of each line. */
-  constructor(rules: QueueRules, pool: Pool, nowMs: number, source: QueueOrder | LinesToWalk) {
+  /**
+   * `source` says who is walked: the kept order, or the members that somebody wants of each line. Of the kept order a walk
+   * may leave out lines: whoever is promised nothing changes nothing for those behind.
+   */
+  constructor(
+    rules: QueueRules,
+    pool: Pool,
+    nowMs: number,
+    source: QueueOrder | LinesToWalk,
+    isWanted: (poolLine: PoolLine) => boolean = isAnyWanted,
+  ) {
     this.pool = pool;
     this.#rules = rules;
     this.#promises = new Promises(pool.keys.length);
     this.#compare = compareIn(rules, nowMs);
     const isKept = source instanceof QueueOrder;
     if (!isKept) pool.order?.refresh();
-    this.#kept = isKept ? source.walk(this.#compare) : null;
+    this.#kept = isKept ? source.walk(this.#compare, isWanted) : null;
     if (!isKept) this.#waiters = this.#heapOf(this.#gather(source));
   }
 
