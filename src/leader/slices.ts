@@ -1,2 +1,2 @@
 /** How long a slice of a long fixed point should hold the loop up. */
-export const SLICE_MS = 20;
+export const SLICE_MS = 10;

@@ -51,9 +51,10 @@ export class Room {
     return this.#left.get(node) ?? (this.#isSoon ? node.leftSoon : node.left);
   }
 
-  /** What would be left on a node with all gone that may go; what is stopping is left out of account. */
-  leftWithout(node: Node, mayGo: (run: Run) => boolean): number[] {
-    const left = [...this.leftOn(node)];
+  /** What would be left on a node with all gone that may go, written into `left`; what is stopping is left out of account. */
+  leftWithout(node: Node, mayGo: (run: Run) => boolean, left: number[]): Vector {
+    const now = this.leftOn(node);
+    for (let i = 0; i < now.length; i++) left[i] = now[i] as number;
     for (const run of node.runs) {
       if (run.isStopping || !mayGo(run)) continue;
       const { need } = run.poolLine.ask as Ask;

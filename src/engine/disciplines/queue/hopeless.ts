@@ -34,6 +34,8 @@ interface Memory {
   hopeless: Vector[];
   /** The line whose last head was not hopeless, though nobody could be stopped for it. */
   readonly hopeful: PoolLine | null;
+  /** A search has failed since: the next look asks all nodes, so that no look does both. */
+  isDue: boolean;
 }
 
 export class Hopelessness {
@@ -75,7 +77,9 @@ export class Hopelessness {
     if (memory === null) return this.#remember(search, ask, key).hopeful === null;
     this.#keep(key, memory);
     this.#catchUp(memory, search);
-    return !covers(memory.most, ask.need) || memory.hopeless.some((need) => isAsMuch(ask.need, need));
+    if (!covers(memory.most, ask.need) || memory.hopeless.some((need) => isAsMuch(ask.need, need)))
+      return true;
+    return memory.isDue && this.#remember(search, ask, key, memory.hopeless).hopeful === null;
   }
 
   /** Nobody could be stopped. */
@@ -86,7 +90,7 @@ export class Hopelessness {
     const key = this.#keyOf(search, ask);
     const known = this.#memories.get(key);
     if (known === undefined || known === null) this.#keep(key, null);
-    else if (known.hopeful !== poolLine) this.#remember(search, ask, key, known.hopeless);
+    else if (known.hopeful !== poolLine) known.isDue = true;
   }
 
   /** Asks every node that may serve the head. */
@@ -98,7 +102,6 @@ export class Hopelessness {
     for (const nodes of walk.roomSoon(head.request).candidates(ask)) {
       for (const node of nodes) {
         const left = clearedTo(node);
-        if (left === null) continue;
         raise(most, left);
         hasHope ||= covers(left, ask.need);
       }
@@ -109,7 +112,7 @@ export class Hopelessness {
     this.#known = this.#now;
     const holders = holdersFirst(search);
     const hopeful = hasHope ? head.poolLine : null;
-    const memory: Memory = { position: this.#known, holders, most, hopeless, hopeful };
+    const memory: Memory = { position: this.#known, holders, most, hopeless, hopeful, isDue: false };
     this.#keep(key, memory);
     return memory;
   }
@@ -137,9 +140,10 @@ export class Hopelessness {
     memory.position = this.#known;
     if (nodes.size === 0) return;
     const clearedTo = this.#clearedTo(search);
+    const ask = search.head.poolLine.ask as Ask;
     for (const node of nodes) {
+      if (!mayServe(node, ask)) continue;
       const left = clearedTo(node);
-      if (left === null) continue;
       raise(memory.most, left);
       memory.hopeless = memory.hopeless.filter((need) => !covers(left, need));
     }
@@ -163,13 +167,12 @@ export class Hopelessness {
     for (const holder of before) if (!after.has(holder)) yield* placesOf(search.pool, holder.progress.hold);
   }
 
-  /** What a node would have left with all gone that the head's rights could permit it to stop; null: it may not be used. */
-  #clearedTo(search: VictimSearch): (node: Node) => Vector | null {
-    const { poolLine, request } = search.head;
-    const ask = poolLine.ask as Ask;
-    const room = search.walk.roomSoon(request);
+  /** What a node would have left with all gone that the head's rights could permit it to stop, until the next is asked. */
+  #clearedTo(search: VictimSearch): (node: Node) => Vector {
+    const room = search.walk.roomSoon(search.head.request);
     const mayStop = this.#rules.mayEverStop(search);
-    return (node) => (mayServe(node, ask) ? room.leftWithout(node, mayStop) : null);
+    const left: number[] = [];
+    return (node) => room.leftWithout(node, mayStop, left);
   }
 }
 
