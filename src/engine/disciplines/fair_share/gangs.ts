@@ -1,7 +1,7 @@
 // Gangs have their whole demand or nothing (9.2). While some gang has a part of its demand, the one with the smallest
 // part gives up, and the water flows anew.
 
-import { BLANK } from "./curves.ts";
+import { BLANK, isSameCurve } from "./curves.ts";
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
 import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt, positionAt } from "./levels.ts";
 import { countGangs, type ShareElement, type ShareTree } from "./share-tree.ts";
@@ -54,9 +54,13 @@ function giveUpInTurn(tree: ShareTree): void {
   }
 }
 
+/** Gangs of one element that have the same part of their demand at every level, by submission: the latest gives up first. */
+type Alike = ShareElement[];
+
 /** An element with gangs right below it, or a line, at the level that those above it leave it. */
 interface Corner {
   readonly element: ShareElement;
+  readonly gangs: readonly Alike[];
   readonly level: Level | null;
   /** Whether what it divides depends on its own operations alone. */
   readonly isLast: boolean;
@@ -70,8 +74,9 @@ interface Level {
 }
 
 function collectCorners(element: ShareElement, place: Place, level: Level | null, found: Corner[]): void {
-  const smallest = smallestPart(element, place);
-  if (smallest !== undefined) found.push({ element, level, isLast: isLastBranch(element), smallest });
+  const gangs = gangsRightBelow(element);
+  const smallest = smallestPart(element, gangs, place);
+  if (smallest !== undefined) found.push({ element, gangs, level, isLast: isLastBranch(element), smallest });
   if (element.isFifo) return;
   for (const member of element.members) {
     if (member.gangCount === 0 || member.path !== null) continue;
@@ -100,7 +105,7 @@ function firstToGiveUp(corners: readonly Corner[], parts: readonly number[]): nu
 
 /** The smallest gang of a corner gives up. Answers whether nobody outside the corner stands otherwise for that. */
 function giveUpIn(corner: Corner, tree: ShareTree): boolean {
-  const { element, level, isLast, smallest } = corner;
+  const { element, gangs, level, isLast, smallest } = corner;
   const { gang } = smallest as PartialGang;
   // The water inside rises: elements with gangs farther below would stand otherwise.
   const hasOthersBelow =
@@ -115,7 +120,7 @@ function giveUpIn(corner: Corner, tree: ShareTree): boolean {
   else settle(element, tree);
   if (before === undefined || level === null || !isSameGrowth(before, growthAt(element.curve, level.level)))
     return false;
-  corner.smallest = smallestPart(element, placeAt(element.curve, level.level, false));
+  corner.smallest = smallestPart(element, gangs, placeAt(element.curve, level.level, false));
   return true;
 }
 
@@ -178,21 +183,46 @@ interface PartialGang {
   readonly part: number;
 }
 
+/** More are not told apart: each of the others stands alone. */
+const ALIKE_MAX = 16;
+
+function gangsRightBelow({ isFifo, path, members }: ShareElement): Alike[] {
+  const gangs: Alike[] = [];
+  if (isFifo || path !== null) return gangs;
+  for (const member of members) {
+    if (!member.isGang || member.gangCount === 0) continue;
+    let at = 0;
+    while (at < gangs.length && at < ALIKE_MAX && !isAlike(member, gangs[at]![0]!)) at++;
+    if (at < Math.min(gangs.length, ALIKE_MAX)) gangs[at]!.push(member);
+    else gangs.push([member]);
+  }
+  for (const alike of gangs) alike.sort((a, b) => a.order - b.order);
+  return gangs;
+}
+
+function isAlike(a: ShareElement, b: ShareElement): boolean {
+  return a.weight === b.weight && isSameCurve(a.curve, b.curve);
+}
+
 /** Of the gangs right below an element, or in its line. */
-function smallestPart({ isFifo, path, line, members }: ShareElement, place: Place): PartialGang | undefined {
-  const { position, isBelow } = place;
+function smallestPart(
+  { isFifo, line }: ShareElement,
+  gangs: readonly Alike[],
+  { position, isBelow }: Place,
+): PartialGang | undefined {
   if (isFifo) {
     const index = Math.floor(position);
     return partialOf(line[index], position - index, undefined);
   }
-  if (path !== null) return undefined;
   let smallest: PartialGang | undefined;
-  for (let index = 0; index < members.length; index++) {
-    const member = members[index]!;
-    if (member.gangCount === 0 || member.path === null) continue;
-    const level = member.weight * position;
-    if (isSatisfiedAt(member.curve, level)) continue;
-    smallest = partialOf(member, positionAt(member.curve, level, isBelow), smallest);
+  for (let index = 0; index < gangs.length; index++) {
+    const alike = gangs[index]!;
+    while (alike.at(-1)?.hasGivenUp === true) alike.pop();
+    const gang = alike.at(-1);
+    if (gang === undefined) continue;
+    const level = gang.weight * position;
+    if (isSatisfiedAt(gang.curve, level)) continue;
+    smallest = partialOf(gang, positionAt(gang.curve, level, isBelow), smallest);
   }
   return smallest;
 }
