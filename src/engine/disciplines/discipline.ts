@@ -15,10 +15,10 @@ import type { OrderFact, Permit, Protection, Sparing } from "../why.ts";
 
 export interface Discipline {
   /**
-   * What a pool would do next, and until when that stands. Null: the time was up before that was known; the next look goes
-   * on from there, and takes at least one step.
+   * What a pool would do next, and until when that stands. Null: `isTimeUp` said so before that was known; the next look
+   * goes on from there, and takes at least one step.
    */
-  look(transaction: Transaction, pool: Pool): PoolLook | null;
+  look(transaction: Transaction, pool: Pool, isTimeUp: () => boolean): PoolLook | null;
   /** Those to whom a promise may be lost, be it that the pool no longer admits them: that no other is, is certain (V5). */
   suspectHolders(pool: Pool): ReadonlySet<Request>;
   /** The first of these promises that cannot be kept any more, beside those that the pool does not even admit (V5). */

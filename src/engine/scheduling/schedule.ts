@@ -72,43 +72,35 @@ function lookAround(
   hasStepped: boolean,
 ): LooksAround {
   const { unsettled, undo } = transaction.state;
-  let unfinished: Set<Pool> | undefined;
   let lost = 0;
   let mayCut = taker === undefined;
-  const isTimeUp = () => mayCut && (hasStepped || lost > 0) && transaction.isTimeUp();
+  const { isTimeUp: isUp } = transaction;
+  const isTimeUp = () => mayCut && (hasStepped || lost > 0) && isUp();
   let isCut = false;
   while (unsettled.size > 0 && !isCut) {
     for (const pool of poolsByName(unsettled)) {
       isCut = isTimeUp();
       if (isCut) break;
       undo.removeFrom(unsettled, pool);
-      unfinished?.delete(pool);
       if (endLostHold(transaction, pool, taker)) {
         lost++; // Looked at again: it is unsettled now.
         continue;
       }
       mayCut ||= taker?.poolLine.pool === pool;
-      isCut = isTimeUp();
-      if (isCut) {
+      const look = isTimeUp() ? null : disciplineOf(pool).look(transaction, pool, mayCut ? isUp : isNotUp);
+      isCut = look === null;
+      if (look === null) {
         undo.addTo(unsettled, pool);
         break;
       }
-      const look = disciplineOf(pool).look(transaction, pool);
-      if (look !== null) keepLook(looks, pool, look);
-      else {
-        unfinished ??= new Set();
-        unfinished.add(pool);
-      }
+      keepLook(looks, pool, look);
     }
   }
-  if (unfinished === undefined || unfinished.size === 0)
-    return lost === 0 && !isCut ? ALL_KEPT : { lost, isUnfinished: isCut };
-  for (const pool of unfinished) {
-    const at = looks.findIndex((found) => found.pool === pool);
-    if (at >= 0) looks.splice(at, 1);
-    undo.addTo(unsettled, pool);
-  }
-  return { lost, isUnfinished: true };
+  return lost === 0 && !isCut ? ALL_KEPT : { lost, isUnfinished: isCut };
+}
+
+function isNotUp(): boolean {
+  return false;
 }
 
 /** Mostly one pool is looked at, or the same few again and again. */

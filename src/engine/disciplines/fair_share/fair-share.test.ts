@@ -55,6 +55,35 @@ test("clocks go on after a restart from a snapshot", () => {
   expect(victimsIn(events[0] as Event[])).toEqual(["h3"]);
 });
 
+test("a tree of many operations is taken over in slices, and the course is the same", () => {
+  const teams = Array.from({ length: 20 }, (_, i) => `team-${i}`);
+  const before = worldWith(pool(100, { starvationTimeoutMs: 10_000 }), ...teams.map((team) => policy(team)));
+  for (let i = 0; i < 300; i++)
+    send(before, i, submit(`r${i}`, teams[(i * 7) % 20] as string, 1 + (i % 3), { walltimeMs: 3_600_000 }));
+  const courseOf = (isTimeUp: () => boolean) => {
+    const state = restoreState(structuredClone(snapshotOf(before)));
+    const events: Event[] = [];
+    let cutLooks = 0;
+    const goOn = (command: Command, nowMs: number) => {
+      const decision = decide(state, command, nowMs, isTimeUp);
+      if (decision.outcome === "refused") throw new Error(decision.refusal.message, { cause: decision.bug });
+      events.push(...decision.events);
+      if (decision.events.at(-1)?.kind !== "schedulingPaused") return;
+      if (decision.events.length === 1) cutLooks++; // Nothing has happened yet.
+      goOn({ kind: "tick" }, nowMs);
+    };
+    goOn({ kind: "tick" }, 1_000);
+    goOn(submit("late", "team-3", 2), 2_000);
+    goOn({ kind: "tick" }, 3_600_000); // All walltimes are over.
+    const happened = events.filter(({ kind }) => kind !== "schedulingPaused" && kind !== "schedulingSettled");
+    return { happened, cutLooks };
+  };
+  const [whole, sliced] = [courseOf(() => false), courseOf(() => true)];
+  expect(sliced.happened).toEqual(whole.happened);
+  expect(whole.cutLooks).toBe(0);
+  expect(sliced.cutLooks).toBeGreaterThan(4);
+});
+
 test("a what-if changes nothing, neither statuses nor what the next look finds", () => {
   const [state, other] = [starving(), starving()];
   preview(state, submit("x", "prod", 2), 10_000);

@@ -24,12 +24,9 @@ interface Turn {
   next: Operation | null;
 }
 
-/**
- * Some of those that wait: peers that were asked for with `ask` under this number, as long as they are asked for; null:
- * under none, so that every branch on the way is looked at.
- */
+/** Some of those that wait: peers that were asked for with `ask` under this number, as long as they are asked for. */
 export interface Asked {
-  readonly asking: number | null;
+  readonly asking: number;
   isAskedFor(this: void, peers: Peers): boolean;
 }
 
@@ -131,7 +128,7 @@ function isAskedFor(asked: Asked | null, peers: Peers): boolean {
 }
 
 function isMarked(asked: Asked | null, { askedIn }: Standing): boolean {
-  return asked === null || asked.asking === null || askedIn === asked.asking;
+  return asked === null || askedIn === asked.asking;
 }
 
 function turnOf(peers: Peers): Turn {

@@ -14,16 +14,17 @@ import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
 import { spaceOf } from "./space.ts";
 import { Evaluation } from "./starvation.ts";
-import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeOf } from "./tree.ts";
+import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeInTime } from "./tree.ts";
 import { chooseOver, isBelow, type Round } from "./victims.ts";
 
 /**
  * Looks at shares and statuses, which is an evaluation, and then at the stages one after another. Null: the time was up
- * before the searches had taken over what changed.
+ * before the tree or the searches had taken over what changed.
  */
-export function lookAtShares(transaction: Transaction, pool: Pool): PoolLook | null {
-  const { state, nowMs, isTimeUp } = transaction;
-  const tree = shareTreeOf(state, pool);
+export function lookAtShares(transaction: Transaction, pool: Pool, isTimeUp: () => boolean): PoolLook | null {
+  const { state, nowMs } = transaction;
+  const tree = shareTreeInTime(state, pool, isTimeUp);
+  if (tree === null) return null;
   tree.areHoldsChecked = true; // No promise is lost when a pool is looked at.
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
   const evaluation = new Evaluation(transaction, pool, tree);
@@ -99,13 +100,15 @@ export class Stages {
     return undefined;
   }
 
-  /** When units have come free, most who ask for little fit: only those are looked at whose turn comes. */
+  /** When units have come free, most who ask for little fit: only those of them are looked at whose turn comes. */
   #firstThatFits(preemptive: PreemptiveStages | undefined, asking: number): Waiter | undefined {
     const tree = this.#tree;
     if (this.#hasRoomForAny()) {
+      for (const { peers } of tree.openNeeds) for (const waiters of peers) ask(waiters, asking);
+      preemptive?.askAll(asking);
       const isAskedFor = (peers: Peers) =>
         this.#askIfFits(peers, asking) || (preemptive?.mayHope(peers) ?? false);
-      for (const operation of inOrder(tree, { asking: null, isAskedFor })) {
+      for (const operation of inOrder(tree, { asking, isAskedFor })) {
         if ((operation.peers as Peers).fitsIn === asking) return this.#grantTo(operation);
         if (preemptive?.couldServe(operation)) return undefined;
       }

@@ -195,6 +195,8 @@ export interface PoolTree extends ShareTree {
   readonly policies: ReadonlyMap<Policy, Branch>;
   readonly operations: Map<string, Operation>;
   readonly entries: Map<PoolLine, LineEntry>;
+  /** Operations that are to be taken anew from their lines. */
+  readonly stale: Operation[];
   readonly needs: Map<string, Need>;
   /** Those of requests that wait, but for those that were found to fit nowhere. */
   readonly openNeeds: Set<Need>;
@@ -263,9 +265,14 @@ export interface LineEntry {
 
 /** The tree as the records have it now, with fair shares. */
 export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
+  return shareTreeInTime(state, pool, () => false) as PoolTree;
+}
+
+/** The same; null: the time was up before all was taken over from the records, and the next call goes on. */
+export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => boolean): PoolTree | null {
   const known = pool.shareTree;
   const { staleLines, takenBackLines } = pool;
-  if (known !== null && staleLines.size + takenBackLines.size === 0) return known;
+  if (known !== null && staleLines.size + takenBackLines.size === 0 && !isUnfinished(known)) return known;
   const tree = known ?? newTree(pool);
   pool.shareTree = tree;
   if (takenBackLines.size > 0) {
@@ -273,7 +280,7 @@ export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
     for (const poolLine of takenBackLines) staleLines.add(poolLine);
     takenBackLines.clear();
   }
-  const stale: Operation[] = [];
+  const { stale, changed } = tree;
   for (const poolLine of known === null ? linesOf(state, pool) : staleLines) {
     staleLines.delete(poolLine); // One by one: to clear a set costs more than to empty one with a single entry.
     const operation = operationOf(tree, poolLine);
@@ -281,17 +288,37 @@ export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
     operation.isStale = true;
     stale.push(operation);
   }
-  for (const operation of stale) refresh(state, tree, operation, pool);
   if (staleLines.size > 0) staleLines.clear();
+  const isBreak = breaks(isTimeUp);
+  for (let operation = stale.shift(); operation !== undefined; operation = stale.shift()) {
+    refresh(state, tree, operation, pool);
+    if (isBreak()) return null;
+  }
   settleClaims(tree);
   updateShares(tree);
-  if (tree.changed.length > 0) tree.moveCount++;
-  for (const node of tree.changed) if (node.isChanged) touchStanding(pool, tree, node);
+  if (changed.length > 0) tree.moveCount++;
+  for (const node of changed) {
+    if (!node.isChanged) continue;
+    touchStanding(pool, tree, node);
+    if (isBreak()) return null;
+  }
   for (const peers of tree.heirs) peers.former = null; // From now on it may not hold.
   tree.heirs.length = 0;
-  for (const node of tree.changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
-  tree.changed.length = 0;
+  for (const node of changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
+  changed.length = 0;
   return tree;
+}
+
+/** So many at a time: a tree is kept in memory only, and a server that restarts in between begins again. */
+const BETWEEN_BREAKS = 64;
+
+function breaks(isTimeUp: () => boolean): () => boolean {
+  let done = 0;
+  return () => ++done % BETWEEN_BREAKS === 0 && isTimeUp();
+}
+
+function isUnfinished({ stale, changed }: PoolTree): boolean {
+  return stale.length + changed.length > 0;
 }
 
 function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
@@ -350,6 +377,7 @@ function newTree(pool: Pool): PoolTree {
     policies,
     operations: new Map(),
     entries: new Map(),
+    stale: [],
     needs: new Map(),
     openNeeds: new Set(),
     leastUnits: pool.keys.map(() => Number.POSITIVE_INFINITY),
