@@ -2,7 +2,6 @@
 // 100 000 waiting requests of 5 000 shapes and 500 teams. Every second team has a reserve; priorities are 0 to 9.
 // The command stream is the same for every engine and discipline: it depends on k and the seed alone.
 
-import { existsSync, openSync, readSync } from "node:fs";
 import {
   type Command,
   type ComponentName,
@@ -16,6 +15,7 @@ import {
   type RequestId,
 } from "../src/engine/index.ts";
 import { SLICE_MS } from "../src/leader/slices.ts";
+import { threadMs } from "./processor-time.ts";
 
 /** Processor time of every step of one kind, in milliseconds. */
 export type Timings = Map<string, number[]>;
@@ -182,6 +182,8 @@ export function createClusterWorld({
     release(count) {
       for (let i = 0; i < count; i++) {
         nowMs += 1_000;
+        send("tick", { kind: "tick" }); // A leader wakes up for what is due, so that no release pays for it.
+        settle();
         const requestId = running.take(random) as RequestId | undefined;
         if (requestId === undefined) return;
         send("release", { kind: "reportEnd", requestId, outcome: "succeeded" });
@@ -283,24 +285,4 @@ class Stopwatch {
     this.#callsSince = 0;
     return this.#readingMs - before;
   }
-}
-
-const THREAD_FILE = `/proc/self/task/${process.pid}/schedstat`;
-const threadFile = existsSync(THREAD_FILE) ? openSync(THREAD_FILE, "r") : null;
-const text = Buffer.alloc(64);
-
-/**
- * The processor time of the thread that decides: compilers and collectors beside it hold nobody up. Where the system does
- * not say it, that of all threads.
- */
-function threadMs(): number {
-  const allMs = cpuMs(); // Also brings what the system says of this thread up to date.
-  if (threadFile === null) return allMs;
-  const length = readSync(threadFile, text, 0, text.length, 0);
-  return Number.parseInt(text.toString("latin1", 0, length), 10) / 1e6;
-}
-
-export function cpuMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1_000;
 }

@@ -7,7 +7,8 @@
 import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import type { DisciplineName } from "../src/engine/index.ts";
-import { type ClusterWorld, cpuMs, createClusterWorld, type Slice } from "./cluster-world.ts";
+import { type ClusterWorld, createClusterWorld, type Slice } from "./cluster-world.ts";
+import { cpuMs } from "./processor-time.ts";
 
 /** In milliseconds of processor time; fair_share may take four times as long. */
 const LIMITS = { submitP50: 0.2, submitP99: 5, releaseP99: 20, slice: 50, buildS: 180, memoryMb: 600 };

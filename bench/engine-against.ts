@@ -1,5 +1,6 @@
 // The engine of this checkout and that of another commit, side by side: both are bundled with the same world, live in
-// this process, and take turns in small portions, so that a change in the machine's mood meets both.
+// this process, and take turns, so that a change in the machine's mood meets both. Memory is not collected between the
+// turns: the compiled code of the one that comes next would be thrown away with it, and half of the time be spent on that.
 
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
@@ -7,12 +8,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
-import { cpuMs } from "./cluster-world.ts";
 import { type BenchWorld, type BenchWorldOptions, createBenchWorld } from "./engine-world.ts";
+import { threadMs } from "./processor-time.ts";
 
 type CreateWorld = typeof createBenchWorld;
 
-const ROUNDS = 20;
+const ROUNDS = 12;
 
 /** The world on the engine of another commit. */
 export async function worldOf(commit: string): Promise<CreateWorld> {
@@ -39,7 +40,7 @@ export async function worldOf(commit: string): Promise<CreateWorld> {
 }
 
 export interface Comparison {
-  /** Cycles per second of processor time. */
+  /** Cycles per second of the processor time of the thread that decides. */
   readonly ours: number;
   readonly theirs: number;
   /** How many times as many cycles ours makes: the median of the rounds, and the quartiles. */
@@ -62,10 +63,9 @@ export function compare(
   for (let round = 0; round < ROUNDS; round++) {
     const took = [0, 0];
     for (const at of round % 2 === 0 ? [0, 1] : [1, 0]) {
-      globalThis.gc?.();
-      const before = cpuMs();
+      const before = threadMs();
       (worlds[at] as BenchWorld).cycle(options.cycles);
-      took[at] = cpuMs() - before;
+      took[at] = threadMs() - before;
       spent[at] = (spent[at] as number) + (took[at] as number);
     }
     ratios.push((took[1] as number) / (took[0] as number));
