@@ -207,6 +207,19 @@ test("a thread that is more than 5 s behind is not asked (X4)", async () => {
   expect(thread.asked).toBe(0);
 });
 
+test("a thread that does not answer within 10 s is not waited for (X4)", async () => {
+  const rig = await contended();
+  const { thread, foresight } = slowly(rig);
+  foresight.warmUp();
+  await expect.poll(() => foresight.status().seq).toBe(rig.leader.seq());
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const asked = expect(foresight.ask(planOf(2))).rejects.toMatchObject({ code: "foresight_unavailable" });
+  await vi.advanceTimersByTimeAsync(10_000);
+  await asked;
+  expect(thread.asked).toBe(1);
+});
+
 test("a thread whose leader has ended gets no snapshot again", async () => {
   const rig = await contended();
   const latestSnapshot = vi.fn<Store["latestSnapshot"]>(() => rig.store.latestSnapshot());

@@ -33,6 +33,8 @@ export class ForesightError extends Error {
 const BEHIND_MS_MAX = 5_000;
 /** The replica has to be made first; the larger the state, the longer that takes. */
 const START_MS_MAX = 30_000;
+/** On a machine that is busy otherwise, the thread comes last: a caller hears of that rather than of nothing. */
+const ANSWER_MS_MAX = 10_000;
 const QUESTIONS_WAITING_MAX = 64;
 const PLANS_WAITING_MAX = 8;
 const RESTART_AFTER_MS = 200;
@@ -73,10 +75,12 @@ export function startForesight(parts: {
     if (!(await thread.reaches(leader.seq(), patienceMs)))
       throw unavailable("The foresight thread has not caught up with what happened.");
     try {
-      const answer = await thread.ask(question, leader.nowMs());
+      const answer = await inTime(thread.ask(question, leader.nowMs()));
+      if (answer === undefined) throw unavailable("The foresight thread has not answered in time.");
       await leader.giveWay(); // To present it takes time of the thread that serves everybody.
       return answer as AnswerTo<Asked>;
     } catch (error) {
+      if (error instanceof ForesightError) throw error;
       log.error({ err: error, question }, "the foresight thread could not answer");
       throw new ForesightError("foresight_unavailable", "The foresight thread could not answer.", {
         cause: error,
@@ -106,6 +110,19 @@ export function startForesight(parts: {
       await connection?.close();
     },
   };
+}
+
+/** Undefined: the answer has not come in time. The question goes on counting among those that wait. */
+async function inTime<T>(answer: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ANSWER_MS_MAX);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function unavailable(message: string): ForesightError {
