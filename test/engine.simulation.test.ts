@@ -21,6 +21,10 @@ test("a fair-share operation whose component was away becomes younger with the r
   expect(simulate(184, { steps: 100, discipline: "fair_share" }).steps).toBe(100);
 });
 
+test("how runs are protected is not remembered while the shares of their operations move unnoticed (9.5)", () => {
+  expect(simulate(1_054, { steps: 100, discipline: "fair_share" }).steps).toBe(100);
+});
+
 /** What eighty worlds must come upon, or the checks have had nothing to check. */
 const reached: Record<string, { discipline: DisciplineName; onNodes: boolean; wanted: readonly string[] }> = {
   "by priority": {

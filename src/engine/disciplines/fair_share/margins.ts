@@ -44,8 +44,11 @@ export function forgetMargin(peers: Peers): void {
 }
 
 export function marginIn(pool: Pool, tree: PoolTree, peers: Peers): Margin {
-  peers.margin ??= marginOf(pool, tree, peers);
-  return peers.margin;
+  if (peers.margin !== null) return peers.margin;
+  const margin = marginOf(pool, tree, peers);
+  peers.margin = margin;
+  if (!margin.coversGroups) peers.groups = null;
+  return margin;
 }
 
 function marginOf(pool: Pool, tree: PoolTree, peers: Peers): Margin {
@@ -120,7 +123,8 @@ function isAllWithin(pool: Pool, tree: PoolTree, { members }: Branch, position: 
   return true;
 }
 
-/** After that margins have to cover more. */
-export function forgetSpans({ branches }: PoolTree): void {
+/** Somebody searches: from now on margins have to cover the groups of runs. */
+export function forgetMarginsWithoutGroups({ branches, running }: PoolTree): void {
   for (const branch of branches.values()) branch.span = null;
+  for (const peers of running) if (peers.margin?.coversGroups === false) peers.margin = null;
 }

@@ -5,7 +5,7 @@ import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request } from "
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { firstServed, isOnNodes } from "./holds.ts";
-import { forgetSpans } from "./margins.ts";
+import { forgetMarginsWithoutGroups } from "./margins.ts";
 import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
 import { forgetFindings } from "./operations.ts";
 import { ask, firstInOrder, inOrder } from "./order.ts";
@@ -281,7 +281,7 @@ export function takeOverChanges(
     if (known?.isOf(nowMs)) continue;
     for (const { vain } of tree.needs.values()) vain[stage].clear();
     searches[stage] = new Search(stage, pool, tree);
-    forgetSpans(tree);
+    forgetMarginsWithoutGroups(tree);
   }
   const { changed } = pool.places;
   if (changed.size > 0) {

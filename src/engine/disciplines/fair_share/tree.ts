@@ -340,10 +340,7 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
   if (!takeShare(node)) return;
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
-    if (isWithinMargin(tree, peers)) {
-      if (peers.margin?.coversGroups === false) peers.groups = null;
-      continue;
-    }
+    if (isWithinMargin(tree, peers)) continue;
     touch(tree, peers);
     leaveMargin(pool, tree, peers);
   }
