@@ -21,7 +21,7 @@ export function settledUntil(
 ): number {
   const holdsUntil = rules.orderHoldsUntil;
   let untilMs = Number.POSITIVE_INFINITY;
-  if (holdsUntil === undefined) return untilMs;
+  if (holdsUntil === undefined || pool.order?.isMovedByTime === false) return untilMs;
   const compare = (ahead: Waiter, behind: Waiter) => {
     untilMs = Math.min(untilMs, holdsUntil(ahead, behind, nowMs));
   };

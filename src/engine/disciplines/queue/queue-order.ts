@@ -140,6 +140,11 @@ export class QueueOrder {
     return this.#ranks;
   }
 
+  /** Whether somebody may overtake another as time passes, be it without any change. */
+  get isMovedByTime(): boolean {
+    return this.#ranks.some(({ sequences }) => sequences.size > 1);
+  }
+
   /** The first in the queue as long as nothing is promised on the way; undefined: nobody, or time decides who it is. */
   first(): Waiter | undefined {
     const sequences = this.#ranks[0]?.sequences;
