@@ -1,6 +1,7 @@
 // Backfill: a later request may start behind the head if that cannot delay the head (G4). What that means on
 // nodes: docs/decisions/placement.md.
 
+import { memoised } from "../../memoised.ts";
 import { bothOf, couldHold, nodeVector } from "../../placement/capacity.ts";
 import type { Wanted } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
@@ -36,19 +37,17 @@ export function findBackfill(
   const { pool } = head.walk;
   if (pool.record.settings.backfill === "none") return undefined;
   const gap = new Gap(pool, head, nowMs);
-  const parts: Part[] = [];
-  let count = 0;
-  for (const part of order.lines.parts()) {
-    if (!gap.mayServe(part)) continue;
-    parts.push(part);
-    count += part.lines.size;
-  }
-  if (count === 0 && !hasHolders(pool)) return undefined;
-  const isFew = count <= LINES_ASKED_MAX;
-  const served = new Set(parts);
-  const isServed = (poolLine: PoolLine) => served.has(order.lines.partOf(poolLine));
+  const roomy = order.lines.parts().filter((part) => gap.mayHaveRoomFor(part));
+  const mayServe = memoised((part: Part) => gap.mayServe(part)); // Mostly somebody is found before all were asked.
+  if (!roomy.some(mayServe) && !hasHolders(pool)) return undefined;
+  const isFew = roomy.reduce((count, { lines }) => count + lines.size, 0) <= LINES_ASKED_MAX;
+  const areRoomy = new Set(roomy);
+  const isServed = (poolLine: PoolLine) => {
+    const part = order.lines.partOf(poolLine);
+    return areRoomy.has(part) && mayServe(part);
+  };
   const walk = isFew
-    ? walkOver(rules, gap, parts, nowMs)
+    ? walkOver(rules, gap, roomy.filter(mayServe), nowMs)
     : new QueueWalk(rules, pool, nowMs, order, isServed);
   for (const waiter of walk) {
     if (waiter.hold === "here" && waiter.poolLine.ask !== null) continue; // Elsewhere it starts in its turn only (V5).
@@ -138,17 +137,23 @@ class Gap {
     return this.#isOpportunistic && line.shape.preemptible;
   }
 
-  /** Whether a request in this part of the queue may start: a no is certain. */
+  /** Whether there may be room for a request in this part of the queue: a no is certain. */
+  mayHaveRoomFor({ any: { ask }, least }: Part): boolean {
+    return ask === null ? covers(this.#free, least) : this.#head.walk.mayHaveRoomFor(ask, least);
+  }
+
+  /** Whether one for which there is room may start: a no is certain. */
   mayServe(part: Part): boolean {
+    if (this.#isOpportunistic) return true;
     const { any, least } = part;
     const { ask } = any;
-    const mayFit = ask === null ? covers(this.#free, least) : this.#head.walk.mayHaveRoomFor(ask, least);
-    if (!mayFit) return false;
-    if (this.#isOpportunistic) return true;
-    const mayLeaveEnough =
-      ask === null ? this.leavesEnough(waiterOf(any, least)) : !this.#takesFromHead(ask, least, part.most);
-    if (mayLeaveEnough) return true;
-    const { shortestMs } = part; // Found out when it is asked for.
+    // What takes longer to find out comes second.
+    return ask === null
+      ? this.leavesEnough(waiterOf(any, least)) || this.#mayBeShort(part)
+      : this.#mayBeShort(part) || !this.#takesFromHead(ask, least, part.most);
+  }
+
+  #mayBeShort({ shortestMs }: Part): boolean {
     return shortestMs < Number.POSITIVE_INFINITY && shortestMs <= this.#walltimeMsMax();
   }
 

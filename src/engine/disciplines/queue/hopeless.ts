@@ -23,6 +23,8 @@ const CHANGES_MAX = 4_096;
 /** How many needs one remembers. */
 const NEEDS_MAX = 16;
 
+const NODES_BETWEEN_BREAKS = 64;
+
 interface Memory {
   /** Which changes it knows: all before this one. */
   position: number;
@@ -32,8 +34,11 @@ interface Memory {
   readonly most: number[];
   /** Needs for which no node could be cleared, none of them more than another. */
   hopeless: Vector[];
-  /** The line whose last head was not hopeless, though nobody could be stopped for it. */
-  readonly hopeful: PoolLine | null;
+  /** For whom all nodes were asked, and whether one of them gives it hope. */
+  readonly poolLine: PoolLine;
+  hasHope: boolean;
+  /** Nodes that are still to be asked: that may take more than one look. */
+  readonly unasked: Node[];
   /** A search has failed since: the next look asks all nodes, so that no look does both. */
   isDue: boolean;
 }
@@ -67,19 +72,22 @@ export class Hopelessness {
     }
   }
 
-  /** Whether it is certain that nobody can be stopped for the head. */
-  isHopeless(search: VictimSearch): boolean {
+  /** Whether it is certain that nobody can be stopped for the head; null: the time was up before that was known. */
+  isHopeless(search: VictimSearch, isTimeUp: () => boolean): boolean | null {
     const { ask } = search.head.poolLine;
     if (ask === null || this.#memories.size === 0) return false;
     const key = this.#keyOf(search, ask);
-    const memory = this.#memories.get(key);
+    let memory = this.#memories.get(key);
     if (memory === undefined) return false;
-    if (memory === null) return this.#remember(search, ask, key).hopeful === null;
+    if (memory === null) memory = this.#begin(search, ask);
     this.#keep(key, memory);
+    if (!this.#askNodes(memory, search, isTimeUp)) return null;
     this.#catchUp(memory, search);
-    if (!covers(memory.most, ask.need) || memory.hopeless.some((need) => isAsMuch(ask.need, need)))
-      return true;
-    return memory.isDue && this.#remember(search, ask, key, memory.hopeless).hopeful === null;
+    if (isKnownHopeless(memory, ask)) return true;
+    if (!memory.isDue) return false;
+    const anew = this.#begin(search, ask, memory.hopeless);
+    this.#keep(key, anew);
+    return this.#askNodes(anew, search, isTimeUp) ? isKnownHopeless(anew, ask) : null;
   }
 
   /** Nobody could be stopped. */
@@ -90,31 +98,42 @@ export class Hopelessness {
     const key = this.#keyOf(search, ask);
     const known = this.#memories.get(key);
     if (known === undefined || known === null) this.#keep(key, null);
-    else if (known.hopeful !== poolLine) known.isDue = true;
+    else if (!known.hasHope || known.poolLine !== poolLine) known.isDue = true;
   }
 
-  /** Asks every node that may serve the head. */
-  #remember(search: VictimSearch, ask: Ask, key: string, known: readonly Vector[] = []): Memory {
+  /** Every node is to be asked that may serve the head. What changes before all are asked is caught up with afterwards. */
+  #begin(search: VictimSearch, ask: Ask, hopeless: readonly Vector[] = []): Memory {
     const { head, walk } = search;
-    const clearedTo = this.#clearedTo(search);
-    const most = ask.need.map(() => 0);
-    let hasHope = false;
-    for (const nodes of walk.roomSoon(head.request).candidates(ask)) {
-      for (const node of nodes) {
-        const left = clearedTo(node);
-        raise(most, left);
-        hasHope ||= covers(left, ask.need);
-      }
-    }
-    const hopeless = known.filter((need) => hasHope || !isAsMuch(need, ask.need));
-    if (!hasHope) hopeless.push(ask.need);
-    if (hopeless.length > NEEDS_MAX) hopeless.shift();
     this.#known = this.#now;
-    const holders = holdersFirst(search);
-    const hopeful = hasHope ? head.poolLine : null;
-    const memory: Memory = { position: this.#known, holders, most, hopeless, hopeful, isDue: false };
-    this.#keep(key, memory);
-    return memory;
+    return {
+      position: this.#known,
+      holders: holdersFirst(search),
+      most: ask.need.map(() => 0),
+      hopeless: [...hopeless],
+      poolLine: head.poolLine,
+      hasHope: false,
+      unasked: [...walk.roomSoon(head.request).candidates(ask)].flatMap((nodes) => [...nodes]),
+      isDue: false,
+    };
+  }
+
+  /** Answers whether all were asked before the time was up. */
+  #askNodes(memory: Memory, search: VictimSearch, isTimeUp: () => boolean): boolean {
+    const { unasked, most, poolLine } = memory;
+    if (unasked.length === 0) return true;
+    const { need } = poolLine.ask as Ask;
+    const clearedTo = this.#clearedTo(search);
+    for (let node = unasked.pop(); node !== undefined; node = unasked.pop()) {
+      const left = clearedTo(node);
+      raise(most, left);
+      memory.hasHope ||= covers(left, need);
+      if (unasked.length % NODES_BETWEEN_BREAKS === 0 && unasked.length > 0 && isTimeUp()) return false;
+    }
+    if (memory.hasHope) return true;
+    memory.hopeless = memory.hopeless.filter((other) => !isAsMuch(other, need));
+    memory.hopeless.push(need);
+    if (memory.hopeless.length > NEEDS_MAX) memory.hopeless.shift();
+    return true;
   }
 
   /** As the one that was asked for last. */
@@ -181,6 +200,10 @@ function holdersFirst({ walk, head }: VictimSearch): ReadonlySet<Request> {
   const holders = new Set(walk.passed);
   const owner = walk.ownerBehind(head.request);
   return owner === undefined ? holders : holders.add(owner);
+}
+
+function isKnownHopeless({ most, hopeless }: Memory, { need }: Ask): boolean {
+  return !covers(most, need) || hopeless.some((other) => isAsMuch(need, other));
 }
 
 function raise(most: number[], left: Vector): void {

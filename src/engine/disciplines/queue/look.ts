@@ -13,9 +13,14 @@ import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf, type QueueOrder } from "./queue-order.ts";
 import { compareIn, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
-export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
+export function lookAtQueue(
+  rules: QueueRules,
+  transaction: Transaction,
+  pool: Pool,
+  isTimeUp: () => boolean,
+): PoolLook | null {
   const order = orderOf(transaction.state, rules, pool);
-  return glanceAtQueue(rules, order, pool) ?? walkQueue(rules, transaction, order, pool);
+  return glanceAtQueue(rules, order, pool) ?? walkQueue(rules, transaction, order, pool, isTimeUp);
 }
 
 const NOTHING: PoolLook = { untilMs: Number.POSITIVE_INFINITY };
@@ -59,7 +64,8 @@ export function walkQueue(
   transaction: Transaction,
   order: QueueOrder,
   pool: Pool,
-): PoolLook {
+  isTimeUp: () => boolean = () => false,
+): PoolLook | null {
   const { nowMs } = transaction;
   const walk = new QueueWalk(rules, pool, nowMs, order);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
@@ -69,7 +75,7 @@ export function walkQueue(
     }
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
-    return lookAtHead(rules, transaction, order, walk, waiter);
+    return lookAtHead(rules, transaction, order, walk, waiter, isTimeUp);
   }
   return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
 }
@@ -112,7 +118,8 @@ function lookAtHead(
   order: QueueOrder,
   walk: QueueWalk,
   waiter: Waiter,
-): PoolLook {
+  isTimeUp: () => boolean,
+): PoolLook | null {
   const { state, nowMs } = transaction;
   const { pool } = walk;
   const shortage = walk.shortage(waiter);
@@ -126,14 +133,15 @@ function lookAtHead(
   const promised = promisedBehind(rules, pool, waiter, nowMs);
   if (promised !== undefined) return inTurn(promised);
   const search = { state, nowMs, pool, policies: order.policies, walk, head: waiter, shortage };
-  const choice = pool.runCount === 0 ? null : victimsFor(rules, order, search);
+  const isHopeless = pool.runCount === 0 || order.hopeless.isHopeless(search, isTimeUp);
+  if (isHopeless === null) return null;
+  const choice = isHopeless ? null : victimsFor(rules, order, search);
   if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
   // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
   return new QueueLook(untilMs, { grant: findBackfill(rules, order, head, nowMs) });
 }
 
 function victimsFor(rules: QueueRules, { hopeless }: QueueOrder, search: VictimSearch): VictimChoice | null {
-  if (hopeless.isHopeless(search)) return null;
   const choice = rules.chooseVictims(search);
   if (choice === null) hopeless.noteFailure(search);
   return choice;
