@@ -131,8 +131,9 @@ function useEvents(id: string): { events: readonly LiveEvent[]; error: BerthErro
     const listen = async () => {
       const { signal } = over;
       for await (const event of client.events.stream({ request: id }, { signal, after: 0 })) {
-        if (event.event === "stream.opened") setEvents([]);
-        else if (event.event !== "stream.reset") setEvents((before) => [...before, event]);
+        // Opened again after an interruption, it goes on behind the last event: what is shown stays (B11).
+        if (event.event === "stream.reset") setEvents([]);
+        else if (event.event !== "stream.opened") setEvents((before) => [...before, event]);
       }
     };
     listen().catch((failure: unknown) => !over.signal.aborted && setError(toBerthError(failure)));
