@@ -25,6 +25,7 @@ import {
   shareViewOf,
   snapshotOf,
 } from "../../index.ts";
+import { type Course, courseOf } from "../../slices.fixture.ts";
 import { requirePool } from "../../state.ts";
 
 const POOL = "p" as PoolName;
@@ -60,25 +61,14 @@ test("a tree of many operations is taken over in slices, and the course is the s
   const before = worldWith(pool(100, { starvationTimeoutMs: 10_000 }), ...teams.map((team) => policy(team)));
   for (let i = 0; i < 300; i++)
     send(before, i, submit(`r${i}`, teams[(i * 7) % 20] as string, 1 + (i % 3), { walltimeMs: 3_600_000 }));
-  const courseOf = (isTimeUp: () => boolean) => {
-    const state = restoreState(structuredClone(snapshotOf(before)));
-    const events: Event[] = [];
-    let cutLooks = 0;
-    const goOn = (command: Command, nowMs: number) => {
-      const decision = decide(state, command, nowMs, isTimeUp);
-      if (decision.outcome === "refused") throw new Error(decision.refusal.message, { cause: decision.bug });
-      events.push(...decision.events);
-      if (decision.events.at(-1)?.kind !== "schedulingPaused") return;
-      if (decision.events.length === 1) cutLooks++; // Nothing has happened yet.
-      goOn({ kind: "tick" }, nowMs);
-    };
-    goOn({ kind: "tick" }, 1_000);
-    goOn(submit("late", "team-3", 2), 2_000);
-    goOn({ kind: "tick" }, 3_600_000); // All walltimes are over.
-    const happened = events.filter(({ kind }) => kind !== "schedulingPaused" && kind !== "schedulingSettled");
-    return { happened, cutLooks };
-  };
-  const [whole, sliced] = [courseOf(() => false), courseOf(() => true)];
+  const commands: (readonly [number, Command])[] = [
+    [1_000, { kind: "tick" }],
+    [2_000, submit("late", "team-3", 2)],
+    [3_600_000, { kind: "tick" }], // All walltimes are over.
+  ];
+  const [whole, sliced] = [false, true].map((isCut) =>
+    courseOf(restoreState(structuredClone(snapshotOf(before))), commands, isCut),
+  ) as [Course, Course];
   expect(sliced.happened).toEqual(whole.happened);
   expect(whole.cutLooks).toBe(0);
   expect(sliced.cutLooks).toBeGreaterThan(4);

@@ -191,9 +191,10 @@ function gangsRightBelow({ isFifo, path, members }: ShareElement): Alike[] {
   if (isFifo || path !== null) return gangs;
   for (const member of members) {
     if (!member.isGang || member.gangCount === 0) continue;
+    const toldApart = Math.min(gangs.length, ALIKE_MAX);
     let at = 0;
-    while (at < gangs.length && at < ALIKE_MAX && !isAlike(member, gangs[at]![0]!)) at++;
-    if (at < Math.min(gangs.length, ALIKE_MAX)) gangs[at]!.push(member);
+    while (at < toldApart && !isAlike(member, gangs[at]![0]!)) at++;
+    if (at < toldApart) gangs[at]!.push(member);
     else gangs.push([member]);
   }
   for (const alike of gangs) alike.sort((a, b) => a.order - b.order);

@@ -16,6 +16,7 @@
 //   3. Whatever stands otherwise than at the last look is in `touched`, or its operation in `moved`. What has gone may
 //      still be there, without the mark.
 
+import { breaksWhen } from "../../breaks.ts";
 import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
@@ -289,7 +290,7 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     stale.push(operation);
   }
   if (staleLines.size > 0) staleLines.clear();
-  const isBreak = breaks(isTimeUp);
+  const isBreak = breaksWhen(isTimeUp);
   for (let operation = stale.shift(); operation !== undefined; operation = stale.shift()) {
     refresh(state, tree, operation, pool);
     if (isBreak()) return null;
@@ -307,14 +308,6 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
   for (const node of changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
   changed.length = 0;
   return tree;
-}
-
-/** So many at a time: a tree is kept in memory only, and a server that restarts in between begins again. */
-const BETWEEN_BREAKS = 64;
-
-function breaks(isTimeUp: () => boolean): () => boolean {
-  let done = 0;
-  return () => ++done % BETWEEN_BREAKS === 0 && isTimeUp();
 }
 
 function isUnfinished({ stale, changed }: PoolTree): boolean {

@@ -41,11 +41,7 @@ export function findBackfill(
   const mayServe = memoised((part: Part) => gap.mayServe(part)); // Mostly somebody is found before all were asked.
   if (!roomy.some(mayServe) && !hasHolders(pool)) return undefined;
   const isFew = roomy.reduce((count, { lines }) => count + lines.size, 0) <= LINES_ASKED_MAX;
-  const areRoomy = new Set(roomy);
-  const isServed = (poolLine: PoolLine) => {
-    const part = order.lines.partOf(poolLine);
-    return areRoomy.has(part) && mayServe(part);
-  };
+  const isServed = (poolLine: PoolLine) => mayServe(order.lines.partOf(poolLine));
   const walk = isFew
     ? walkOver(rules, gap, roomy.filter(mayServe), nowMs)
     : new QueueWalk(rules, pool, nowMs, order, isServed);
@@ -142,8 +138,9 @@ class Gap {
     return ask === null ? covers(this.#free, least) : this.#head.walk.mayHaveRoomFor(ask, least);
   }
 
-  /** Whether one for which there is room may start: a no is certain. */
+  /** Whether one of them may start: a no is certain. */
   mayServe(part: Part): boolean {
+    if (!this.mayHaveRoomFor(part)) return false;
     if (this.#isOpportunistic) return true;
     const { any, least } = part;
     const { ask } = any;

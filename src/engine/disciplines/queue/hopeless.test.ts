@@ -2,8 +2,6 @@
 
 import { expect, test } from "vitest";
 import type { Command } from "../../commands.ts";
-import { decide } from "../../decide.ts";
-import type { Event } from "../../events.ts";
 import {
   type ComponentName,
   type NodeName,
@@ -11,38 +9,29 @@ import {
   type PoolName,
   type RequestId,
 } from "../../records.ts";
+import { type Course, courseOf } from "../../slices.fixture.ts";
 import { createState } from "../../state.ts";
 
 const POOL = "p" as PoolName;
 const NODES = 200;
 
 test("nodes are asked in slices, and the course is the same", () => {
-  const [whole, sliced] = [courseOf(() => false), courseOf(() => true)];
+  const [whole, sliced] = [false, true].map((isCut) => courseOf(createState(), commands(), isCut)) as [
+    Course,
+    Course,
+  ];
   expect(sliced.happened).toEqual(whole.happened);
   expect(whole.cutLooks).toBe(0);
   expect(sliced.cutLooks).toBeGreaterThan(1);
   expect(whole.happened.filter(({ kind }) => kind === "preemptionDecided")).toHaveLength(1);
 });
 
-function courseOf(isTimeUp: () => boolean): { happened: readonly Event[]; cutLooks: number } {
-  const state = createState();
-  const events: Event[] = [];
-  let cutLooks = 0;
-  const goOn = (command: Command) => {
-    const decision = decide(state, command, 0, isTimeUp);
-    if (decision.outcome === "refused") throw new Error(decision.refusal.message, { cause: decision.bug });
-    events.push(...decision.events);
-    if (decision.events.at(-1)?.kind !== "schedulingPaused") return;
-    if (decision.events.length === 1) cutLooks++; // Nothing has happened yet.
-    goOn({ kind: "tick" });
-  };
-  for (const command of commands()) goOn(command);
-  const happened = events.filter(({ kind }) => kind !== "schedulingPaused" && kind !== "schedulingSettled");
-  return { happened, cutLooks };
+function* commands(): Generator<readonly [number, Command]> {
+  for (const command of steps()) yield [0, command];
 }
 
 /** All nodes are full of work of a higher priority; in the end one of them has work of a lower one. */
-function* commands(): Generator<Command> {
+function* steps(): Generator<Command> {
   yield { kind: "createPool", name: POOL, discipline: "priority" };
   for (let i = 0; i < NODES; i++)
     yield { kind: "putNode", node: { name: `n${i}` as NodeName, pool: POOL, capacity: { gpu: 4 } } };

@@ -7,6 +7,7 @@
 // they are taken back. Heads with the same rights that want the same nodes share one memory: what is not enough for one is
 // not enough for another that asks for as much or more.
 
+import { breaksWhen } from "../../breaks.ts";
 import { covers } from "../../placement/node-list.ts";
 import { placesOf } from "../../placement/occupancy.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
@@ -22,8 +23,6 @@ const CHANGES_MAX = 4_096;
 
 /** How many needs one remembers. */
 const NEEDS_MAX = 16;
-
-const NODES_BETWEEN_BREAKS = 64;
 
 interface Memory {
   /** Which changes it knows: all before this one. */
@@ -123,11 +122,12 @@ export class Hopelessness {
     if (unasked.length === 0) return true;
     const { need } = poolLine.ask as Ask;
     const clearedTo = this.#clearedTo(search);
+    const isBreak = breaksWhen(isTimeUp);
     for (let node = unasked.pop(); node !== undefined; node = unasked.pop()) {
       const left = clearedTo(node);
       raise(most, left);
       memory.hasHope ||= covers(left, need);
-      if (unasked.length % NODES_BETWEEN_BREAKS === 0 && unasked.length > 0 && isTimeUp()) return false;
+      if (unasked.length > 0 && isBreak()) return false;
     }
     if (memory.hasHope) return true;
     memory.hopeless = memory.hopeless.filter((other) => !isAsMuch(other, need));
