@@ -70,6 +70,7 @@ export function normalise(text: string): string {
     .replaceAll(/\b\d+ s\b/g, "AGE")
     .replaceAll(/\bcost [\d.]+ min\b/g, "cost COST") // Of lost work, which grows.
     .replaceAll(/\b\d+ (kB|MB)\b/g, "SIZE")
+    .replaceAll(/\bat event \d+/g, "at event SEQ") // A node that is late with its report adds two.
     .replaceAll(/berth_[A-Za-z0-9_-]{43}/g, "SECRET")
     .replaceAll(/#once=[\w-]{22}/g, "#once=LINK")
     .replaceAll(/[ \t]+/g, " ")
