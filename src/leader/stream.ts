@@ -1,5 +1,6 @@
 // The stream of committed events. A reader is nothing but a position: what is recent comes from memory, what
 // is older from the store, so that a slow reader costs no memory and never misses anything.
+// Readers that keep up get the same pieces, so that what is worked out for one of them serves all.
 
 import { isStoreError, type Store } from "../store/index.ts";
 import type { CommittedBatch, CommittedEvent, Log, StreamMessage } from "./interface.ts";
@@ -21,12 +22,16 @@ export interface EventStream {
 const RECENT_EVENTS_MAX = 10_000;
 const EVENTS_PER_MESSAGE = 500;
 
+/** Never empty. */
+type Piece = readonly CommittedEvent[];
+
 export function createEventStream(store: Store, log: Log, startSeq: number): EventStream {
   let seq = startSeq;
   let isClosed = false;
   let restarts = 0;
   /** The latest events, dense, ending with `seq`. */
-  let recent: CommittedEvent[] = [];
+  let recent: Piece[] = [];
+  let recentEvents = 0;
   const listeners = new Set<(batch: CommittedBatch) => void>();
   const sleepers = new Set<() => void>();
 
@@ -59,10 +64,10 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
   }
 
   async function read(fromSeq: number): Promise<StreamMessage> {
-    const firstRecent = seq - recent.length + 1;
-    if (fromSeq >= firstRecent) {
-      const start = fromSeq - firstRecent;
-      return { kind: "events", events: recent.slice(start, start + EVENTS_PER_MESSAGE) };
+    const piece = recent.findLast(([first]) => (first as CommittedEvent).seq <= fromSeq);
+    if (piece !== undefined) {
+      const start = fromSeq - (piece[0] as CommittedEvent).seq;
+      return { kind: "events", events: start === 0 ? piece : piece.slice(start) };
     }
     try {
       const limit = Math.min(EVENTS_PER_MESSAGE, seq - fromSeq + 1);
@@ -73,9 +78,22 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
     }
   }
 
+  function remember(events: readonly CommittedEvent[]): void {
+    for (let start = 0; start < events.length; start += EVENTS_PER_MESSAGE) {
+      recent.push(events.slice(start, start + EVENTS_PER_MESSAGE));
+    }
+    recentEvents += events.length;
+    if (recentEvents <= 2 * RECENT_EVENTS_MAX) return;
+    // In large steps, because every step copies what stays.
+    let from = 0;
+    while (recentEvents > RECENT_EVENTS_MAX) recentEvents -= (recent[from++] as Piece).length;
+    recent = recent.slice(from);
+  }
+
   function skipTo(to: number): void {
     seq = to;
     recent = [];
+    recentEvents = 0;
     wakeAll();
   }
 
@@ -90,9 +108,7 @@ export function createEventStream(store: Store, log: Log, startSeq: number): Eve
     },
     publish(batch) {
       seq = batch.events.at(-1)?.seq ?? seq;
-      for (const event of batch.events) recent.push(event);
-      // In large steps, because every step copies what stays.
-      if (recent.length > 2 * RECENT_EVENTS_MAX) recent = recent.slice(-RECENT_EVENTS_MAX);
+      remember(batch.events);
       for (const listener of listeners) tell(listener, batch);
       wakeAll();
     },

@@ -1,6 +1,6 @@
 // What is known about the requests of events, from memory or from the store, and remembered for those that are deleted.
 
-import { type RequestId, requestOf } from "../engine/index.ts";
+import { type Event, type RequestId, requestOf } from "../engine/index.ts";
 import type { CommittedEvent, Leader, RequestBody, View } from "../leader/index.ts";
 import type { WireEvent } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
@@ -8,8 +8,9 @@ import { ownedOf, ownedOfRecord, type World } from "./sight.ts";
 import { type RequestFacts, toWireEvents } from "./wire-events.ts";
 
 export interface Facts {
-  /** The same for every stream, so it is worked out once. */
+  /** The same for every reader of the same piece of the journal, so it is worked out once. */
   tell(events: readonly CommittedEvent[]): Promise<Told>;
+  close(): void;
 }
 
 export interface Told {
@@ -20,11 +21,36 @@ export interface Told {
 
 const FACTS_MAX = 10_000;
 
+/** What is there beside the requests: the same until an event changes it, or another state takes its place. */
+interface Setting {
+  readonly state: View["state"];
+  readonly pools: ReadonlyMap<string, ReadonlySet<string>>;
+  readonly hiding: ReadonlySet<string>;
+}
+
+const CHANGES_THE_SETTING: ReadonlySet<Event["kind"]> = new Set([
+  "poolSet",
+  "poolDeleted",
+  "policySet",
+  "policyDetached",
+  "nodeSet",
+]);
+
 export function createFacts(leader: Leader, store: Store): Facts {
   const told = new WeakMap<readonly CommittedEvent[], Promise<Told>>();
   const remembered = new Map<string, RequestFacts>();
   /** Also of nodes that are gone: those who may not know of their pool must not hear of their end. */
   const nodePools = new Map<string, string>();
+  let setting: Setting | undefined;
+  const stopListening = leader.onCommit(({ events }) => {
+    if (events.some(({ event }) => CHANGES_THE_SETTING.has(event.kind))) setting = undefined;
+  });
+  const settingOf = (view: View): Setting => {
+    if (setting?.state === view.state) return setting;
+    for (const { record } of view.state.nodes.values()) nodePools.set(record.name, record.pool);
+    setting = { state: view.state, pools: poolsByComponent(view), hiding: hidingPools(view) };
+    return setting;
+  };
   const remember = (id: string, facts: RequestFacts) => {
     remembered.delete(id);
     remembered.set(id, facts);
@@ -46,8 +72,7 @@ export function createFacts(leader: Leader, store: Store): Facts {
         const facts = ofState(view, id);
         if (facts !== undefined) known.set(id, facts);
       }
-      for (const { record } of view.state.nodes.values()) nodePools.set(record.name, record.pool);
-      return { pools: poolsByComponent(view), hiding: hidingPools(view) };
+      return settingOf(view);
     });
     for (const id of ids) {
       const facts = known.get(id) ?? (await ofRecord(id));
@@ -78,6 +103,7 @@ export function createFacts(leader: Leader, store: Store): Facts {
       told.set(events, known);
       return known;
     },
+    close: stopListening,
   };
 }
 

@@ -6,7 +6,7 @@ import type { Leader, Log } from "../leader/index.ts";
 import type { WireEvent } from "../protocol/index.ts";
 import type { Store } from "../store/index.ts";
 import type { QueryOf } from "./call.ts";
-import { createFacts, type Facts, type Told } from "./event-facts.ts";
+import type { Facts, Told } from "./event-facts.ts";
 import type { Grants } from "./grants.ts";
 import type { Identity } from "./identity.ts";
 import {
@@ -49,18 +49,19 @@ interface OpenStream {
 export function createStreams({
   leader,
   store,
+  facts,
   tokens,
   grants,
   log,
 }: {
   leader: Leader;
   store: Store;
+  facts: Facts;
   tokens: TokenBook;
   grants: Grants;
   log: Log;
 }): Streams {
   const streams = new Set<OpenStream>();
-  const facts = createFacts(leader, store);
   const positions = createPositions(() => store.meta.incarnation);
   const stopListening = tokens.onRevoked((tokenId) => {
     for (const stream of streams) if (stream.tokenId === tokenId) stream.abort.abort();

@@ -65,6 +65,23 @@ test("a stream goes on after the last event that was seen, without a gap and wit
   expect(Number(queued.id)).toBeGreaterThan(Number(opened?.id));
 });
 
+test("who sees what follows the settings of pools while a stream is open (14)", async () => {
+  const { secret } = await server.token("viewer", { components: ["speech"] });
+  const setVisibility = (visibility: string) =>
+    server.admin("PATCH", "/v1/pools/gpus", { settings: { visibility } });
+  const stream = await openStream(server.url, secret);
+  await run("vision");
+  expect((await stream.until("request.released")).data).toMatchObject({ component: "vision" });
+  expect(await setVisibility("own")).toMatchObject({ status: 200 });
+  await run("vision");
+  await run("speech");
+  expect((await stream.until("request.released")).data).toMatchObject({ component: "speech" });
+  expect(await setVisibility("all")).toMatchObject({ status: 200 });
+  await run("vision");
+  expect((await stream.until("request.released")).data).toMatchObject({ component: "vision" });
+  stream.close();
+});
+
 test("filters by request, component and pool", async () => {
   await server.admin("PUT", "/v1/pools/cpus", { capacity: { slots: 1 } });
   await server.admin("PUT", "/v1/pools/cpus/policies/robots", {});

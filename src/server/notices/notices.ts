@@ -14,7 +14,7 @@ import type { Replica } from "../../replica/index.ts";
 import type { Store } from "../../store/index.ts";
 import { toTimestamp } from "../../translation/index.ts";
 import { NOTIFY_LABEL, noticeKindsOf } from "../../words/index.ts";
-import { createFacts, type Told } from "../event-facts.ts";
+import type { Facts, Told } from "../event-facts.ts";
 import type { Grants } from "../grants.ts";
 import type { Identity } from "../identity.ts";
 import { Sight } from "../sight.ts";
@@ -52,6 +52,7 @@ export interface NoticeOptions {
   readonly leader: Leader;
   readonly replica: Replica | undefined;
   readonly store: Store;
+  readonly facts: Facts;
   readonly tokens: TokenBook;
   readonly grants: Grants;
   readonly send: Send;
@@ -205,8 +206,7 @@ function startRound(stored: readonly StoredTarget[], options: NoticeOptions): Ro
 // --- From the journal to what targets want to hear of
 
 function createReader(boxes: ReadonlyMap<string, Box>, options: NoticeOptions, signal: AbortSignal) {
-  const { leader, store, tokens, log } = options;
-  const facts = createFacts(leader, store);
+  const { leader, facts, tokens, log } = options;
   let readSeq: number | undefined;
   let isFailed = false;
 
