@@ -107,8 +107,11 @@ export function poolsConcerned(state: EngineState, event: Event): readonly PoolN
 }
 
 function admittingPools(state: EngineState, id: RequestId): PoolName[] {
-  const pools = state.requests.get(id)?.line.poolLines ?? [];
-  return [...pools].flatMap(({ pool, verdict }) => (verdict === null ? [pool.record.name] : []));
+  const names: PoolName[] = [];
+  for (const { pool, verdict } of state.requests.get(id)?.line.poolLines ?? []) {
+    if (verdict === null) names.push(pool.record.name);
+  }
+  return names;
 }
 
 export function requestIds(state: EngineState): Iterable<RequestId> {

@@ -50,18 +50,23 @@ export interface DayAccount extends Account {
   readonly users: Map<string, Account>;
 }
 
+/** What a policy has of one key. */
+interface KeyLevel {
+  usage: number;
+  borrowed: number;
+  reserved: number;
+  /** Reserved and not in use. */
+  idle: number;
+  /** Where the pool's integral of lending stood when this began. */
+  lentFrom: number;
+}
+
 /** What a policy has, since when. */
 interface Level {
   sinceMs: number;
-  readonly usage: Map<string, number>;
-  readonly borrowed: Map<string, number>;
-  readonly reserved: Map<string, number>;
-  /** Reserved and not in use. */
-  readonly idle: Map<string, number>;
+  readonly keys: Map<string, KeyLevel>;
   /** What the runs of each user have. */
   readonly users: Map<string, Map<string, number>>;
-  /** Where the pool's integral of lending stood then, per key. */
-  readonly lentFrom: Map<string, number>;
   /** Since the last sample, in unit-milliseconds. */
   readonly sampled: Map<string, { used: number; borrowed: number }>;
 }
@@ -238,15 +243,16 @@ function settleLevel(pool: PoolHistory, component: string, level: Level, atMs: n
   const ms = atMs - level.sinceMs;
   level.sinceMs = atMs;
   for (const [key, { lending }] of pool.keys) {
-    const idle = level.idle.get(key) ?? 0;
-    const lent = Math.floor((idle * (lending - (level.lentFrom.get(key) ?? 0))) / 1_000_000);
-    level.lentFrom.set(key, lending);
+    const own = level.keys.get(key);
+    if (own === undefined) continue;
+    const lent = Math.floor((own.idle * (lending - own.lentFrom)) / 1_000_000);
+    own.lentFrom = lending;
     if (lent > 0) sumsOf(accountOf(pool, component), key).lent += lent;
   }
   if (ms <= 0) return;
-  for (const [key, usage] of level.usage) {
+  for (const [key, { usage, borrowed: borrowedUnits }] of level.keys) {
     if (usage === 0) continue;
-    const borrowed = (level.borrowed.get(key) ?? 0) * ms;
+    const borrowed = borrowedUnits * ms;
     const sums = sumsOf(accountOf(pool, component), key);
     sums.own += usage * ms - borrowed;
     sums.borrowed += borrowed;
@@ -270,7 +276,7 @@ function closeDay(history: History, dayMs: number): void {
     }
     pool.day.clear();
     for (const key of pool.keys.values()) key.lending = 0;
-    for (const level of pool.levels.values()) level.lentFrom.clear();
+    for (const { keys } of pool.levels.values()) for (const key of keys.values()) key.lentFrom = 0;
     if (pool.keys.size === 0) history.pools.delete(name); // Deleted, and its last day is over.
   }
 }
@@ -326,57 +332,53 @@ function refresh(history: History, state: EngineState, name: PoolName, component
   const pool = history.pools.get(name);
   if (pool === undefined) return;
   integrate(pool, history.atMs);
-  const old = pool.levels.get(component);
-  if (old !== undefined) {
-    settleLevel(pool, component, old, history.atMs);
-    count(pool, old, -1);
+  let level = pool.levels.get(component);
+  if (level !== undefined) {
+    settleLevel(pool, component, level, history.atMs);
+    count(pool, level, -1);
   }
-  const level = levelOf(state, name, component, old);
-  if (level === undefined) {
+  const known = state.pools.get(name);
+  const policy = known?.policies.get(component);
+  if (known === undefined || policy === undefined) {
     pool.levels.delete(component);
     return;
   }
+  if (level === undefined) {
+    level = { sinceMs: history.atMs, keys: new Map(), users: new Map(), sampled: new Map() };
+    pool.levels.set(component, level);
+  }
   level.sinceMs = history.atMs;
-  for (const [key, { lending }] of pool.keys) level.lentFrom.set(key, lending);
-  pool.levels.set(component, level);
+  for (let i = 0; i < known.keys.length; i++) {
+    const key = known.keys[i] as string;
+    const own = keyLevelOf(level, key);
+    own.usage = policy.usage[i] as number;
+    own.borrowed = own.usage > 0 ? borrowedBy(policy, i) : 0;
+    own.reserved = policy.reserved[i] as number;
+    own.idle = Math.max(0, own.reserved - policy.runs.sum(i));
+    own.lentFrom = pool.keys.get(key)?.lending ?? 0;
+  }
   count(pool, level, 1);
 }
 
-function levelOf(
-  state: EngineState,
-  name: PoolName,
-  component: ComponentName,
-  old: Level | undefined,
-): Level | undefined {
-  const pool = state.pools.get(name);
-  const policy = pool?.policies.get(component);
-  if (pool === undefined || policy === undefined) return undefined;
-  const level: Level = {
-    ...{ sinceMs: 0, usage: new Map(), borrowed: new Map(), reserved: new Map(), idle: new Map() },
-    ...{ users: old?.users ?? new Map(), lentFrom: new Map(), sampled: old?.sampled ?? new Map() },
-  };
-  for (const [i, key] of pool.keys.entries()) {
-    const used = policy.usage[i] as number;
-    const reserved = policy.reserved[i] as number;
-    put(level.usage, key, used);
-    put(level.borrowed, key, used > 0 ? borrowedBy(policy, i) : 0);
-    put(level.reserved, key, reserved);
-    put(level.idle, key, Math.max(0, reserved - policy.runs.sum(i)));
+/** Changed in place: this is done with every start and every end. */
+function keyLevelOf(level: Level, key: string): KeyLevel {
+  let own = level.keys.get(key);
+  if (own === undefined) {
+    own = { usage: 0, borrowed: 0, reserved: 0, idle: 0, lentFrom: 0 };
+    level.keys.set(key, own);
   }
-  return level;
-}
-
-function put(amounts: Amounts, key: string, amount: number): void {
-  if (amount > 0) amounts.set(key, amount);
+  return own;
 }
 
 /** The sums of the pool follow those of its policies. */
-function count(pool: PoolHistory, { usage, borrowed, reserved, idle }: Level, sign: 1 | -1): void {
+function count(pool: PoolHistory, level: Level, sign: 1 | -1): void {
   for (const [key, state] of pool.keys) {
-    state.usage += sign * (usage.get(key) ?? 0);
-    state.borrowed += sign * (borrowed.get(key) ?? 0);
-    state.reserved += sign * (reserved.get(key) ?? 0);
-    state.idle += sign * (idle.get(key) ?? 0);
+    const own = level.keys.get(key);
+    if (own === undefined) continue;
+    state.usage += sign * own.usage;
+    state.borrowed += sign * own.borrowed;
+    state.reserved += sign * own.reserved;
+    state.idle += sign * own.idle;
   }
 }
 
@@ -441,8 +443,9 @@ function noteRun(history: History, { spec, progress }: Request, name: PoolName):
 /** Of all keys, metered or not: the pool may begin to meter one. */
 function needOf({ resources, nodes }: RequestSpec): Amounts {
   const amounts: Amounts = new Map();
-  for (const [key, amount] of Object.entries(resources))
-    put(amounts, key, key === "step_run" ? 1 : amount * nodes);
+  for (const [key, amount] of Object.entries(resources)) {
+    if (amount > 0) amounts.set(key, key === "step_run" ? 1 : amount * nodes);
+  }
   return amounts;
 }
 

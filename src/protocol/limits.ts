@@ -88,8 +88,11 @@ export function shapeProblem(document: unknown, limits: ShapeLimits): ShapeProbl
     const { value } = visit;
     if (typeof value !== "object" || value === null) continue;
     const depth = visit.depth + 1;
-    for (const [key, child] of Object.entries(value)) {
-      open.push({ value: child, depth, key: Array.isArray(value) ? Number(key) : key, parent: visit });
+    if (Array.isArray(value)) {
+      for (let i = 0; i < value.length; i++) open.push({ value: value[i], depth, key: i, parent: visit });
+    } else {
+      const fields = value as Readonly<Record<string, unknown>>;
+      for (const key of Object.keys(fields)) open.push({ value: fields[key], depth, key, parent: visit });
     }
   }
   return undefined;
@@ -104,17 +107,23 @@ function excess({ value, depth, key }: Visit, valuesSeen: number, limits: ShapeL
   if (typeof value === "string" && value.length > limits.textLengthMax) {
     return `is a text of more than ${limits.textLengthMax} characters`;
   }
-  if (typeof value === "object" && value !== null && Object.keys(value).length > limits.entriesMax) {
+  if (typeof value === "object" && value !== null && entriesOf(value) > limits.entriesMax) {
     return `has more than ${limits.entriesMax} entries`;
   }
   return undefined;
 }
 
+function entriesOf(value: object): number {
+  return Array.isArray(value) ? value.length : Object.keys(value).length;
+}
+
 function forbiddenText({ key, value }: Visit): string | undefined {
   // Objects made by assignment would lose this key or worse; nothing of ours is called so.
   if (key === "__proto__") return "is not a name that can be used";
-  const isForbidden = [key, value].some((text) => typeof text === "string" && UNPRINTABLE.test(text));
-  return isForbidden ? "has control characters or half a surrogate pair" : undefined;
+  const isForbidden = (text: unknown) => typeof text === "string" && UNPRINTABLE.test(text);
+  return isForbidden(key) || isForbidden(value)
+    ? "has control characters or half a surrogate pair"
+    : undefined;
 }
 
 /** Tabs and line breaks are for notes; where names are expected, the schemas refuse them too. */

@@ -46,6 +46,7 @@ export interface Pipeline {
 export function createApp(pipeline: Pipeline): Hono<Env> {
   const app = new Hono<Env>();
   const headers = { ...SECURITY_HEADERS, ...pipeline.extraHeaders };
+  const jsonHeaders = { ...headers, "content-type": "application/json" };
   for (const [name, route] of Object.entries(ROUTES) as [RouteName, Route][]) {
     if (route.permission === undefined || pipeline.handlers[name] === undefined) {
       throw new Error(`the route ${name} has no permission or nobody who serves it`);
@@ -131,8 +132,12 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
     pipeline.services.metrics.countCall(route, reply.status);
     const { status, body, text, contentType = "application/json" } = reply;
     const content = text ?? (body === undefined ? null : JSON.stringify(body));
-    const type = content === null ? {} : { "content-type": contentType };
     const position = pipeline.replicated?.position();
+    // Most answers are JSON without headers of their own.
+    if (contentType === "application/json" && position === undefined && reply.headers === undefined) {
+      return new Response(content, { status, headers: content === null ? headers : jsonHeaders });
+    }
+    const type = content === null ? {} : { "content-type": contentType };
     return new Response(content, {
       status,
       headers: Object.assign({}, headers, type, position, reply.headers),

@@ -5,7 +5,7 @@
 // work of components that it does not reach is only counted. Labels, notes and grant tokens are for those who answer for
 // the work: its submitter, the operators of its component, administrators.
 
-import { type PoolName, queuesOf, type RequestId, requestOf } from "../engine/index.ts";
+import { type ComponentName, type PoolName, queuesOf, type RequestId, requestOf } from "../engine/index.ts";
 import type { RequestBody, View } from "../leader/index.ts";
 import type { WireEvent, WireRequest } from "../protocol/index.ts";
 import type { RequestRecord } from "../store/index.ts";
@@ -197,23 +197,41 @@ export function mayEnd(identity: Identity, { submittedBy }: Owned): boolean {
 // --- The world as it is now
 
 export function sightOf(identity: Identity, view: View): Sight {
-  return new Sight(identity, worldOf(view));
+  return new Sight(identity, new LiveWorld(view));
 }
 
-function worldOf(view: View): World {
-  const { pools } = view.state;
-  return {
-    *poolsOf(component) {
-      for (const [name, { policies }] of pools) if (policies.has(component as never)) yield name;
-    },
-    membersOf: (pool) => pools.get(pool as PoolName)?.policies.keys() ?? [],
-    hidesOthers: (pool) => pools.get(pool as PoolName)?.record.settings.visibility === "own",
-    get hidesAny() {
-      for (const { record } of pools.values()) if (record.settings.visibility === "own") return true;
-      return false;
-    },
-    request: (id) => ownedOf(view, id as RequestId),
-  };
+/** A class, since one is made for every answer: an object with a getter of its own costs more than what it is asked. */
+class LiveWorld implements World {
+  readonly #view: View;
+
+  constructor(view: View) {
+    this.#view = view;
+  }
+
+  *poolsOf(component: string): Iterable<string> {
+    for (const [name, { policies }] of this.#pools) if (policies.has(component as ComponentName)) yield name;
+  }
+
+  membersOf(pool: string): Iterable<string> {
+    return this.#pools.get(pool as PoolName)?.policies.keys() ?? [];
+  }
+
+  hidesOthers(pool: string): boolean {
+    return this.#pools.get(pool as PoolName)?.record.settings.visibility === "own";
+  }
+
+  get hidesAny(): boolean {
+    for (const { record } of this.#pools.values()) if (record.settings.visibility === "own") return true;
+    return false;
+  }
+
+  request(id: string): Owned | undefined {
+    return ownedOf(this.#view, id as RequestId);
+  }
+
+  get #pools() {
+    return this.#view.state.pools;
+  }
 }
 
 export function ownedOf(view: View, id: RequestId): Owned | undefined {
