@@ -1,17 +1,21 @@
 // How fast the server is, beside its limit and beside a peer, on both stores; and what many waiting requests cost.
 //
-// A cycle is submit, granted, release. Every figure stands beside two others of the same run:
+// A cycle is submit, granted, release. Beside the cycles 100 000 requests wait in the same pool, 1 000 clients renew what
+// they hold, and ten readers follow the events, one of them all; every call counts against a rate. Every figure stands
+// beside two others of the same run:
 //   limit    the same HTTP stack and the same group commit around an engine that decides nothing, and without
-//            authentication: it reads and writes the same bytes on the wire, and the same rows with every change
-//            (journal, record of the request, audit).
+//            authentication: it reads and writes the same bytes on the wire, for the readers of events, too, and the
+//            same rows with every change (journal, record of the request, audit).
 //   pg-boss  a job queue in a closed loop on the same PostgreSQL.
-// `journal` is shown for orientation: the limit with events only, which nobody reaches who keeps records and audit.
-// An aim that is missed is shown, and is no error. Usage: npm run bench:server -- [ROUNDS]
+// Latencies at full load say no more than that 64 clients wait in line, so those of single calls are also taken at half of
+// the rate that the server reaches.
+// Ends with 1 if a limit is missed or a call failed. Usage: npm run bench:server -- [ROUNDS]
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
 import { startPostgres } from "../test/support/postgres.ts";
 import type { Load, Measured } from "./serving/client.ts";
 import { put } from "./serving/http.ts";
@@ -25,6 +29,7 @@ const WARM_UP_MS = 8_000;
 const CONNECTIONS = 64;
 const BULK = 100;
 const WAITING = 100_000;
+const BESIDE = { holders: 1_000, subscribers: 10 };
 /** By then the snapshot that the last of them have caused is written. */
 const AT_REST_MS = 3_000;
 
@@ -34,7 +39,7 @@ interface Started {
   readonly startMs: number;
 }
 
-const KINDS = ["journal", "limit", "berth"] as const;
+const KINDS = ["limit", "berth"] as const;
 type Kind = (typeof KINDS)[number];
 
 const programs = {
@@ -45,7 +50,7 @@ const programs = {
 const directory = await mkdtemp(join(tmpdir(), "berth-bench-"));
 const postgres = await startPostgres({ shared_buffers: "128MB" });
 const runs: Row[] = [["store", "calls", "program", "cycles/s", "p50", "p99", "p50 at half load", "p99"]];
-const aims: Row[] = [["", "figure", "", "aim"]];
+const aims: Row[] = [["", "figure", "", "limit"]];
 let failures = 0;
 try {
   const client = await start(programs.client, []);
@@ -64,6 +69,7 @@ console.log(
 print(runs);
 print(aims);
 console.log(failures === 0 ? "No call failed." : `✗ ${failures} calls failed.`);
+if (failures > 0) process.exitCode = 1;
 
 type Row = readonly string[];
 
@@ -83,18 +89,24 @@ async function measureAll(
   store: string,
   bulk: number,
 ): Promise<Record<Kind, Result> & { peer: number }> {
+  console.error(`measuring ${store}, ${callsOf(bulk)} calls`);
   const roundMs = bulk === 1 ? ROUND_MS : BULK_ROUND_MS;
-  const measure = (server: Started, ms: number, rate?: number) =>
+  const measure = ({ url, token }: Started, ms: number, rate?: number) =>
     client.ask<Measured>({
-      ...{ url: server.url, token: server.token, connections: CONNECTIONS, warmUpMs: 200, ms, bulk },
+      ...{ url, token, connections: CONNECTIONS, warmUpMs: 200, ms, bulk, beside: BESIDE },
       ...(rate !== undefined && { rate }),
     } satisfies Load);
 
   const servers = [];
   for (const kind of KINDS) {
-    const place = store === "sqlite" ? join(directory, `${kind}-${bulk}`, "berth.db") : postgres.url;
+    const name = `${kind}_${bulk}`;
+    const place =
+      store === "sqlite" ? join(directory, name, "berth.db") : await createDatabase(postgres.url, name);
     const server = await start<Started>(programs.server, [kind, store, place]);
-    if (kind === "berth") await prepare(server.first.url, server.first.token);
+    if (kind === "berth") {
+      await prepare(server.first);
+      await client.ask({ ...server.first, fill: WAITING });
+    }
     await measure(server.first, WARM_UP_MS);
     servers.push({ kind, server, full: [] as Measured[], half: [] as Measured[] });
   }
@@ -106,9 +118,8 @@ async function measureAll(
     for (const { server, full } of servers) full.push(await measure(server.first, roundMs));
     peers.push((await peer.ask<{ cyclesPerSecond: number }>({ ms: roundMs })).cyclesPerSecond);
   }
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const { kind, server, full, half } of servers) {
-      if (kind === "journal") continue;
+  for (let round = 0; bulk === 1 && round < ROUNDS; round++) {
+    for (const { server, full, half } of servers) {
       half.push(await measure(server.first, roundMs, middle(full).cyclesPerSecond / 2));
     }
   }
@@ -116,6 +127,19 @@ async function measureAll(
   await peer.end();
   const results = servers.map(({ kind, full, half }) => [kind, { full: middle(full), half: middle(half) }]);
   return { ...(Object.fromEntries(results) as Record<Kind, Result>), peer: median(peers) };
+}
+
+/** One of its own, so that no server finds what another has left. */
+async function createDatabase(url: string, name: string): Promise<string> {
+  const admin = new pg.Client({ connectionString: url });
+  await admin.connect();
+  await admin.query(`CREATE DATABASE ${name}`);
+  await admin.end();
+  return url.replace(/[^/]+$/, name);
+}
+
+function callsOf(bulk: number): string {
+  return bulk === 1 ? "single" : "bulk";
 }
 
 function median(values: readonly number[]): number {
@@ -128,41 +152,40 @@ function middle(rounds: readonly Measured[]): Measured {
   return { cyclesPerSecond: of("cyclesPerSecond"), p50: of("p50"), p99: of("p99"), failures };
 }
 
-/** A pool with room for everybody, and one for those who are to wait. */
-async function prepare(url: string, token: string): Promise<void> {
+/** A pool with room for everybody but those who are to wait: they have reached their limit. */
+async function prepare({ url, token }: Started): Promise<void> {
   await put(url, token, "/v1/pools/bench", { capacity: { gpu: 1_000_000 } });
   await put(url, token, "/v1/pools/bench/policies/bench", { priority: 1 });
-  await put(url, token, "/v1/pools/full", { capacity: { gpu: 8 } });
-  await put(url, token, "/v1/pools/full/policies/waiter", { priority: 1 });
+  await put(url, token, "/v1/pools/bench/policies/waiter", { priority: 1, limit: { gpu: 8 } });
 }
 
 function compare(store: string, bulk: number, run: Record<Kind, Result> & { peer: number }): void {
   const { limit, berth, peer } = run;
-  const calls = bulk === 1 ? "single" : "bulk";
+  const calls = callsOf(bulk);
   for (const kind of KINDS) {
     const { full, half } = run[kind];
-    const atHalf = kind === "journal" ? [] : [half.p50.toFixed(1), half.p99.toFixed(1)];
+    const atHalf = bulk === 1 ? [half.p50.toFixed(1), half.p99.toFixed(1)] : [];
     const shown = [whole(full.cyclesPerSecond), full.p50.toFixed(1), full.p99.toFixed(1), ...atHalf];
     runs.push([store, calls, kind, ...shown]);
     failures += full.failures + half.failures;
   }
-  runs.push([store, calls, "pg-boss", whole(peer)]);
+  runs.push(["postgres", calls, "pg-boss", whole(peer)]);
 
   const what = `${store}, ${calls} calls: `;
-  const ofLimit = berth.full.cyclesPerSecond / limit.full.cyclesPerSecond;
-  const ofPeer = berth.full.cyclesPerSecond / peer;
-  const p99 = berth.half.p99 / limit.half.p99;
-  aim(`${what}cycles/s, part of the limit's`, ofLimit, ofLimit >= 0.6, "at least 0.6");
-  aim(`${what}cycles/s, times the peer's`, ofPeer, ofPeer >= 5, "at least 5");
-  aim(`${what}p99 at half load, times the limit's`, p99, p99 <= 2, "at most 2");
+  const { cyclesPerSecond } = berth.full;
+  const ofLimit = cyclesPerSecond / limit.full.cyclesPerSecond;
+  atLeast(`${what}cycles/s, part of the limit's`, ofLimit, bulk === 1 ? 0.7 : 0.65);
+  if (store === "postgres") atLeast(`${what}cycles/s, times the peer's`, cyclesPerSecond / peer, 5);
+  if (bulk === 1) atMost(`${what}p99 at half load, in milliseconds`, berth.half.p99, 15);
 }
 
 async function manyWaiting(client: Asker): Promise<void> {
+  console.error(`measuring ${whole(WAITING)} waiting requests`);
   const place = join(directory, "many", "berth.db");
   const server = await start<Started>(programs.server, ["berth", "sqlite", place], ["--expose-gc"]);
-  await prepare(server.first.url, server.first.token);
+  await prepare(server.first);
   const beganMs = performance.now();
-  await client.ask({ fill: WAITING, url: server.first.url, token: server.first.token });
+  await client.ask({ ...server.first, fill: WAITING });
   const fillMs = performance.now() - beganMs;
   await delay(AT_REST_MS);
   const { rss, heapUsed } = await server.ask<{ rss: number; heapUsed: number }>({ kind: "memory" });
@@ -172,13 +195,22 @@ async function manyWaiting(client: Asker): Promise<void> {
   const mb = rss / 1e6;
   const seconds = again.first.startMs / 1000;
   const what = `${whole(WAITING)} waiting requests`;
-  const told = `submitted at ${whole((WAITING / fillMs) * 1000)}/s, heap ${Math.round(heapUsed / 1e6)} MB`;
-  aim(`${what}: memory in MB (${told})`, mb, mb < 300, "under 300");
-  aim(`${what}: seconds to start after a kill`, seconds, seconds < 3, "under 3");
+  const detail = `submitted at ${whole((WAITING / fillMs) * 1000)}/s, heap ${Math.round(heapUsed / 1e6)} MB`;
+  atMost(`${what}: memory in MB (${detail})`, mb, 300);
+  atMost(`${what}: seconds to start after a kill`, seconds, 3);
 }
 
-function aim(what: string, value: number, isMet: boolean, want: string): void {
-  aims.push([what, value.toFixed(2), isMet ? "✓" : "✗", want]);
+function atLeast(what: string, value: number, limit: number): void {
+  judge(what, value, value >= limit, `at least ${limit}`);
+}
+
+function atMost(what: string, value: number, limit: number): void {
+  judge(what, value, value <= limit, `at most ${limit}`);
+}
+
+function judge(what: string, value: number, isMet: boolean, limit: string): void {
+  aims.push([what, value.toFixed(2), isMet ? "✓" : "✗", limit]);
+  if (!isMet) process.exitCode = 1;
 }
 
 function whole(value: number): string {

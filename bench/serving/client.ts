@@ -1,5 +1,8 @@
-// The load: connections that submit, are granted, and release, in a process of their own.
+// The load: connections that submit, are granted, and release, in a process of their own; beside them, where asked for,
+// clients that hold what they have and renew it, and readers of the event stream.
 
+import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Connection, openConnection } from "./http.ts";
 
@@ -13,6 +16,15 @@ export interface Load {
   readonly bulk: number;
   /** Cycles per second to be started; absent: as many as it takes. */
   readonly rate?: number;
+  readonly beside?: Beside;
+}
+
+/** What goes on beside the cycles. */
+export interface Beside {
+  /** Each renews once in ten seconds. */
+  readonly holders: number;
+  /** The first reads everything, the others what concerns a component that does nothing. */
+  readonly subscribers: number;
 }
 
 export interface Measured {
@@ -94,6 +106,7 @@ async function measure(load: Load): Promise<Measured> {
     await call(connection, "/v1/resource-requests/bulk-release", { items: ends }, 200);
   }
 
+  const beside = load.beside === undefined ? undefined : await begin(load, load.beside);
   const running = connections.map(run);
   await delay(load.warmUpMs);
   isCounting = true;
@@ -103,6 +116,7 @@ async function measure(load: Load): Promise<Measured> {
   const seconds = (performance.now() - countingMs) / 1000;
   isOver = true;
   await Promise.all(running);
+  failures += (await beside?.end()) ?? 0;
   for (const connection of connections) connection.close();
   latencies.sort((a, b) => a - b);
   const at = (part: number) =>
@@ -110,7 +124,62 @@ async function measure(load: Load): Promise<Measured> {
   return { cyclesPerSecond: cycles / seconds, p50: at(0.5), p99: at(0.99), failures };
 }
 
-/** Requests that wait, since their pool has nothing to give. */
+const RENEW_EVERY_MS = 10_000;
+
+/** Begins what goes on beside the cycles. Its end tells how many calls and streams have failed. */
+async function begin(load: Load, { holders, subscribers }: Beside): Promise<{ end(): Promise<number> }> {
+  const connection = await openConnection(load.url, load.token);
+  const items = Array.from({ length: holders }, () => SUBMISSION);
+  const granted = await connection.post("/v1/resource-requests/bulk", JSON.stringify({ items }));
+  const held = (JSON.parse(granted.body) as { results: { id: string; token: string }[] }).results;
+  const paths = Array.from({ length: subscribers }, (_, index) => (index === 0 ? "" : "?component=waiter"));
+  const streams = await Promise.all(paths.map((query) => openStream(load, `/v1/events${query}`)));
+
+  let failures = 0;
+  let isOver = false;
+  const renew = async () => {
+    for (let count = 0; !isOver; count++) {
+      const { id, token } = held[count % held.length] as { id: string; token: string };
+      const { status } = await connection.post(
+        `/v1/resource-requests/${id}/renew`,
+        JSON.stringify({ token }),
+      );
+      if (status !== 200) failures++;
+      await delay(RENEW_EVERY_MS / holders);
+    }
+  };
+  const renewing = renew();
+  return {
+    async end() {
+      isOver = true;
+      await renewing;
+      const ends = held.map((item) => ({ ...item, outcome: "succeeded" }));
+      await connection.post("/v1/resource-requests/bulk-release", JSON.stringify({ items: ends }));
+      connection.close();
+      return failures + streams.filter((stream) => !stream.close()).length;
+    },
+  };
+}
+
+/** An event stream that is read and not looked at. Closing it tells whether it was open until then. */
+async function openStream({ url, token }: Load, path: string): Promise<{ close(): boolean }> {
+  const outgoing = get(url + path, { agent: false, headers: { authorization: `Bearer ${token}` } });
+  const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
+  let isOpen = incoming.statusCode === 200;
+  incoming.once("close", () => {
+    isOpen = false;
+  });
+  incoming.resume();
+  return {
+    close() {
+      const wasOpen = isOpen;
+      outgoing.destroy();
+      return wasOpen;
+    },
+  };
+}
+
+/** Requests that wait, since their component has reached its limit. */
 async function fill({ fill: count, url, token }: Filling): Promise<{ submitted: number }> {
   const connections = await Promise.all([1, 2, 3, 4].map(() => openConnection(url, token)));
   let left = count;
