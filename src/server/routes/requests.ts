@@ -59,6 +59,7 @@ import {
   schemaProblem,
 } from "../problems.ts";
 import { mayEnd, type Owned, ownedOf, ownedOfRecord, sightOf } from "../sight.ts";
+import { inTurns } from "../turns.ts";
 import { warningText } from "../warnings.ts";
 
 // --- Submitting
@@ -217,12 +218,15 @@ export const releaseRequests: Handler<"releaseRequests"> = async (call, services
     return { id, token: await verified(call, services, id, wanted.token), wanted };
   };
   const grants: (Awaited<ReturnType<typeof lookInto>> | ProblemError)[] = [];
-  for (const item of call.body.items) {
+  const parsed = await inTurns(call.body.items, (item) => {
     const { data: wanted, error } = bulkReleaseItem.safeParse(item);
-    const token = wanted && services.grants.verify(wanted.id, wanted.token);
-    if (wanted === undefined) grants.push(schemaProblem(error, "body"));
-    else if (token === undefined) grants.push(await orProblem(lookInto(wanted)));
-    else grants.push({ id: toRequestId(wanted.id), token, wanted });
+    if (wanted === undefined) return schemaProblem(error, "body");
+    return { wanted, token: services.grants.verify(wanted.id, wanted.token) };
+  });
+  for (const item of parsed) {
+    if (item instanceof ProblemError) grants.push(item);
+    else if (item.token === undefined) grants.push(await orProblem(lookInto(item.wanted)));
+    else grants.push({ id: toRequestId(item.wanted.id), token: item.token, wanted: item.wanted });
   }
   const results = await bulk(call, services, (_item, index) => {
     const grant = grants[index]!;
@@ -262,7 +266,7 @@ async function bulk(
   services: Services,
   toChange: (item: unknown, index: number) => Change,
 ): Promise<WireBulkAnswer["results"]> {
-  const prepared = call.body.items.map((item, index): Change | ProblemError => {
+  const prepared = await inTurns(call.body.items, (item, index): Change | ProblemError => {
     try {
       return toChange(item, index);
     } catch (error) {
