@@ -69,6 +69,9 @@ async function compareWith(commit: string): Promise<void> {
   show("class, holds, reserves, nodes, preemption", { ...rich, discipline: "class", cycles: 2_000 });
   const few = { ...plain, runsPerPool: 100, waiting: 10_000, cycles: 4_000 };
   show("fair_share, 10000 waiting, 10000 running", { ...few, discipline: "fair_share" }, 8);
+  show("fair_share, holds, reserves, nodes, preemption", {
+    ...{ ...rich, discipline: "fair_share", waiting: 10_000, cycles: 500 },
+  });
   if (values.discipline === undefined) {
     console.log(`class beside priority: ${(byClass / priority).toFixed(2)}   limit 0.8`);
     if (byClass / priority < 0.8) process.exitCode = 1;

@@ -76,6 +76,7 @@ async function measure(load: Load): Promise<Measured> {
     return JSON.parse(answer.body);
   };
   const cycle = load.bulk === 1 ? singleCycle : bulkCycle;
+  const beside = load.beside === undefined ? undefined : await begin(load, load.beside);
   const beganMs = performance.now();
   const run = async (connection: Connection, index: number) => {
     // With a rate, every connection starts its cycles at its own fixed times, whatever the answers do.
@@ -106,7 +107,6 @@ async function measure(load: Load): Promise<Measured> {
     await call(connection, "/v1/resource-requests/bulk-release", { items: ends }, 200);
   }
 
-  const beside = load.beside === undefined ? undefined : await begin(load, load.beside);
   const running = connections.map(run);
   await delay(load.warmUpMs);
   isCounting = true;
