@@ -99,12 +99,7 @@ async function measure(load: Load): Promise<Measured> {
   async function bulkCycle(connection: Connection) {
     const items = Array.from({ length: load.bulk }, () => SUBMISSION);
     const { results } = await call(connection, "/v1/resource-requests/bulk", { items }, 200);
-    const ends = results.map(({ id, token }: { id: string; token: string }) => ({
-      id,
-      token,
-      outcome: "succeeded",
-    }));
-    await call(connection, "/v1/resource-requests/bulk-release", { items: ends }, 200);
+    await call(connection, "/v1/resource-requests/bulk-release", { items: endsOf(results) }, 200);
   }
 
   const running = connections.map(run);
@@ -124,6 +119,15 @@ async function measure(load: Load): Promise<Measured> {
   return { cyclesPerSecond: cycles / seconds, p50: at(0.5), p99: at(0.99), failures };
 }
 
+interface Granted {
+  readonly id: string;
+  readonly token: string;
+}
+
+function endsOf(granted: readonly Granted[]): object[] {
+  return granted.map(({ id, token }) => ({ id, token, outcome: "succeeded" }));
+}
+
 const RENEW_EVERY_MS = 10_000;
 
 /** Begins what goes on beside the cycles. Its end tells how many calls and streams have failed. */
@@ -131,7 +135,7 @@ async function begin(load: Load, { holders, subscribers }: Beside): Promise<{ en
   const connection = await openConnection(load.url, load.token);
   const items = Array.from({ length: holders }, () => SUBMISSION);
   const granted = await connection.post("/v1/resource-requests/bulk", JSON.stringify({ items }));
-  const held = (JSON.parse(granted.body) as { results: { id: string; token: string }[] }).results;
+  const held = (JSON.parse(granted.body) as { results: Granted[] }).results;
   const paths = Array.from({ length: subscribers }, (_, index) => (index === 0 ? "" : "?component=waiter"));
   const streams = await Promise.all(paths.map((query) => openStream(load, `/v1/events${query}`)));
 
@@ -139,7 +143,7 @@ async function begin(load: Load, { holders, subscribers }: Beside): Promise<{ en
   let isOver = false;
   const renew = async () => {
     for (let count = 0; !isOver; count++) {
-      const { id, token } = held[count % held.length] as { id: string; token: string };
+      const { id, token } = held[count % held.length] as Granted;
       const { status } = await connection.post(
         `/v1/resource-requests/${id}/renew`,
         JSON.stringify({ token }),
@@ -153,8 +157,7 @@ async function begin(load: Load, { holders, subscribers }: Beside): Promise<{ en
     async end() {
       isOver = true;
       await renewing;
-      const ends = held.map((item) => ({ ...item, outcome: "succeeded" }));
-      await connection.post("/v1/resource-requests/bulk-release", JSON.stringify({ items: ends }));
+      await connection.post("/v1/resource-requests/bulk-release", JSON.stringify({ items: endsOf(held) }));
       connection.close();
       return failures + streams.filter((stream) => !stream.close()).length;
     },

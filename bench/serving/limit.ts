@@ -193,10 +193,6 @@ const RENEWED = {
   lease_seconds: 60,
   renew_after_seconds: 20,
 };
-
-function message(event: object): string {
-  return `event: request.allocated\nid: 1234567\ndata: ${JSON.stringify(event)}\n\n`;
-}
 const GRANT = { token: `1234567.${"t".repeat(43)}`, lease_expires_at: new Date(0).toISOString() };
 
 function shown(number: number): object {
@@ -206,4 +202,8 @@ function shown(number: number): object {
 function shownBriefly(number: number): object {
   const { status, attempt, pool, reasons } = SHOWN;
   return { id: idOf(number), number, status, attempt, pool, reasons, ...GRANT };
+}
+
+function message(event: object): string {
+  return `event: request.allocated\nid: 1234567\ndata: ${JSON.stringify(event)}\n\n`;
 }
