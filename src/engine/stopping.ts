@@ -1,6 +1,6 @@
 // The stopping sequence (11), attempts and their ends (Q3, Q5, Q7): what a report or a timer means for a run.
 
-import type { AttemptOutcome, EndFacts } from "./events.ts";
+import type { AttemptOutcome, EndFacts, Event } from "./events.ts";
 import { isPreemption, shieldEndOf, withPreemption } from "./indexes/shields.ts";
 import type { AllocationRecord, PreemptionReason, RequestId, RequestStatus, Stop } from "./records.ts";
 import { DEFAULT_POOL_SETTINGS, type PoolSettings } from "./settings.ts";
@@ -115,19 +115,18 @@ export function endAttempt(
   const outcome = outcomeOf(reported, stop);
   const comesBack = end?.cause !== "not_taken_up" && mayComeBack(request, outcome);
   const isDelayed = outcome !== "preempted";
-  const what = {
+  const ended: Extract<Event, { kind: "attemptEnded" }> = {
     kind: "attemptEnded",
     requestId: spec.id,
     outcome,
     status: comesBack ? "queued" : finalStatus(outcome),
     queuedAtMs: comesBack ? nowMs + (isDelayed ? spec.retryDelayMs : 0) : null,
     unasked: stop === null,
-  } as const;
-  const isShielded = raisesShield(transaction, request, outcome);
-  if (!isShielded && end === undefined) return transaction.emit({ ...what, atMs: nowMs }, request);
-  const shield = isShielded ? { shielded: true as const } : {};
-  const facts = end === undefined ? {} : { end: plausible(end, { startedAtMs, nowMs }) };
-  transaction.emit({ ...what, ...shield, ...facts, atMs: nowMs }, request);
+    atMs: nowMs,
+  };
+  const shield = raisesShield(transaction, request, outcome) && { shielded: true };
+  const facts = end && { end: plausible(end, { startedAtMs, nowMs }) };
+  transaction.emit(Object.assign(ended, shield, facts), request);
 }
 
 /** The holder's clock may be wrong: an attempt ended neither before it began nor after its end was reported. */

@@ -31,7 +31,7 @@ export function createLedger(
   let commits = 0;
 
   async function record(changes: Omit<Commit, "epoch" | "expectedSeq">): Promise<void> {
-    head = await store.commit({ ...changes, epoch: head.epoch, expectedSeq: head.seq });
+    head = await store.commit({ epoch: head.epoch, expectedSeq: head.seq, ...changes });
     commits++;
   }
 

@@ -149,14 +149,14 @@ function endAttempt(
   const attempt = (before.at(-1)?.attempt ?? 0) + 1;
   const { pool, token, startedAtMs, preemptedFor, reason, nodes, toldAtMs, savedAtMs } = open;
   const endedAtMs = end?.atMs ?? atMs;
-  const ended: EndedAttempt = {
-    ...{ attempt, pool, token, outcome, preemptedFor, reason, startedAtMs, endedAtMs },
-    ...(end !== undefined && { end }),
-    ...(endedAtMs !== atMs && { reportedAtMs: atMs }),
-    ...(nodes.length > 0 && { nodes }),
-    ...(toldAtMs !== null && { toldAtMs }),
-    ...(savedAtMs !== null && { savedAtMs }),
-  };
+  const ended: EndedAttempt = Object.assign(
+    { attempt, pool, token, outcome, preemptedFor, reason, startedAtMs, endedAtMs },
+    end !== undefined && { end },
+    endedAtMs !== atMs && { reportedAtMs: atMs },
+    nodes.length > 0 && { nodes },
+    toldAtMs !== null && { toldAtMs },
+    savedAtMs !== null && { savedAtMs },
+  );
   memory.attempts.set(requestId, [...before.slice(1 - ATTEMPTS_KEPT_MAX), ended]);
 }
 

@@ -61,7 +61,7 @@ export function createFacts(leader: Leader, store: Store): Facts {
     const record = await store.getRequest(id);
     if (record === undefined) return remembered.get(id);
     const { spec, number } = record.body as RequestBody;
-    return { ...ownedOfRecord(record), number, name: spec.name, labels: spec.labels };
+    return Object.assign({ number, name: spec.name, labels: spec.labels }, ownedOfRecord(record));
   };
 
   const work = async (events: readonly CommittedEvent[]): Promise<Told> => {
@@ -125,7 +125,7 @@ function hidingPools(view: View): ReadonlySet<string> {
 function ofState(view: View, id: RequestId): RequestFacts | undefined {
   const owned = ownedOf(view, id);
   const { name = "", labels = {} } = requestOf(view.state, id)?.spec ?? {};
-  return owned && { ...owned, number: view.numberOf(id) ?? 0, name, labels };
+  return owned && Object.assign({ number: view.numberOf(id) ?? 0, name, labels }, owned);
 }
 
 function requestIdsOf({ event }: CommittedEvent): RequestId[] {

@@ -206,7 +206,7 @@ function textOf(
     const id = event.request_id as string;
     const owned = world.request(id);
     const isWhole = owned !== undefined && sight.degreeOf(owned) === "whole";
-    return isWhole ? { ...event, token: grants.sign(id, event.seq) } : event;
+    return isWhole ? Object.assign({}, event, { token: grants.sign(id, event.seq) }) : event;
   }
 }
 

@@ -51,7 +51,8 @@ interface Owner {
 function breachesOfOwners(pool: Pool, scope: Scope, isUnknown: boolean): Breach[] {
   const found: Breach[] = [];
   for (const { record } of policiesIn(pool, scope)) {
-    if (!record.closing) note({ ...record, what: "policy of", name: record.component });
+    const { component: name, reserved, limit } = record;
+    if (!record.closing) note({ what: "policy of", name, reserved, limit });
   }
   for (const { record } of scope.about === "policy" ? [] : pool.groups.values()) {
     note({ what: "group", name: record.name, reserved: record.reserved ?? {}, limit: record.limit });

@@ -173,8 +173,9 @@ function kindOf(run: Run): RunKind {
   let kind = poolLine.runKinds.get(key);
   if (kind === undefined) {
     const traits = { opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway };
-    const told = { poolLine, key, ...traits, runs: runsByGrant() };
-    kind = { ...told, priceKey: disciplineOf(poolLine.pool).priceKeyOf?.(told) ?? null };
+    const told = Object.assign({ poolLine, key, runs: runsByGrant() }, traits);
+    const priceKey = disciplineOf(poolLine.pool).priceKeyOf?.(told) ?? null;
+    kind = Object.assign(told, { priceKey });
     poolLine.runKinds.set(key, kind);
   }
   poolLine.lastKind = kind;
