@@ -5,25 +5,22 @@ import { isFirmOn } from "./admission.ts";
 import { assert } from "./assert.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { Event } from "./events.ts";
-import type { Placement, PoolName } from "./records.ts";
+import type { Placement } from "./records.ts";
 import { amountOf } from "./resources.ts";
-import type { EngineState, Pool, Request } from "./state.ts";
+import { type EngineState, type Pool, poolLineIn, type Request } from "./state.ts";
 
 /** A grant fits the capacity, every limit above it, and for firm work the reserve (G2). Asked before it is counted. */
-export function assertGrant(state: EngineState, request: Request, poolName: PoolName | null): void {
+export function assertGrant(request: Request, pool: Pool | null): void {
   assert(
     request.progress.status === "queued",
     () => `${request.spec.id} is granted while ${request.progress.status}`,
   );
-  if (poolName === null) return;
-  const pool = state.pools.get(poolName);
-  assert(pool !== undefined, () => `${request.spec.id} is granted by ${poolName}, which is not there`);
-  const problem = grantProblem(request, pool);
-  assert(problem === null, () => `${request.spec.id} is granted by ${poolName} but ${problem}`);
+  const problem = pool === null ? null : grantProblem(request, pool);
+  assert(problem === null, () => `${request.spec.id} is granted by ${pool?.record.name} but ${problem}`);
 }
 
 function grantProblem(request: Request, pool: Pool): string | null {
-  const poolLine = request.line.pools.get(pool.record.name);
+  const poolLine = poolLineIn(pool, request.line);
   if (poolLine === undefined) return "has no policy there";
   const { need, policy } = poolLine;
   for (let i = 0; i < need.length; i++) {
@@ -49,8 +46,9 @@ function grantProblem(request: Request, pool: Pool): string | null {
 /** On nodes a grant has all its places or none, each with room, and no device is given out twice (N2). */
 export function assertPlacement(pool: Pool, request: Request, placement: readonly Placement[]): void {
   const { id, nodes: count } = request.spec;
-  const ask = request.line.pools.get(pool.record.name)?.ask ?? null;
+  const ask = poolLineIn(pool, request.line)?.ask ?? null;
   const wanted = ask === null ? 0 : count;
+  if (wanted === 0 && placement.length === 0) return; // A pool without nodes.
   const different = new Set(placement.map(({ node }) => node)).size;
   assert(
     placement.length === wanted && different === wanted,

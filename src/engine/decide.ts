@@ -29,7 +29,7 @@ import {
   reportCheckpointDone,
   reportProgress,
 } from "./stopping.ts";
-import { EvolveError, Transaction } from "./transaction.ts";
+import { EvolveError, neverUp, Transaction } from "./transaction.ts";
 
 export type Decision =
   | { readonly outcome: "accepted"; readonly events: readonly Event[] }
@@ -44,7 +44,7 @@ export function decide(
   state: EngineState,
   command: Command,
   nowMs: number,
-  isTimeUp: () => boolean = () => false,
+  isTimeUp: () => boolean = neverUp,
 ): Decision {
   const transaction = new Transaction(state, nowMs, { isTimeUp, mayGoOn: command.kind === "tick" });
   return attempt(transaction, command, "keep");

@@ -5,6 +5,7 @@ import { assertNever } from "./assert.ts";
 import { assertDecision, assertGrant, assertPlacement } from "./assertions.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { Event } from "./events.ts";
+import { Few } from "./few.ts";
 import { joinBlocked, leaveBlocked } from "./indexes/blocked.ts";
 import { joinLine, leaveLine } from "./indexes/lines.ts";
 import { dropNode, evolveNode } from "./indexes/nodes.ts";
@@ -57,8 +58,13 @@ const EMPTY: readonly number[] = [];
 
 /** `about` is the request that the event names, where the caller has it at hand. */
 export function evolve(state: EngineState, event: Event, about?: Request): void {
-  state.undo.set(state, "seq", state.seq + 1);
-  if ("atMs" in event) state.undo.set(state, "lastEventAtMs", event.atMs);
+  const { undo } = state;
+  undo.remember(state, "seq", state.seq);
+  state.seq++;
+  if ("atMs" in event && event.atMs !== state.lastEventAtMs) {
+    undo.remember(state, "lastEventAtMs", state.lastEventAtMs);
+    state.lastEventAtMs = event.atMs;
+  }
   switch (event.kind) {
     case "poolSet":
       return evolvePoolSet(state, event);
@@ -173,7 +179,7 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     promised: new Set(),
     passers: new Set(),
     displaced: new Map(),
-    gapKinds: new Set(),
+    gapKinds: new Few(),
     kindsOfClass: noKinds(),
     ends: runsByEnd(),
     runsByPrice: new Map(),
@@ -287,8 +293,9 @@ function evolveChanged(state: EngineState, event: EventOf<"requestChanged">): vo
   state.undo.set(request, "line", joinLine(state, line.component, spec));
   leaveLine(state, line);
   if (asksForMore) {
-    state.undo.set(progress, "seq", state.seq);
-    state.undo.set(progress, "submittedAtMs", atMs);
+    const changed = state.undo.change(progress);
+    changed.seq = state.seq;
+    changed.submittedAtMs = atMs;
   }
   rememberOperation(state, request);
   joinBlocked(state, request);
@@ -320,12 +327,10 @@ function evolveEntered(state: EngineState, { requestId, atMs }: EventOf<"request
 
 function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">, request: Request): void {
   const { progress } = request;
-  assertGrant(state, request, event.pool);
-  if (event.pool !== null) assertPlacement(requirePool(state, event.pool), request, event.placement);
+  const pool = event.pool === null ? null : requirePool(state, event.pool);
+  assertGrant(request, pool);
+  if (pool !== null) assertPlacement(pool, request, event.placement);
   dequeue(state, request);
-  state.undo.set(progress, "hold", null);
-  state.undo.set(progress, "preemptedFor", null);
-  state.undo.set(progress, "status", "allocated");
   const allocation: AllocationRecord = {
     pool: event.pool,
     token: state.seq,
@@ -335,7 +340,11 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">,
     stop: null,
   };
   const isJob = request.spec.isJob === true && event.pool !== null;
-  state.undo.set(progress, "allocation", isJob ? { ...allocation, phase: "assigned" } : allocation);
+  const changed = state.undo.change(progress);
+  changed.hold = null;
+  changed.preemptedFor = null;
+  changed.status = "allocated";
+  changed.allocation = isJob ? { ...allocation, phase: "assigned" } : allocation;
   startRun(state, request);
   rewake(state, request);
 }
@@ -367,9 +376,10 @@ function evolvePhase(state: EngineState, { requestId, phase }: EventOf<"phaseCha
 
 function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpointCompleted">): void {
   const { progress, run } = requireRequest(state, event.requestId);
-  state.undo.set(progress, "resume", true);
-  state.undo.set(progress, "lastCheckpointAtMs", event.atMs);
-  state.undo.set(progress, "lastCheckpointSeq", state.seq);
+  const changed = state.undo.change(progress);
+  changed.resume = true;
+  changed.lastCheckpointAtMs = event.atMs;
+  changed.lastCheckpointSeq = state.seq;
   if (run === null) return;
   sortRunAnew(state, run);
   touchShares(state, run.poolLine); // It is fresher than before (9.5).
@@ -378,22 +388,22 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
 function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">, request: Request): void {
   const { progress, run } = request;
   if (event.unasked && run !== null) forgetDisplacements(state, run.poolLine.pool);
+  const changed = state.undo.change(progress);
   if (isPreemption(request, event.outcome)) {
-    state.undo.set(progress, "preemptedCount", progress.preemptedCount + 1);
-    state.undo.set(progress, "preemptedAtMs", withPreemption(progress.preemptedAtMs, event.atMs));
+    changed.preemptedCount++;
+    changed.preemptedAtMs = withPreemption(progress.preemptedAtMs, event.atMs);
   }
-  if (event.shielded === true) state.undo.set(progress, "shielded", true);
+  if (event.shielded === true) changed.shielded = true;
   endRun(state, request);
-  state.undo.set(progress, "allocation", null);
+  changed.allocation = null;
   if (event.status !== "queued") return endRequest(state, request, event.status, event.atMs);
 
   const queuedAtMs = event.queuedAtMs as number;
-  const delayed = queuedAtMs > event.atMs;
-  state.undo.set(progress, "status", "queued");
-  state.undo.set(progress, "furtherAttempts", progress.furtherAttempts + 1);
-  state.undo.set(progress, "queuedAtMs", queuedAtMs);
-  state.undo.set(progress, "delayed", delayed);
-  if (!delayed) state.undo.set(progress, "attempt", progress.attempt + 1);
+  changed.status = "queued";
+  changed.furtherAttempts++;
+  changed.queuedAtMs = queuedAtMs;
+  changed.delayed = queuedAtMs > event.atMs;
+  if (!changed.delayed) changed.attempt++;
   enqueue(state, request);
   rewake(state, request);
 }
@@ -411,16 +421,18 @@ function evolveWithdrawn(
 
 function endWaiting(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
   dequeue(state, request);
-  state.undo.set(request.progress, "hold", null);
-  state.undo.set(request.progress, "delayed", false);
+  const changed = state.undo.change(request.progress);
+  changed.hold = null;
+  changed.delayed = false;
   endRequest(state, request, status, atMs);
 }
 
 function endRequest(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
   leaveBlocked(state, request);
-  if (request.progress.blocked === true) state.undo.set(request.progress, "blocked", false);
-  state.undo.set(request.progress, "status", status);
-  state.undo.set(request.progress, "endedAtMs", atMs);
+  const changed = state.undo.change(request.progress);
+  if (changed.blocked === true) changed.blocked = false;
+  changed.status = status;
+  changed.endedAtMs = atMs;
   state.undo.insert(state.ended, request);
   rewake(state, request);
   leaveLine(state, request.line);

@@ -14,8 +14,10 @@ const KEYS_LENGTH_MIN = 16;
 
 interface Chunk<Item> {
   readonly items: Item[];
-  /** The numbers of the items; null: nobody has searched so many yet. */
-  keys: number[] | null;
+  /** The numbers of the items, with room for more; null: nobody has searched so many yet. */
+  keys: Float64Array | null;
+  /** The number of the last item; NaN: to be asked for. */
+  lastKey: number;
   /** Null: to be computed when asked for. */
   sums: number[] | null;
   /** Smallest rank in the chunk; NaN: to be computed when asked for. */
@@ -58,7 +60,7 @@ export class SortedList<Item> {
       return;
     }
     const key = this.#keyOf(item);
-    if (last.items.length === 0 || this.#compareAt(last, last.items.length - 1, item, key) < 0) {
+    if (last.items.length === 0 || this.#endsBefore(last, item, key)) {
       if (last.items.length >= CHUNK_LENGTH_MAX) chunks.push(chunkOf([item]));
       else this.#putIn(last, last.items.length, item, key); // As most are: behind all others.
       return;
@@ -72,8 +74,11 @@ export class SortedList<Item> {
   }
 
   #putIn(chunk: Chunk<Item>, position: number, item: Item, key: number): void {
-    insertAt(chunk.items, position, item);
-    if (chunk.keys !== null) insertAt(chunk.keys, position, key);
+    const { items, keys } = chunk;
+    keys?.copyWithin(position + 1, position, items.length);
+    if (keys !== null) keys[position] = key;
+    insertAt(items, position, item);
+    if (position === items.length - 1) chunk.lastKey = key;
     if (chunk.sums !== null) this.#addSums(chunk.sums, item, 1);
     if (this.#rank !== undefined && !Number.isNaN(chunk.rankMin))
       chunk.rankMin = Math.min(chunk.rankMin, this.#rank(item));
@@ -93,8 +98,9 @@ export class SortedList<Item> {
 
   #removeFrom(chunkIndex: number, position: number, item: Item): void {
     const chunk = this.#chunks[chunkIndex] as Chunk<Item>;
+    chunk.keys?.copyWithin(position, position + 1, chunk.items.length);
     removeAt(chunk.items, position);
-    if (chunk.keys !== null) removeAt(chunk.keys, position);
+    if (position === chunk.items.length) chunk.lastKey = Number.NaN;
     this.size--;
     this.#exceeding = null;
     if (chunk.items.length === 0 && this.#chunks.length > 1) {
@@ -218,15 +224,25 @@ export class SortedList<Item> {
     while (low < high) {
       const middle = (low + high) >> 1;
       const chunk = chunks[middle] as Chunk<Item>;
-      if (this.#compareAt(chunk, chunk.items.length - 1, item, key) < 0) low = middle + 1;
+      if (this.#endsBefore(chunk, item, key)) low = middle + 1;
       else high = middle;
     }
     return low;
   }
 
+  /** Whether the last item of a chunk precedes an item with its number; mostly the numbers say so, and no item is visited. */
+  #endsBefore(chunk: Chunk<Item>, item: Item, key: number): boolean {
+    const last = lastOf(chunk);
+    if (this.#key !== undefined) {
+      if (Number.isNaN(chunk.lastKey)) chunk.lastKey = this.#key(last);
+      if (chunk.lastKey !== key) return chunk.lastKey < key;
+    }
+    return this.#compare(last, item) < 0;
+  }
+
   #positionIn(chunk: Chunk<Item>, item: Item, key: number): number {
     const { items } = chunk;
-    if (this.#key !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= items.map(this.#key);
+    if (this.#key !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= keysOf(items, this.#key);
     let low = 0;
     let high = items.length;
     while (low < high) {
@@ -333,18 +349,29 @@ class BackwardsIterator<Item> implements IterableIterator<Item> {
 }
 
 function chunkOf<Item>(items: Item[]): Chunk<Item> {
-  return { items, keys: null, sums: null, rankMin: Number.NaN };
+  return { items, keys: null, lastKey: Number.NaN, sums: null, rankMin: Number.NaN };
+}
+
+/** By hand: `splice` makes an array for what it takes out. */
+function keysOf<Item>(items: readonly Item[], keyOf: (item: Item) => number): Float64Array {
+  const keys = new Float64Array(CHUNK_LENGTH_MAX + 1);
+  for (let i = 0; i < items.length; i++) keys[i] = keyOf(items[i] as Item);
+  return keys;
 }
 
 function insertAt<Value>(values: Value[], position: number, value: Value): void {
-  if (position === values.length) values.push(value);
-  else values.splice(position, 0, value);
+  values.push(value);
+  for (let i = values.length - 1; i > position; i--) values[i] = values[i - 1] as Value;
+  values[position] = value;
 }
 
-function removeAt(items: unknown[], position: number): void {
-  if (position === 0) items.shift();
-  else if (position === items.length - 1) items.pop();
-  else items.splice(position, 1);
+function removeAt<Value>(values: Value[], position: number): void {
+  if (position === 0) {
+    values.shift();
+    return;
+  }
+  for (let i = position + 1; i < values.length; i++) values[i - 1] = values[i] as Value;
+  values.pop();
 }
 
 function lastOf<Item>({ items }: Chunk<Item>): Item {

@@ -9,6 +9,7 @@
 import type { PoolTree } from "./disciplines/fair_share/tree.ts";
 import type { QueueOrder } from "./disciplines/queue/queue-order.ts";
 import type { StarvationChange } from "./events.ts";
+import { Few } from "./few.ts";
 import type { NodeIndex } from "./placement/node-index.ts";
 import type { Ask } from "./placement/room.ts";
 import type {
@@ -55,7 +56,7 @@ export interface EngineState {
   /** Pools that remember who displaced whom (V6). */
   readonly guarded: Set<Pool>;
   /** Pools in which something changed since they were last looked at; none, unless scheduling is paused. */
-  readonly unsettled: Set<Pool>;
+  readonly unsettled: Few<Pool>;
   /** Lines that some pool has ceased to admit, until the change that did it is complete (P9). */
   readonly dismissed: Set<Line>;
   /** A fixed point was cut: the next tick goes on with the unsettled pools, before anything else. */
@@ -108,7 +109,7 @@ export interface Pool {
   /** Who displaced whom here since the last new event of this pool (V6). */
   readonly displaced: Map<RequestId, Set<RequestId>>;
   /** Kinds of running work, not stopping, that fill gaps, so that any head may preempt them (G4). */
-  readonly gapKinds: Set<RunKind>;
+  readonly gapKinds: Few<RunKind>;
   /** How many kinds of running work, not stopping, there are of each class. */
   kindsOfClass: number[];
   /** Runs with a walltime that are not stopping, soonest end first. */
@@ -178,7 +179,7 @@ export interface Policy {
   /** Its waiting requests that hold units in this pool (V5). */
   readonly holders: Set<Request>;
   /** Kinds of its running work that is not stopping. */
-  readonly runKinds: Set<RunKind>;
+  readonly runKinds: Few<RunKind>;
   /** How many of them hold nothing of a key. */
   kindsWithout: number[];
 }
@@ -223,7 +224,7 @@ export interface PoolLine {
   /** The one that was last met: mostly the next run is of the same. Not part of the records. */
   lastKind: RunKind | null;
   /** Runs of this line that were asked to stop. */
-  readonly stoppingRuns: Set<Run>;
+  readonly stoppingRuns: Few<Run>;
 }
 
 /** Running work of one line that differs in nothing but its start. */
@@ -288,7 +289,7 @@ export function createState(): EngineState {
     arrays: new Map(),
     timers: new SortedList(compareTimers, { key: ({ wakeAtMs }) => wakeAtMs }),
     guarded: new Set(),
-    unsettled: new Set(),
+    unsettled: new Few(),
     dismissed: new Set(),
     isPaused: false,
     moving: new SortedList(compareMoving, { key: ({ orderUntilMs }) => orderUntilMs }),
@@ -404,6 +405,13 @@ export function requirePool(state: EngineState, name: PoolName): Pool {
   return pool;
 }
 
+/** What a line means in a pool, if its component has a policy there: mostly it has one or a few. */
+export function poolLineIn(pool: Pool, { poolLines, pools }: Line): PoolLine | undefined {
+  if (poolLines.length > 4) return pools.get(pool.record.name);
+  for (const poolLine of poolLines) if (poolLine.pool === pool) return poolLine;
+  return undefined;
+}
+
 /** What the pool promised to a holder: the need of its line there. */
 export function holdNeed(holder: Request, pool: Pool): readonly number[] {
   return (holder.line.pools.get(pool.record.name) as PoolLine).need;
@@ -411,7 +419,7 @@ export function holdNeed(holder: Request, pool: Pool): readonly number[] {
 
 /** Pools by name: the order in which they are served (G5). */
 export function poolsByName(pools: Iterable<Pool>): Pool[] {
-  const sorted = [...pools];
+  const sorted = pools instanceof Few ? pools.toArray() : [...pools];
   if (sorted.length > 1) sorted.sort((a, b) => compareIds(a.record.name, b.record.name));
   return sorted;
 }

@@ -7,6 +7,11 @@ import type { EngineState, Request } from "./state.ts";
 /** A throw in `evolve` means that memory can no longer be trusted, unlike a throw in what led to the event. */
 export class EvolveError extends Error {}
 
+/** For decisions that are never cut. */
+export function neverUp(): boolean {
+  return false;
+}
+
 export class Transaction {
   readonly events: Event[] = [];
   readonly state: EngineState;
@@ -21,7 +26,7 @@ export class Transaction {
   constructor(
     state: EngineState,
     nowMs: number,
-    { isTimeUp = () => false, mayGoOn = true }: Partial<Pick<Transaction, "isTimeUp" | "mayGoOn">> = {},
+    { isTimeUp = neverUp, mayGoOn = true }: Partial<Pick<Transaction, "isTimeUp" | "mayGoOn">> = {},
   ) {
     this.state = state;
     this.nowMs = nowMs;

@@ -2,6 +2,7 @@
 // a refused command, a throw and a what-if leave the state as it was, without ever copying it. Marks nest (X5): what
 // was done since an inner mark can be taken back alone, and all of it with the outer one.
 
+import type { Few } from "./few.ts";
 import { addInto } from "./resources.ts";
 
 /** A list whose changes can be taken back. */
@@ -10,17 +11,26 @@ interface List<Item> {
   remove(item: Item): void;
 }
 
+/** A set, or few. */
+interface Bag<Item> {
+  readonly size: number;
+  has(item: Item): boolean;
+  add(item: Item): unknown;
+  delete(item: Item): boolean;
+}
+
 const INSERTED = Symbol("inserted");
 const REMOVED = Symbol("removed");
 const REPLACED = Symbol("replaced");
 const CLEARED = Symbol("cleared");
 const TOUCHED = Symbol("touched");
+const CHANGED = Symbol("changed");
 
 /** Longer logs are rare, and their room is given back. */
 const KEPT_LENGTH_MAX = 3_000;
 
 export class UndoLog {
-  /** Flat triples: (object, field, old value), (vector, vector, sign), (vector, index, amount), (collection, symbol, item) or (function, null, null). */
+  /** Flat triples: (object, field, old value), (vector, vector, sign), (vector, index, amount), (collection, symbol, item), (object, symbol, copy) or (function, null, null). */
   #entries: unknown[] = [];
   /** How much of the entries counts: they are not cut, since the next command overwrites what this one leaves. */
   #length = 0;
@@ -29,7 +39,7 @@ export class UndoLog {
   #recording = false;
   #watcher: ((target: object) => void) | null = null;
 
-  /** Calls the watcher right before a field of an object is set, until what is returned is called. */
+  /** Calls the watcher right before fields of an object are set, until what is returned is called. */
   watch(watcher: (target: object) => void): () => void {
     if (this.#watcher !== null) throw new Error("the undo log is watched already");
     this.#watcher = watcher;
@@ -59,10 +69,11 @@ export class UndoLog {
       const field = entries[i + 1];
       if (typeof target === "function") target();
       else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
-      else if (field === REMOVED) putBack(target as List<unknown> | Set<unknown>, entries[i + 2]);
+      else if (field === REMOVED) putBack(target as List<unknown> | Bag<unknown>, entries[i + 2]);
       else if (field === REPLACED) (target as Map<unknown, unknown>).set(...(entries[i + 2] as Entry));
-      else if (field === TOUCHED) (target as Set<unknown>).add(entries[i + 2]);
-      else if (field === CLEARED) refill(target as Map<unknown, unknown> | Set<unknown>, entries[i + 2]);
+      else if (field === TOUCHED) (target as Bag<unknown>).add(entries[i + 2]);
+      else if (field === CHANGED) Object.assign(target as object, entries[i + 2]);
+      else if (field === CLEARED) refill(target as Map<unknown, unknown> | Bag<unknown>, entries[i + 2]);
       else if (typeof field === "number") addAt(target as number[], field, -(entries[i + 2] as number));
       else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
@@ -104,6 +115,23 @@ export class UndoLog {
     target[field] = value;
   }
 
+  /** For a field that is about to be set where it costs: `set` serves fields of all kinds, so that none of them is quick. */
+  remember<Target extends object, Field extends keyof Target & string>(
+    target: Target,
+    field: Field,
+    before: Target[Field],
+  ): void {
+    if (this.#watcher !== null) this.#watcher(target);
+    if (this.#recording) this.#note(target, field, before);
+  }
+
+  /** For several fields of an object that are about to be set: how all of them are is remembered at once. */
+  change<Target extends object>(target: Target): Target {
+    if (this.#watcher !== null) this.#watcher(target);
+    if (this.#recording) this.#note(target, CHANGED, { ...target });
+    return target;
+  }
+
   /** Adds a vector into another, or takes it out of it with sign -1. */
   add(target: number[], amounts: readonly number[], sign: 1 | -1): void {
     if (this.#recording) this.#note(target, amounts, sign);
@@ -126,24 +154,24 @@ export class UndoLog {
     if (this.#recording) this.#note(list, REMOVED, item);
   }
 
-  addTo<Item>(set: Set<Item>, item: Item): void {
+  addTo<Item>(set: Bag<Item>, item: Item): void {
     if (set.has(item)) return;
     set.add(item);
     if (this.#recording) this.#note(set, INSERTED, item);
   }
 
-  removeFrom<Item>(set: Set<Item>, item: Item): void {
+  removeFrom<Item>(set: Bag<Item>, item: Item): void {
     if (set.delete(item) && this.#recording) this.#note(set, REMOVED, item);
   }
 
   /** Notes that something is about to change which an index rests on; it is noted again when that is taken back. */
-  touch<Item>(stale: Set<Item>, item: Item): void {
+  touch<Item>(stale: Bag<Item>, item: Item): void {
     stale.add(item);
     this.touchIfTakenBack(stale, item);
   }
 
   /** The same for a change that matters to the index only when it is taken back. */
-  touchIfTakenBack<Item>(stale: Set<Item>, item: Item): void {
+  touchIfTakenBack<Item>(stale: Bag<Item>, item: Item): void {
     if (this.#recording) this.#note(stale, TOUCHED, item);
   }
 
@@ -153,22 +181,24 @@ export class UndoLog {
     map.set(key, value);
   }
 
-  /** Sets an entry of a map. */
+  /** Sets an entry of a map; no value is undefined. */
   put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): void {
-    if (!map.has(key)) return this.putNew(map, key, value);
-    if (this.#recording) this.#note(map, REPLACED, [key, map.get(key)]);
+    const before = map.get(key);
+    if (before === undefined) return this.putNew(map, key, value);
+    if (this.#recording) this.#note(map, REPLACED, [key, before]);
     map.set(key, value);
   }
 
   /** Removes an entry of a map. */
   drop<Key, Value>(map: Map<Key, Value>, key: Key): void {
-    if (!map.has(key)) return;
-    if (this.#recording) this.#note(map, REPLACED, [key, map.get(key)]);
+    const before = map.get(key);
+    if (before === undefined) return;
+    if (this.#recording) this.#note(map, REPLACED, [key, before]);
     map.delete(key);
   }
 
   /** Empties a map or a set. */
-  clear<Key, Value>(all: Map<Key, Value> | Set<Key>): void {
+  clear<Key, Value>(all: Map<Key, Value> | Set<Key> | Few<Key>): void {
     if (all.size === 0) return;
     if (this.#recording) this.#note(all, CLEARED, [...all]);
     all.clear();
@@ -182,23 +212,23 @@ export class UndoLog {
 }
 
 type Entry = [key: unknown, value: unknown];
-type Collection = List<unknown> | Set<unknown> | Map<unknown, unknown>;
+type Collection = List<unknown> | Bag<unknown> | Map<unknown, unknown>;
 
 function addAt(target: number[], index: number, amount: number): void {
   target[index] = (target[index] as number) + amount;
 }
 
 function takeOut(target: Collection, item: unknown): void {
-  if (target instanceof Set || target instanceof Map) target.delete(item);
+  if ("delete" in target) target.delete(item);
   else target.remove(item);
 }
 
-function putBack(target: List<unknown> | Set<unknown>, item: unknown): void {
-  if (target instanceof Set) target.add(item);
+function putBack(target: List<unknown> | Bag<unknown>, item: unknown): void {
+  if ("add" in target) target.add(item);
   else target.insert(item);
 }
 
-function refill(target: Map<unknown, unknown> | Set<unknown>, before: unknown): void {
+function refill(target: Map<unknown, unknown> | Bag<unknown>, before: unknown): void {
   for (const item of before as unknown[]) {
     if (target instanceof Map) target.set(...(item as Entry));
     else target.add(item);

@@ -2,6 +2,7 @@
 
 import { judge } from "../admission.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
+import { Few } from "../few.ts";
 import { isSameShape, shapeKeyOf } from "../lines.ts";
 import { askOf } from "../placement/capacity.ts";
 import type { RequestSpec } from "../records.ts";
@@ -29,7 +30,8 @@ export function joinLine(state: EngineState, component: Component, spec: Request
     const shapeKey = alike?.shapeKey ?? shapeKeyOf(spec);
     line = lineOf(state, component, spec, shapeKey);
   }
-  state.undo.set(line, "liveCount", line.liveCount + 1);
+  state.undo.remember(line, "liveCount", line.liveCount);
+  line.liveCount++;
   component.joinedLast = line;
   return line;
 }
@@ -62,7 +64,8 @@ function lineOf(state: EngineState, component: Component, spec: RequestSpec, sha
 
 /** A line with no live request left is forgotten. */
 export function leaveLine(state: EngineState, line: Line): void {
-  state.undo.set(line, "liveCount", line.liveCount - 1);
+  state.undo.remember(line, "liveCount", line.liveCount);
+  line.liveCount--;
   if (line.liveCount > 0) return;
   state.undo.run(
     () => {
@@ -108,7 +111,7 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     reserveRank,
     runKinds: new Map(),
     lastKind: null,
-    stoppingRuns: new Set(),
+    stoppingRuns: new Few(),
   };
   poolLine.ask = askOf(poolLine, reserveRank);
   poolLine.verdict = judge(poolLine);

@@ -1,6 +1,7 @@
 // Pools, groups, policies and components, with everything about them that follows from their records.
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
+import { Few } from "../few.ts";
 import { poolCapacity } from "../placement/capacity.ts";
 import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
 import { type ComponentName, type GroupRecord, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
@@ -287,7 +288,7 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     firmUsage: pool.keys.map(() => 0),
     runs: runsByReserve(),
     holders: new Set(),
-    runKinds: new Set(),
+    runKinds: new Few(),
     kindsWithout: pool.keys.map(() => 0),
   };
   state.undo.run(

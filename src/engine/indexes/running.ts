@@ -7,9 +7,11 @@ import {
   type EngineState,
   type Node,
   type PoolLine,
+  poolLineIn,
   type Request,
   type Run,
   type RunKind,
+  requirePool,
   runsByGrant,
 } from "../state.ts";
 import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts";
@@ -17,9 +19,11 @@ import { touchShares } from "./shares.ts";
 import { shieldEndOf } from "./shields.ts";
 
 export function startRun(state: EngineState, request: Request): void {
-  const allocation = request.progress.allocation;
+  const { undo } = state;
+  const { allocation } = request.progress;
   if (allocation === null || allocation.pool === null) return; // Granted outside all pools (A4).
-  const poolLine = request.line.pools.get(allocation.pool) as PoolLine;
+  const pool = requirePool(state, allocation.pool);
+  const poolLine = poolLineIn(pool, request.line) as PoolLine;
   const run: Run = {
     request,
     poolLine,
@@ -28,15 +32,17 @@ export function startRun(state: EngineState, request: Request): void {
     startedAtMs: allocation.startedAtMs,
     endMs: allocation.startedAtMs + (request.spec.walltimeMs ?? Number.POSITIVE_INFINITY),
     isStopping: allocation.stop !== null,
-    nodes: allocation.placement.map(({ node }) => poolLine.pool.nodes.get(node) as Node),
+    nodes: allocation.placement.map(({ node }) => pool.nodes.get(node) as Node),
     away: null,
   };
-  state.undo.set(request, "run", run);
-  state.undo.set(poolLine.pool, "runCount", poolLine.pool.runCount + 1);
+  undo.remember(request, "run", null);
+  request.run = run;
+  undo.remember(pool, "runCount", pool.runCount);
+  pool.runCount++;
   indexRun(state, run);
   occupyNodes(state, run);
   touchShares(state, poolLine);
-  state.undo.addTo(state.unsettled, poolLine.pool);
+  undo.addTo(state.unsettled, pool);
 }
 
 /** The run was asked to stop: its units are on their way out and it is nobody's candidate any more. */
@@ -64,8 +70,10 @@ export function endRun(state: EngineState, request: Request): void {
   state.undo.removeFrom(run.poolLine.stoppingRuns, run);
   if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
   else removeCandidate(state, run);
-  state.undo.set(pool, "runCount", pool.runCount - 1);
-  state.undo.set(request, "run", null);
+  state.undo.remember(pool, "runCount", pool.runCount);
+  pool.runCount--;
+  state.undo.remember(request, "run", run);
+  request.run = null;
 }
 
 /** Enters a run into the sums and lists of its pool. */
@@ -73,7 +81,9 @@ export function indexRun(state: EngineState, run: Run): void {
   const { poolLine } = run;
   addUsage(state, run, 1);
   if (run.nodes.length > 0) state.undo.set(run, "away", awayFromHome(run));
-  state.undo.set(run, "kind", kindOf(run));
+  const kind = kindOf(run);
+  state.undo.remember(run, "kind", run.kind);
+  run.kind = kind;
   state.undo.insert(poolLine.policy.runs, run);
   if (poolLine.policy.runs.last() !== run) touchBorrowers(state, run);
   if (run.isStopping) {

@@ -91,9 +91,10 @@ function touchOperation(state: EngineState, { spec }: Request): void {
 }
 
 export function forgetOperation(state: EngineState, request: Request): void {
+  if (request.spec.operation === null) return;
   const key = operationKey(request.spec);
   const requests = state.operations.get(key);
-  if (requests === undefined || request.spec.operation === null) return;
+  if (requests === undefined) return;
   if (requests.first() === request) touchOperation(state, request);
   state.undo.run(
     () => requests.remove(request),

@@ -9,7 +9,8 @@ export function rewake(state: EngineState, request: Request): void {
   const before = request.wakeAtMs;
   if (wakeAtMs === before) return;
   if (before < Number.POSITIVE_INFINITY) state.undo.remove(state.timers, request);
-  state.undo.set(request, "wakeAtMs", wakeAtMs);
+  state.undo.remember(request, "wakeAtMs", before);
+  request.wakeAtMs = wakeAtMs;
   if (wakeAtMs < Number.POSITIVE_INFINITY) state.undo.insert(state.timers, request);
 }
 

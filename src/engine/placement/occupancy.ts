@@ -10,11 +10,13 @@ import type { Ask } from "./room.ts";
 
 /** A run takes its units and devices on its nodes. */
 export function occupyNodes(state: EngineState, run: Run): void {
+  if (run.nodes.length === 0) return;
   settle(state, run, 1);
   for (const node of run.nodes) addUnits(state, run, node, 1);
 }
 
 export function vacateNodes(state: EngineState, run: Run): void {
+  if (run.nodes.length === 0) return;
   for (const node of run.nodes) addUnits(state, run, node, -1);
   settle(state, run, -1);
 }

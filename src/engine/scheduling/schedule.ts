@@ -22,7 +22,7 @@ import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
 import { toResources } from "../resources.ts";
 import { bySubmission, type Pool, poolsByName, type Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
-import type { Transaction } from "../transaction.ts";
+import { neverUp, type Transaction } from "../transaction.ts";
 
 /** What the last look at a pool has found. */
 interface Found {
@@ -74,12 +74,11 @@ function lookAround(
   const { unsettled, undo } = transaction.state;
   let lost = 0;
   let mayCut = taker === undefined;
-  const { isTimeUp: isUp } = transaction;
-  const isTimeUp = () => mayCut && (hasStepped || lost > 0) && isUp();
+  const { isTimeUp } = transaction;
   let isCut = false;
   while (unsettled.size > 0 && !isCut) {
     for (const pool of poolsByName(unsettled)) {
-      isCut = isTimeUp();
+      isCut = mayCut && (hasStepped || lost > 0) && isTimeUp();
       if (isCut) break;
       undo.removeFrom(unsettled, pool);
       if (endLostHold(transaction, pool, taker)) {
@@ -87,7 +86,8 @@ function lookAround(
         continue;
       }
       mayCut ||= taker?.poolLine.pool === pool;
-      const look = isTimeUp() ? null : disciplineOf(pool).look(transaction, pool, mayCut ? isUp : isNotUp);
+      isCut = mayCut && (hasStepped || lost > 0) && isTimeUp();
+      const look = isCut ? null : disciplineOf(pool).look(transaction, pool, mayCut ? isTimeUp : neverUp);
       isCut = look === null;
       if (look === null) {
         undo.addTo(unsettled, pool);
@@ -97,10 +97,6 @@ function lookAround(
     }
   }
   return lost === 0 && !isCut ? ALL_KEPT : { lost, isUnfinished: isCut };
-}
-
-function isNotUp(): boolean {
-  return false;
 }
 
 /** Mostly one pool is looked at, or the same few again and again. */

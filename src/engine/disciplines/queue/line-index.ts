@@ -1,6 +1,7 @@
 // The lines that wait in a pool, arranged by what they ask for, so that a search for those that could start behind the
 // head passes over whole parts of them: where nobody fits what is left, or nobody is short enough (G4).
 
+import { Few } from "../../few.ts";
 import { mainKeyIndex } from "../../placement/node-index.ts";
 import type { Pool, PoolLine } from "../../state.ts";
 
@@ -20,7 +21,7 @@ export interface Part {
 
 export class LineIndex {
   /** Lines whose members changed. */
-  readonly stale = new Set<PoolLine>();
+  readonly stale = new Few<PoolLine>();
   readonly #pool: Pool;
   readonly #parts = new Map<string, KeptPart[]>();
   readonly #partOf = new Map<PoolLine, KeptPart>();

@@ -31,10 +31,10 @@ const NOTHING: PoolLook = { untilMs: Number.POSITIVE_INFINITY };
  */
 export function glanceAtQueue(rules: QueueRules, order: QueueOrder, pool: Pool): PoolLook | null {
   if (pool.record.nodeBacked || pool.promised.size > 0 || pool.passers.size > 0) return null;
-  const first = order.first();
-  if (first !== undefined && fitsFree(pool, first.poolLine.need)) {
-    const isBlocked = quotaBlockOf(first.poolLine, NO_PROMISES, hasNoRoom) !== null;
-    return isBlocked ? null : inTurn(first);
+  const first = order.firstLine();
+  if (first !== undefined && fitsFree(pool, first.need)) {
+    const isBlocked = quotaBlockOf(first, NO_PROMISES, hasNoRoom) !== null;
+    return isBlocked ? null : inTurn(order.first() as Waiter);
   }
   return isStuck(rules, order, pool) ? NOTHING : null;
 }

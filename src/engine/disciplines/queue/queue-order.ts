@@ -8,6 +8,7 @@
 //      moves whole sequences against each other, and a walk merges them by the score of the moment (10.6).
 //   3. What is in here can be thrown away at any time (`forgetOrder`).
 
+import { Few } from "../../few.ts";
 import { Heap } from "../../heap.ts";
 import type { RequestId } from "../../records.ts";
 import { compareIds } from "../../resources.ts";
@@ -45,13 +46,13 @@ interface Rank {
 
 export class QueueOrder {
   /** Lines whose first member, or admission, changed. */
-  readonly staleLines = new Set<PoolLine>();
+  readonly staleLines = new Few<PoolLine>();
   /** Components whose usage or holds changed, and with them what is left of their reserve. */
-  readonly stalePolicies = new Set<Policy>();
+  readonly stalePolicies = new Few<Policy>();
   /** Components of which more runs may borrow than before. */
-  readonly staleBorrowers = new Set<Policy>();
+  readonly staleBorrowers = new Few<Policy>();
   /** Requests that began or ceased to hold units. */
-  readonly staleHolders = new Set<Request>();
+  readonly staleHolders = new Few<Request>();
   /** The lines by what they ask for. */
   readonly lines: LineIndex;
   readonly hopeless: Hopelessness;
@@ -60,7 +61,7 @@ export class QueueOrder {
   readonly #ranks: Rank[] = [];
   readonly #places = new Map<PoolLine | Request, Place>();
   readonly #holders = new Map<RequestId, Request>();
-  readonly #byPolicy = new Map<Policy, Set<PoolLine | Request>>();
+  readonly #byPolicy = new Map<Policy, Few<PoolLine | Request>>();
   #nextNumber = 0;
   /** Components whose holds were not looked at since something about them changed. */
   readonly #uncheckedPolicies = new Set<Policy>();
@@ -79,17 +80,10 @@ export class QueueOrder {
 
   /** Puts those in their places about whom something changed. */
   refresh(): void {
-    drain(this.stalePolicies, (policy) => {
-      if (policy.holders.size > 0) this.#uncheckedPolicies.add(policy);
-      if (!hasReserve(policy)) return; // All its work borrows, whatever runs.
-      for (const owner of this.#byPolicy.get(policy) ?? []) {
-        if ("policy" in owner) this.staleLines.add(owner);
-        else this.staleHolders.add(owner);
-      }
-    });
-    drain(this.staleBorrowers, (policy) => this.hopeless.noteChange(policy));
-    drain(this.staleLines, (poolLine) => this.#settleLine(poolLine));
-    drain(this.staleHolders, (request) => this.#settleHolder(request));
+    if (this.stalePolicies.size > 0) this.stalePolicies.drain(this.#settlePolicy);
+    if (this.staleBorrowers.size > 0) this.staleBorrowers.drain(this.#noteBorrowers);
+    if (this.staleLines.size > 0) this.staleLines.drain(this.#settleLine);
+    if (this.staleHolders.size > 0) this.staleHolders.drain(this.#settleHolder);
   }
 
   /** Nodes have come, gone or changed otherwise than by what is on them, or a promise that had ended is back. */
@@ -147,9 +141,19 @@ export class QueueOrder {
 
   /** The first in the queue as long as nothing is promised on the way; undefined: nobody, or time decides who it is. */
   first(): Waiter | undefined {
+    const place = this.#first();
+    return place && waiterAt(place);
+  }
+
+  /** Its line. */
+  firstLine(): PoolLine | undefined {
+    return this.#first()?.poolLine;
+  }
+
+  #first(): Place | undefined {
     const sequences = this.#ranks[0]?.sequences;
     if (sequences?.size !== 1) return undefined;
-    for (const sequence of sequences.values()) return waiterAt(sequence.first() as Place);
+    for (const sequence of sequences.values()) return sequence.first();
     return undefined;
   }
 
@@ -163,14 +167,27 @@ export class QueueOrder {
     return this.#holders.get(id);
   }
 
-  #settleLine(poolLine: PoolLine): void {
+  // Functions that are made once: they are handed over with every look.
+
+  readonly #settlePolicy = (policy: Policy): void => {
+    if (policy.holders.size > 0) this.#uncheckedPolicies.add(policy);
+    if (!hasReserve(policy)) return; // All its work borrows, whatever runs.
+    for (const owner of this.#byPolicy.get(policy) ?? []) {
+      if ("policy" in owner) this.staleLines.add(owner);
+      else this.staleHolders.add(owner);
+    }
+  };
+
+  readonly #noteBorrowers = (policy: Policy): void => this.hopeless.noteChange(policy);
+
+  readonly #settleLine = (poolLine: PoolLine): void => {
     const first = this.#pool.waiting.has(poolLine) ? poolLine.line.members.first() : undefined;
     if (first === undefined) return this.#leave(poolLine);
     const place = this.#places.get(poolLine);
     // Where nothing is reserved, rank and standing of a line stay as they are.
     if (place !== undefined && !hasReserve(poolLine.policy)) this.#move(place, first);
     else this.#settle(poolLine, first, poolLine, null);
-  }
+  };
 
   /** Another one is the first of its line now. */
   #move(place: Place, first: Request): void {
@@ -182,7 +199,7 @@ export class QueueOrder {
     place.sequence.insert(place);
   }
 
-  #settleHolder(request: Request): void {
+  readonly #settleHolder = (request: Request): void => {
     const { promised, passers, record } = this.#pool;
     const hold = promised.has(request) ? "here" : passers.has(request) ? "elsewhere" : null;
     if (hold === "here") this.#holders.set(request.spec.id, request);
@@ -190,7 +207,7 @@ export class QueueOrder {
     const poolLine = request.line.pools.get(record.name);
     if (hold === null || poolLine === undefined) this.#leave(request);
     else this.#settle(request, request, poolLine, hold);
-  }
+  };
 
   #settle(owner: Place["owner"], request: Request, poolLine: PoolLine, hold: Waiter["hold"]): void {
     const borrows = !fitsReserveAtFirst(this.#rules, poolLine);
@@ -221,7 +238,7 @@ export class QueueOrder {
     this.#places.set(owner, place);
     let ofPolicy = this.#byPolicy.get(poolLine.policy);
     if (ofPolicy === undefined) {
-      ofPolicy = new Set();
+      ofPolicy = new Few();
       this.#byPolicy.set(poolLine.policy, ofPolicy);
     }
     ofPolicy.add(owner);
@@ -235,7 +252,7 @@ export class QueueOrder {
     sequence.remove(place);
     if (sequence.size === 0) rank.sequences.delete(standing);
     if (rank.sequences.size === 0) this.#ranks.splice(this.#ranks.indexOf(rank), 1);
-    const ofPolicy = this.#byPolicy.get(poolLine.policy) as Set<Place["owner"]>;
+    const ofPolicy = this.#byPolicy.get(poolLine.policy) as Few<Place["owner"]>;
     ofPolicy.delete(owner);
     if (ofPolicy.size === 0) this.#byPolicy.delete(poolLine.policy);
   }
@@ -340,13 +357,6 @@ export function orderOf(state: EngineState, rules: QueueRules, pool: Pool): Queu
   }
   pool.order.refresh();
   return pool.order;
-}
-
-/** To clear a set that is empty costs more than to ask. */
-function drain<Item>(all: Set<Item>, handle: (item: Item) => void): void {
-  if (all.size === 0) return;
-  for (const item of all) handle(item);
-  all.clear();
 }
 
 function hasReserve({ reserved }: Policy): boolean {
