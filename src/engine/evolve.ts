@@ -396,7 +396,7 @@ function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">, 
   if (event.shielded === true) changed.shielded = true;
   endRun(state, request);
   changed.allocation = null;
-  if (event.status !== "queued") return endRequest(state, request, event.status, event.atMs);
+  if (event.status !== "queued") return endRequest(state, request, changed, event.status, event.atMs);
 
   const queuedAtMs = event.queuedAtMs as number;
   changed.status = "queued";
@@ -424,12 +424,18 @@ function endWaiting(state: EngineState, request: Request, status: RequestStatus,
   const changed = state.undo.change(request.progress);
   changed.hold = null;
   changed.delayed = false;
-  endRequest(state, request, status, atMs);
+  endRequest(state, request, changed, status, atMs);
 }
 
-function endRequest(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
+/** `changed` is its progress, which the undo log knows as it was. */
+function endRequest(
+  state: EngineState,
+  request: Request,
+  changed: RequestProgress,
+  status: RequestStatus,
+  atMs: number,
+): void {
   leaveBlocked(state, request);
-  const changed = state.undo.change(request.progress);
   if (changed.blocked === true) changed.blocked = false;
   changed.status = status;
   changed.endedAtMs = atMs;

@@ -124,9 +124,9 @@ export function endAttempt(
     unasked: stop === null,
     atMs: nowMs,
   };
-  const shield = raisesShield(transaction, request, outcome) && { shielded: true };
-  const facts = end && { end: plausible(end, { startedAtMs, nowMs }) };
-  transaction.emit(Object.assign(ended, shield, facts), request);
+  if (raisesShield(transaction, request, outcome)) Object.assign(ended, { shielded: true });
+  if (end !== undefined) Object.assign(ended, { end: plausible(end, { startedAtMs, nowMs }) });
+  transaction.emit(ended, request);
 }
 
 /** The holder's clock may be wrong: an attempt ended neither before it began nor after its end was reported. */

@@ -110,6 +110,7 @@ function keepLook(looks: Found[], pool: Pool, look: PoolLook): void {
   }
   const known = looks[low];
   if (known?.pool === pool) known.look = look;
+  else if (known === undefined) looks.push({ pool, look });
   else looks.splice(low, 0, { pool, look });
 }
 

@@ -8,6 +8,7 @@ import { freeOf, type Pool, type Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { findBackfill, type StuckHead } from "./backfill.ts";
+import type { Part } from "./line-index.ts";
 import { settledUntil } from "./moving-order.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf, type QueueOrder } from "./queue-order.ts";
@@ -42,7 +43,8 @@ export function glanceAtQueue(rules: QueueRules, order: QueueOrder, pool: Pool):
 /** Whether nobody could start, be promised anything or have others stopped, in whatever order they came. */
 function isStuck(rules: QueueRules, order: QueueOrder, pool: Pool): boolean {
   for (const amount of pool.stopping) if (amount > 0) return false;
-  for (const { least } of order.lines.parts()) if (fitsFree(pool, least)) return false;
+  const parts = order.lines.parts();
+  for (let i = 0; i < parts.length; i++) if (fitsFree(pool, (parts[i] as Part).least)) return false;
   return !rules.mayStopAnybody(pool, order);
 }
 
