@@ -60,15 +60,18 @@ function hasNoRoom(): boolean {
   return false;
 }
 
+/** A state at a time. */
+type Moment = Pick<Transaction, "state" | "nowMs">;
+
 /** The same from the front of the queue, one by one. */
 export function walkQueue(
   rules: QueueRules,
-  transaction: Transaction,
+  moment: Moment,
   order: QueueOrder,
   pool: Pool,
   isTimeUp: () => boolean = () => false,
 ): PoolLook | null {
-  const { nowMs } = transaction;
+  const { nowMs } = moment;
   const walk = new QueueWalk(rules, pool, nowMs, order);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
     if (waiter.hold !== null) {
@@ -77,7 +80,7 @@ export function walkQueue(
     }
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
-    return lookAtHead(rules, transaction, order, walk, waiter, isTimeUp);
+    return lookAtHead(rules, moment, order, walk, waiter, isTimeUp);
   }
   return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
 }
@@ -116,13 +119,13 @@ function startableOnNodes(pool: Pool): ReadonlySet<Request> {
 /** The walk stands at the head: the first that waits for units and is promised none (V1, G4). */
 function lookAtHead(
   rules: QueueRules,
-  transaction: Transaction,
+  moment: Moment,
   order: QueueOrder,
   walk: QueueWalk,
   waiter: Waiter,
   isTimeUp: () => boolean,
 ): PoolLook | null {
-  const { state, nowMs } = transaction;
+  const { state, nowMs } = moment;
   const { pool } = walk;
   const shortage = walk.shortage(waiter);
   const head: StuckHead = { waiter, shortage, walk };

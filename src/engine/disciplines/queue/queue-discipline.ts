@@ -4,7 +4,6 @@
 
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
-import { Transaction } from "../../transaction.ts";
 import type { OrderRule, PreemptionFact, Protection, Verdict } from "../../why.ts";
 import type { Discipline, LostHold, PoolLook, VictimChoice, Waiter } from "../discipline.ts";
 import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
@@ -154,7 +153,7 @@ function violations(rules: QueueRules, state: EngineState, pool: Pool, nowMs: nu
   if (actual !== expected) found.push(`the order is kept as ${actual} and should be ${expected}`);
   const glance = glanceAtQueue(rules, kept, pool);
   if (glance !== null) {
-    const whole = walkQueue(rules, new Transaction(state, nowMs), kept, pool) as PoolLook;
+    const whole = walkQueue(rules, { state, nowMs }, kept, pool) as PoolLook;
     const [seen, there] = [glance, whole].map((look) => nameOf(look.grant ?? look.promise ?? look.preempt));
     if (seen !== there) found.push(`at a glance it would be the turn of ${seen}, and it is that of ${there}`);
   }
