@@ -6,47 +6,56 @@ import { assert } from "./assert.ts";
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import type { Event } from "./events.ts";
 import type { Placement } from "./records.ts";
-import { amountOf } from "./resources.ts";
-import { type EngineState, type Pool, poolLineIn, type Request } from "./state.ts";
+import { amountOf, type Vector } from "./resources.ts";
+import type { EngineState, PoolLine, Request } from "./state.ts";
 
-/** A grant fits the capacity, every limit above it, and for firm work the reserve (G2). Asked before it is counted. */
-export function assertGrant(request: Request, pool: Pool | null): void {
+/**
+ * A grant fits the capacity, every limit above it, and for firm work the reserve (G2). Asked before it is counted. A pool
+ * line of null: outside all pools (A4).
+ */
+export function assertGrant(request: Request, poolLine: PoolLine | null | undefined): void {
   assert(
     request.progress.status === "queued",
     () => `${request.spec.id} is granted while ${request.progress.status}`,
   );
-  const problem = pool === null ? null : grantProblem(request, pool);
-  assert(problem === null, () => `${request.spec.id} is granted by ${pool?.record.name} but ${problem}`);
+  if (poolLine === null) return;
+  assert(poolLine !== undefined, () => `${request.spec.id} is granted by a pool in which it has no policy`);
+  const problem = grantProblem(poolLine);
+  assert(
+    problem === null,
+    () => `${request.spec.id} is granted by ${poolLine.pool.record.name} but ${problem}`,
+  );
 }
 
-function grantProblem(request: Request, pool: Pool): string | null {
-  const poolLine = poolLineIn(pool, request.line);
-  if (poolLine === undefined) return "has no policy there";
-  const { need, policy } = poolLine;
+function grantProblem(poolLine: PoolLine): string | null {
+  const { need, policy, pool } = poolLine;
   for (let i = 0; i < need.length; i++) {
     const amount = need[i] as number;
     if (amount === 0) continue;
-    const key = pool.keys[i];
-    const exceeds = (used: number | undefined, bound: number | undefined) =>
-      (used as number) + amount > (bound as number);
     // Nodes judge the units of a node-backed pool themselves.
-    if (!pool.record.nodeBacked && exceeds(pool.usage[i], pool.capacity[i]))
-      return `exceeds the capacity of ${key}`;
-    if (exceeds(policy.usage[i], policy.limit[i])) return `exceeds its limit of ${key}`;
+    if (!pool.record.nodeBacked && exceeds(amount, pool.usage, pool.capacity, i))
+      return `exceeds the capacity of ${pool.keys[i]}`;
+    if (exceeds(amount, policy.usage, policy.limit, i)) return `exceeds its limit of ${pool.keys[i]}`;
     for (let group = policy.group; group !== null; group = group.parent) {
-      if (exceeds(group.usage[i], group.limit[i]))
-        return `exceeds the limit of group ${group.record.name} on ${key}`;
+      if (exceeds(amount, group.usage, group.limit, i))
+        return `exceeds the limit of group ${group.record.name} on ${pool.keys[i]}`;
     }
-    if (isFirmOn(poolLine, i) && exceeds(policy.firmUsage[i], policy.reserved[i]))
-      return `leaves its reserve of ${key}`;
+    if (isFirmOn(poolLine, i) && exceeds(amount, policy.firmUsage, policy.reserved, i))
+      return `leaves its reserve of ${pool.keys[i]}`;
   }
   return null;
 }
 
+function exceeds(amount: number, used: Vector, bound: Vector, i: number): boolean {
+  return (used[i] as number) + amount > (bound[i] as number);
+}
+
 /** On nodes a grant has all its places or none, each with room, and no device is given out twice (N2). */
-export function assertPlacement(pool: Pool, request: Request, placement: readonly Placement[]): void {
-  const { id, nodes: count } = request.spec;
-  const ask = poolLineIn(pool, request.line)?.ask ?? null;
+export function assertPlacement(
+  { spec: { id, nodes: count } }: Request,
+  { pool, ask }: PoolLine,
+  placement: readonly Placement[],
+): void {
   const wanted = ask === null ? 0 : count;
   if (wanted === 0 && placement.length === 0) return; // A pool without nodes.
   const different = new Set(placement.map(({ node }) => node)).size;

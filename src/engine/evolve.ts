@@ -327,9 +327,9 @@ function evolveEntered(state: EngineState, { requestId, atMs }: EventOf<"request
 
 function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">, request: Request): void {
   const { progress } = request;
-  const pool = event.pool === null ? null : requirePool(state, event.pool);
-  assertGrant(request, pool);
-  if (pool !== null) assertPlacement(pool, request, event.placement);
+  const poolLine = event.pool === null ? null : request.line.pools.get(event.pool);
+  assertGrant(request, poolLine);
+  if (poolLine) assertPlacement(request, poolLine, event.placement);
   dequeue(state, request);
   const allocation: AllocationRecord = {
     pool: event.pool,

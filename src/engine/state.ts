@@ -405,13 +405,6 @@ export function requirePool(state: EngineState, name: PoolName): Pool {
   return pool;
 }
 
-/** What a line means in a pool, if its component has a policy there: mostly it has one or a few. */
-export function poolLineIn(pool: Pool, { poolLines, pools }: Line): PoolLine | undefined {
-  if (poolLines.length > 4) return pools.get(pool.record.name);
-  for (const poolLine of poolLines) if (poolLine.pool === pool) return poolLine;
-  return undefined;
-}
-
 /** What the pool promised to a holder: the need of its line there. */
 export function holdNeed(holder: Request, pool: Pool): readonly number[] {
   return (holder.line.pools.get(pool.record.name) as PoolLine).need;

@@ -7,11 +7,9 @@ import {
   type EngineState,
   type Node,
   type PoolLine,
-  poolLineIn,
   type Request,
   type Run,
   type RunKind,
-  requirePool,
   runsByGrant,
 } from "../state.ts";
 import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts";
@@ -22,8 +20,8 @@ export function startRun(state: EngineState, request: Request): void {
   const { undo } = state;
   const { allocation } = request.progress;
   if (allocation === null || allocation.pool === null) return; // Granted outside all pools (A4).
-  const pool = requirePool(state, allocation.pool);
-  const poolLine = poolLineIn(pool, request.line) as PoolLine;
+  const poolLine = request.line.pools.get(allocation.pool) as PoolLine;
+  const { pool } = poolLine;
   const run: Run = {
     request,
     poolLine,

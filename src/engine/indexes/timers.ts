@@ -31,7 +31,7 @@ export function unwake(state: EngineState, request: Request): void {
   state.undo.set(request, "wakeAtMs", Number.POSITIVE_INFINITY);
 }
 
-function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
+function nextWakeOf(state: EngineState, { spec, progress, run }: Request): number {
   const never = Number.POSITIVE_INFINITY;
   if (progress.status === "queued") {
     if (progress.blocked === true) return never;
@@ -45,8 +45,8 @@ function nextWakeOf(state: EngineState, { spec, progress }: Request): number {
     if (stop.phase === "kill") return never;
     return stop.phase === "checkpoint" ? Math.min(stop.deadlineMs, walltimeEndMs) : stop.deadlineMs;
   }
-  const pool = allocation.pool === null ? undefined : state.pools.get(allocation.pool);
-  if (pool === undefined) return walltimeEndMs;
+  if (run === null) return walltimeEndMs; // Outside all pools.
+  const { pool } = run.poolLine;
   // Moments of scheduling: a run has run long enough to be a victim (V2), or its shield ends (V6).
   const { minRuntimeMs } = pool.record.settings;
   const matureAtMs = minRuntimeMs > 0 ? allocation.startedAtMs + minRuntimeMs : never;
