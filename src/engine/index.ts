@@ -58,7 +58,6 @@ export {
   beginRestore,
   restoreState,
   resume,
-  SNAPSHOT_VERSION,
   type Snapshot,
   type SnapshotFrame,
   type SnapshotRequest,

@@ -37,7 +37,7 @@ import {
 import { groupsOf, nodesOf, policiesOf, poolsOf } from "./views.ts";
 
 /** The form of snapshots that this version writes. */
-export const SNAPSHOT_VERSION = 1;
+const SNAPSHOT_VERSION = 1;
 
 export interface Snapshot extends SnapshotFrame {
   readonly requests: readonly SnapshotRequest[];

@@ -298,7 +298,7 @@ export function createState(): EngineState {
   };
 }
 
-export function compareTimers(a: Request, b: Request): number {
+function compareTimers(a: Request, b: Request): number {
   return a.wakeAtMs - b.wakeAtMs || a.progress.seq - b.progress.seq;
 }
 

@@ -248,7 +248,7 @@ function heldMembers(line: Line): Request[] {
   return held;
 }
 
-export function policyComponent(state: EngineState, policy: Policy): Component {
+function policyComponent(state: EngineState, policy: Policy): Component {
   return ensureComponent(state, policy.record.component);
 }
 

@@ -145,7 +145,7 @@ export function placesOf({ nodes }: Pool, hold: HoldRecord | null): Node[] {
 }
 
 /** Lists rest on vectors that are about to be replaced, now or when that is taken back. */
-export function forgetSelections(state: EngineState, { places }: Pool): void {
+function forgetSelections(state: EngineState, { places }: Pool): void {
   const forget = () => places.forgetSelections();
   state.undo.run(forget, forget);
 }

@@ -10,7 +10,7 @@ import {
   type Run,
   type RunKind,
 } from "../state.ts";
-import { type Cover, Sum } from "./cover.ts";
+import type { Cover } from "./cover.ts";
 
 /** Remembers, for one search, from which run on a component borrows a key (G6). */
 export class BorrowLines {
@@ -171,17 +171,7 @@ function hasDisplacedAnybody({ guarded }: EngineState, by: RequestId): boolean {
   return false;
 }
 
-/** Leaves out what is not needed, sparing the last in the order first (V4). */
-export function spareRedundant<Victim extends { readonly run: Run }>(
-  victims: readonly Victim[],
-  shortage: readonly number[],
-): Victim[] {
-  const cover = new Sum(shortage);
-  for (const { run } of victims) cover.take(run);
-  return spareFrom(victims, cover);
-}
-
-/** The same for victims that a cover has taken. */
+/** Leaves out of the victims that a cover has taken what is not needed, sparing the last in the order first (V4). */
 export function spareFrom<Victim extends { readonly run: Run }>(
   victims: readonly Victim[],
   cover: Cover,
