@@ -38,7 +38,10 @@ const CHANGES_THE_SETTING: ReadonlySet<Event["kind"]> = new Set([
 
 export function createFacts(leader: Leader, store: Store): Facts {
   const told = new WeakMap<readonly CommittedEvent[], Promise<Told>>();
-  const remembered = new Map<string, RequestFacts>();
+  // In two halves, of which the older goes as a whole: the first key of a map from which keys are taken one by one is
+  // found behind the places of all that went before.
+  let remembered = new Map<string, RequestFacts>();
+  let older = remembered;
   /** Also of nodes that are gone: those who may not know of their pool must not hear of their end. */
   const nodePools = new Map<string, string>();
   let setting: Setting | undefined;
@@ -52,14 +55,15 @@ export function createFacts(leader: Leader, store: Store): Facts {
     return setting;
   };
   const remember = (id: string, facts: RequestFacts) => {
-    remembered.delete(id);
     remembered.set(id, facts);
-    if (remembered.size > FACTS_MAX) remembered.delete(remembered.keys().next().value as string);
+    if (remembered.size < FACTS_MAX / 2) return;
+    older = remembered;
+    remembered = new Map();
   };
 
   const ofRecord = async (id: string): Promise<RequestFacts | undefined> => {
     const record = await store.getRequest(id);
-    if (record === undefined) return remembered.get(id);
+    if (record === undefined) return remembered.get(id) ?? older.get(id);
     const { spec, number } = record.body as RequestBody;
     return Object.assign({ number, name: spec.name, labels: spec.labels }, ownedOfRecord(record));
   };

@@ -83,12 +83,12 @@ function presentAttempt(attempt: EndedAttempt) {
   return {
     attempt: attempt.attempt,
     pool: attempt.pool,
-    ...(attempt.nodes !== undefined && { nodes: [...attempt.nodes] }),
     started_at: toTimestamp(attempt.startedAtMs),
     ended_at: toTimestamp(attempt.endedAtMs),
     outcome: attempt.outcome,
     preempted_for: attempt.preemptedFor,
     reason: attempt.reason,
     ...presentEnd(attempt),
+    ...(attempt.nodes !== undefined && { nodes: [...attempt.nodes] }),
   };
 }

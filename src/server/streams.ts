@@ -184,13 +184,14 @@ function textOf(
     positions,
   }: Pick<StreamOrder, "identity" | "filter"> & Pick<Sources, "grants" | "positions">,
 ): string {
+  const concerned = events.filter((event) => matches(event, filter, world));
+  if (concerned.length === 0) return "";
   const sight = new Sight(identity, world);
-  const shown = events
-    .filter((event) => matches(event, filter, world))
-    .flatMap((event) => {
-      const seen = sight.event(event);
-      return seen === undefined ? [] : [withToken(seen)];
-    });
+  const shown: WireEvent[] = [];
+  for (const event of concerned) {
+    const seen = sight.event(event);
+    if (seen !== undefined) shown.push(withToken(seen));
+  }
   return shown
     .map((event, index) => {
       // A decision is several messages. Only the last of them moves the reader on: one that is cut off before it gets

@@ -29,21 +29,16 @@ export function toWireEvents(
   const at = toTimestamp(atMs);
   return tell(event).map((told): WireEvent => {
     const facts = told.request_id === undefined ? undefined : factsOf(told.request_id as RequestId);
-    const { event: name, ...rest } = told;
     const nodePool = typeof told.node === "string" ? nodePools.get(told.node) : undefined;
-    return {
-      event: name,
-      seq,
-      at,
-      ...(facts && shownFacts(facts)),
-      ...(nodePool !== undefined && { pool: nodePool }),
-      ...rest,
-    };
-  });
-}
+    return Object.assign(about(told.event), nodePool !== undefined && { pool: nodePool }, told);
 
-function shownFacts({ number, name, component, pool }: RequestFacts) {
-  return { number, name, component, pool };
+    /** What all messages begin with. */
+    function about(name: EventName): WireEvent {
+      if (facts === undefined) return { event: name, seq, at };
+      const { number, name: ofRequest, component, pool } = facts;
+      return { event: name, seq, at, number, name: ofRequest, component, pool };
+    }
+  });
 }
 
 function tell(event: Event): Told[] {
