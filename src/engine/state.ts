@@ -26,7 +26,7 @@ import type {
   RequestSpec,
 } from "./records.ts";
 import { compareIds } from "./resources.ts";
-import { SortedList } from "./sorted-list.ts";
+import { SortedList, type Summaries } from "./sorted-list.ts";
 import { UndoLog } from "./undo.ts";
 
 export interface EngineState {
@@ -332,8 +332,10 @@ export function submissionOf({ progress }: Request): number {
 
 /** By grant, oldest first; ranked by walltime, the longest lowest. */
 export function runsByGrant(): SortedList<Run> {
-  return new SortedList<Run>(byGrant, { key: tokenOf, rank: longestFirst });
+  return new SortedList<Run>(byGrant, GRANTS);
 }
+
+const GRANTS: Summaries<Run> = { key: tokenOf, rank: longestFirst };
 
 function longestFirst({ startedAtMs, endMs }: Run): number {
   return startedAtMs - endMs;

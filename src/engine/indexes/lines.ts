@@ -6,7 +6,7 @@ import { isSameShape, shapeKeyOf } from "../lines.ts";
 import { askOf } from "../placement/capacity.ts";
 import type { RequestSpec } from "../records.ts";
 import { toVector } from "../resources.ts";
-import { SortedList } from "../sorted-list.ts";
+import { SortedList, type Summaries } from "../sorted-list.ts";
 import {
   bySubmission,
   type Component,
@@ -82,7 +82,7 @@ function createLine(key: string, component: Component, shape: RequestSpec, shape
     component,
     shape,
     shapeKey,
-    members: new SortedList<Request>(bySubmission, { key: submissionOf, rank: walltimeRank }),
+    members: new SortedList<Request>(bySubmission, MEMBERS),
     pools: new Map(),
     poolLines: [],
     liveCount: 0,
@@ -145,6 +145,8 @@ export function isServedByOperation(component: Component): boolean {
   for (const { pool } of component.policies.values()) if (disciplineOf(pool).hasShares) return true;
   return false;
 }
+
+const MEMBERS: Summaries<Request> = { key: submissionOf, rank: walltimeRank };
 
 function walltimeRank(request: Request): number {
   return request.spec.walltimeMs ?? Number.POSITIVE_INFINITY;

@@ -5,7 +5,7 @@
 // the number of different operations.
 
 import { operationKey } from "../../lines.ts";
-import { SortedList } from "../../sorted-list.ts";
+import { SortedList, type Summaries } from "../../sorted-list.ts";
 import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
 import { forgetMargin } from "./margins.ts";
@@ -298,7 +298,7 @@ class PeersNode implements Peers {
   waitingCount: number;
   readonly runCount: number;
   readonly needs: readonly Need[];
-  readonly operations = new SortedList<Operation>(byAge, { key: ageOfOne });
+  readonly operations = new SortedList<Operation>(byAge, AGES);
   readonly #tree: PoolTree;
   #satisfaction = Number.NaN;
   isTouched = false;
@@ -473,6 +473,8 @@ function times(shares: readonly number[], count: number): readonly number[] {
 function byAge(a: Operation, b: Operation): number {
   return a.order - b.order;
 }
+
+const AGES: Summaries<Operation> = { key: ageOfOne };
 
 function ageOfOne({ order }: Operation): number {
   return order;
