@@ -53,6 +53,8 @@ export interface ShareElement {
   isStale: boolean;
   /** Drawn since shares were last handed down. */
   isRedrawn: boolean;
+  /** Whether shares were last handed down because it was drawn. */
+  wasRedrawn: boolean;
   /** Of a FIFO group: the operations in their order, as of the last drawing. */
   line: readonly ShareElement[];
   place: Place | null;
@@ -114,6 +116,7 @@ export class ShareNode implements ShareElement {
   handedCurve: Curve | null = null;
   isStale = false;
   isRedrawn = false;
+  wasRedrawn = false;
   line: readonly ShareElement[] = [];
   place: Place | null = null;
   readonly fairShare: number[];

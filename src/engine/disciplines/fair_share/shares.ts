@@ -30,6 +30,7 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
   const isMoved = element.place === null || !isSamePlace(element.place, place);
   if (!isMoved && !element.isRedrawn) return;
   if (isMoved) element.place = place;
+  element.wasRedrawn = element.isRedrawn;
   element.isRedrawn = false;
   element.handedCurve = element.curve;
   element.span = null;
