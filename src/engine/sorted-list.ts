@@ -88,7 +88,8 @@ export class SortedList<Item> {
     if (chunk.keys !== null) insertAt(chunk.keys, position, key);
     if (chunk.sums !== null) this.#addSums(chunk.sums, item, 1);
     const { rank } = this.#summaries;
-    if (rank !== undefined && !Number.isNaN(chunk.rankMin)) chunk.rankMin = Math.min(chunk.rankMin, rank(item));
+    if (rank !== undefined && !Number.isNaN(chunk.rankMin))
+      chunk.rankMin = Math.min(chunk.rankMin, rank(item));
   }
 
   remove(item: Item): void {

@@ -4,7 +4,7 @@
 import { BLANK, isSameCurve } from "./curves.ts";
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
 import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt, positionAt } from "./levels.ts";
-import { countGangs, type ShareElement, type ShareTree } from "./share-tree.ts";
+import { countGangs, noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 
 /** Every gang that gave up at the last update has its chance again. */
@@ -17,7 +17,7 @@ export function tryGangsAgain(tree: ShareTree): void {
   for (const element of tree.settled) {
     if (element.isStale) continue; // Drawn anew in any case.
     element.curve = element.fullCurve;
-    element.isRedrawn = true;
+    noteRedrawn(element);
     if (element.isFifo) element.line = lineOf(element);
   }
   tree.givenUp = [];
@@ -132,7 +132,7 @@ function isLastBranch({ parent, isFifo, members }: ShareElement): boolean {
 function settleGang(gang: ShareElement, tree: ShareTree): void {
   if (gang.settledCurve === BLANK) return settle(gang, tree);
   gang.curve = gang.settledCurve;
-  gang.isRedrawn = true;
+  noteRedrawn(gang);
   tree.settled.push(gang);
 }
 
@@ -150,7 +150,7 @@ function settleWithout(element: ShareElement, gang: ShareElement, tree: ShareTre
   const known = withouts[step];
   if (known?.gang === gang) {
     element.curve = known.curve;
-    element.isRedrawn = true;
+    noteRedrawn(element);
   } else {
     for (const later of withouts.slice(step)) later.gang = null;
     element.curve = draw(element, tree, known?.curve ?? BLANK);

@@ -106,7 +106,16 @@ const STEPS: readonly number[] = [0.02, 0.005, 0.001];
  */
 export function allowSpan(pool: Pool, tree: PoolTree, policy: Branch): void {
   const { kind, isInLine, place, span, isBehind, members, wasRedrawn } = policy;
-  if (wasRedrawn || kind !== "policy" || span !== null || isInLine || isBehind || place === null || place.isBelow) return;
+  if (
+    wasRedrawn ||
+    kind !== "policy" ||
+    span !== null ||
+    isInLine ||
+    isBehind ||
+    place === null ||
+    place.isBelow
+  )
+    return;
   if (members.some(({ isGang }) => isGang)) return;
   const endOf = (direction: 1 | -1): number => {
     const step = STEPS.find((part) =>

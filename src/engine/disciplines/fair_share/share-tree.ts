@@ -25,6 +25,8 @@ export interface ShareElement {
   readonly limit: readonly number[];
   /** Those among whom it divides its share; of a FIFO group, those whose operations it serves. */
   readonly members: ShareElement[];
+  /** Those of them that are stale or drawn anew, and some that are not any more, or no longer members. */
+  readonly renewed: ShareElement[];
   /** Its place among the members of its parent. */
   index: number;
 
@@ -101,6 +103,7 @@ export class ShareNode implements ShareElement {
   readonly reserved: readonly (number | undefined)[] | undefined;
   readonly limit: readonly number[];
   readonly members: ShareElement[] = [];
+  readonly renewed: ShareElement[] = [];
   index = -1;
   path: Path | null = null;
   isGang = false;
@@ -169,6 +172,7 @@ export function removeMember(parent: ShareElement, member: ShareElement): void {
     last.index = member.index;
   }
   member.index = -1;
+  parent.renewed.push(member); // What the others have together is less by its share.
   if (member.gangCount > 0) countGangs(parent, -member.gangCount);
   makeStale(parent);
 }
@@ -217,7 +221,15 @@ export function countGangs(element: ShareElement, more: number): void {
 export function makeStale(element: ShareElement): void {
   for (let above: ShareElement | null = element; above !== null && !above.isStale; above = above.parent) {
     above.isStale = true;
+    if (!above.isRedrawn) above.parent?.renewed.push(above);
   }
+}
+
+/** Its curve is another one: shares are handed down to it. */
+export function noteRedrawn(element: ShareElement): void {
+  if (!element.isStale && !element.isRedrawn) element.parent?.renewed.push(element);
+  element.isStale = false;
+  element.isRedrawn = true;
 }
 
 /** Gives back the paper of curves that nobody needs any more. */
