@@ -214,10 +214,11 @@ function describeIndexes(state: EngineState): Map<string, string> {
       runs: idsOf([...runs].map(({ request }) => request)),
     });
   }
-  for (const [key, { members, pools, poolLines, liveCount }] of state.lines) {
-    const rows = poolLines.map(({ pool }) => pool.record.name).sort();
-    const standing = [...pools].map(([pool, { need, verdict, firm }]) => [pool, need, verdict, firm]).sort();
-    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, rows, liveCount });
+  for (const [key, { members, poolLines, liveCount }] of state.lines) {
+    const standing = poolLines
+      .map(({ pool, need, verdict, firm }) => [pool.record.name, need, verdict, firm])
+      .sort();
+    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, liveCount });
   }
   note(
     "the components",

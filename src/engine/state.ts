@@ -194,11 +194,29 @@ export interface Line {
   /** Members that wait and hold nothing, by original submission. */
   readonly members: SortedList<Request>;
   /** One for every pool in which the component has a policy. */
-  readonly pools: Map<PoolName, PoolLine>;
-  /** The same in a row: they are walked several times in every decision. */
   poolLines: readonly PoolLine[];
+  /** The same by pool. */
+  readonly pools: PoolsOfLine;
   /** Live requests of this line, waiting or running. */
   liveCount: number;
+}
+
+/** Few: a table of them would be larger than the line, and there are very many lines. */
+export class PoolsOfLine {
+  readonly #line: Pick<Line, "poolLines">;
+
+  constructor(line: Pick<Line, "poolLines">) {
+    this.#line = line;
+  }
+
+  get(name: PoolName): PoolLine | undefined {
+    for (const poolLine of this.#line.poolLines) if (poolLine.pool.record.name === name) return poolLine;
+    return undefined;
+  }
+
+  get size(): number {
+    return this.#line.poolLines.length;
+  }
 }
 
 /** What a line means in one pool. */
@@ -218,13 +236,15 @@ export interface PoolLine {
   firm: boolean;
   /** Where its runs stand when the share is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
   reserveRank: number;
-  /** Kinds of runs of this line, by what tells them apart. */
-  readonly runKinds: Map<string, RunKind>;
-  /** The one that was last met: mostly the next run is of the same. Not part of the records. */
-  lastKind: RunKind | null;
-  /** Runs of this line that were asked to stop. */
-  readonly stoppingRuns: Set<Run>;
+  /** Kinds of runs of this line that are not stopping. */
+  runKinds: readonly RunKind[];
+  /** Runs of this line that were asked to stop; `NO_RUNS` until there are some. */
+  stoppingRuns: Set<Run>;
 }
+
+/** Shared by all lines with nothing in them, so that they have no lists of their own. */
+export const NO_KINDS: readonly RunKind[] = [];
+export const NO_RUNS: Set<Run> = new Set();
 
 /** Running work of one line that differs in nothing but its start. */
 export interface RunKind {

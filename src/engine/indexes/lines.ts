@@ -12,9 +12,12 @@ import {
   type Component,
   type EngineState,
   type Line,
+  NO_KINDS,
+  NO_RUNS,
   type Policy,
   type Pool,
   type PoolLine,
+  PoolsOfLine,
   type Request,
   submissionOf,
 } from "../state.ts";
@@ -77,18 +80,18 @@ export function leaveLine(state: EngineState, line: Line): void {
 }
 
 function createLine(key: string, component: Component, shape: RequestSpec, shapeKey: string): Line {
-  const line: Line = {
+  const line = {
     key,
     component,
     shape,
     shapeKey,
     members: new SortedList<Request>(bySubmission, MEMBERS),
-    pools: new Map(),
-    poolLines: [],
+    poolLines: NO_POOL_LINES,
+    pools: undefined as unknown as PoolsOfLine, // Refers to the line itself.
     liveCount: 0,
   };
+  line.pools = new PoolsOfLine(line);
   line.poolLines = Array.from(component.policies.values(), (policy) => createPoolLine(line, policy));
-  for (const poolLine of line.poolLines) line.pools.set(poolLine.pool.record.name, poolLine);
   return line;
 }
 
@@ -106,9 +109,8 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     sensitive,
     firm,
     reserveRank,
-    runKinds: new Map(),
-    lastKind: null,
-    stoppingRuns: new Set(),
+    runKinds: NO_KINDS,
+    stoppingRuns: NO_RUNS,
   };
   poolLine.ask = askOf(poolLine, reserveRank);
   poolLine.verdict = judge(poolLine);
@@ -145,6 +147,8 @@ export function isServedByOperation(component: Component): boolean {
   for (const { pool } of component.policies.values()) if (disciplineOf(pool).hasShares) return true;
   return false;
 }
+
+const NO_POOL_LINES: readonly PoolLine[] = [];
 
 const MEMBERS: Summaries<Request> = { key: submissionOf, rank: walltimeRank };
 

@@ -30,7 +30,7 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
       key,
       name: shape.operation ?? shape.id,
       parent,
-      lines: [],
+      lines: NO_LINES,
       order: 0,
       peers: null,
       isMoved: false,
@@ -56,10 +56,14 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
     stopping: 0,
     returning: 0,
   };
-  operation.lines.push(entry);
+  if (operation.lines.length === 0)
+    operation.lines = [entry]; // Mostly the only one: it needs no room for others.
+  else operation.lines.push(entry);
   tree.entries.set(poolLine, entry);
   return operation;
 }
+
+const NO_LINES: LineEntry[] = [];
 
 /** Takes an operation anew from its lines, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
@@ -133,7 +137,7 @@ function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
   entry.passing = verdict === null ? countOf(pool.passers, poolLine) : 0;
   entry.waiting = (verdict === null ? line.members.size : 0) + entry.passing + entry.promised;
   entry.running = 0;
-  for (const { runs } of runKinds.values()) entry.running += runs.size;
+  for (const { runs } of runKinds) entry.running += runs.size;
   entry.stopping = stoppingRuns.size;
   entry.returning = 0;
   if (entry.stopping > 0) for (const { request } of stoppingRuns) if (comesBack(request)) entry.returning++;

@@ -492,7 +492,7 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
     if (search === null) continue;
     search.note(null);
     for (const { poolLine } of lines) {
-      for (const { runs } of poolLine.runKinds.values()) {
+      for (const { runs } of poolLine.runKinds) {
         for (const { nodes } of runs) for (const node of nodes) search.note(node);
       }
     }

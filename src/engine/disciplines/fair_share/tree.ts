@@ -159,7 +159,7 @@ export interface Former {
 
 export interface Operation extends Starver {
   readonly parent: Branch;
-  readonly lines: LineEntry[];
+  lines: LineEntry[];
   /** Its place by original submission: that of its first request (9.11). */
   order: number;
   /** Null until it is first looked at, and when it has gone. */
