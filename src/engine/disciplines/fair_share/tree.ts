@@ -231,6 +231,8 @@ export interface PoolTree extends ShareTree {
   readonly searches: Record<Stage, Search | null>;
   /** Whether statuses were looked at since it was built. */
   isLookedAt: boolean;
+  /** Whether somebody looks at them now. */
+  isInLook: boolean;
   /** How many looks at statuses there were, and how many walks over those who wait. */
   lookCount: number;
   askCount: number;
@@ -390,6 +392,7 @@ function newTree(pool: Pool): PoolTree {
     rights: { preemptive: 0, aggressive: 0 },
     searches: { preemptive: null, aggressive: null },
     isLookedAt: false,
+    isInLook: false,
     lookCount: 0,
     askCount: 0,
     moveCount: 0,
