@@ -75,11 +75,10 @@ function lookAround(
   let lost = 0;
   let mayCut = taker === undefined;
   const { isTimeUp: isUp } = transaction;
-  const isTimeUp = () => mayCut && (hasStepped || lost > 0) && isUp();
   let isCut = false;
   while (unsettled.size > 0 && !isCut) {
     for (const pool of poolsByName(unsettled)) {
-      isCut = isTimeUp();
+      isCut = mayCut && (hasStepped || lost > 0) && isUp();
       if (isCut) break;
       undo.removeFrom(unsettled, pool);
       if (endLostHold(transaction, pool, taker)) {
@@ -87,7 +86,8 @@ function lookAround(
         continue;
       }
       mayCut ||= taker?.poolLine.pool === pool;
-      const look = isTimeUp() ? null : disciplineOf(pool).look(transaction, pool, mayCut ? isUp : isNotUp);
+      const isOver = mayCut && (hasStepped || lost > 0) && isUp();
+      const look = isOver ? null : disciplineOf(pool).look(transaction, pool, mayCut ? isUp : isNotUp);
       isCut = look === null;
       if (look === null) {
         undo.addTo(unsettled, pool);

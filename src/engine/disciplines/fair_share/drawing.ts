@@ -1,7 +1,7 @@
 // The curves of a share tree, from the leaves up (9.1).
 
 import type { Curve } from "./curves.ts";
-import { endOf, growthAt, highestPlace, isSameGrowth, type Place } from "./levels.ts";
+import { endOf, growthAt, highestPlace, isSameGrowth, newGrowth, type Place } from "./levels.ts";
 import { lineCurve } from "./paths.ts";
 import { noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { sumCurve } from "./sum-curve.ts";
@@ -18,13 +18,17 @@ export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
     if (!member.isStale || member.index < 0) continue;
     const level = member.weight * (place?.position ?? 0);
     // The weight of operations changes with their curve, so that their level tells nothing.
-    const before = isStill && member.path === null ? growthAt(member.curve, level) : undefined;
+    const mayStay = isStill && member.path === null;
+    if (mayStay) growthAt(member.curve, level, BEFORE);
     drawStale(member, tree);
-    isStill = before !== undefined && isSameGrowth(before, growthAt(member.curve, level));
+    isStill = mayStay && isSameGrowth(BEFORE, growthAt(member.curve, level, AFTER));
   }
   drawStale(root, tree);
   return isStill;
 }
+
+const BEFORE = newGrowth();
+const AFTER = newGrowth();
 
 function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;

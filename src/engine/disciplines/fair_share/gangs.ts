@@ -3,7 +3,15 @@
 
 import { BLANK, isSameCurve } from "./curves.ts";
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
-import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt, positionAt } from "./levels.ts";
+import {
+  growthAt,
+  isSameGrowth,
+  isSatisfiedAt,
+  newGrowth,
+  type Place,
+  placeAt,
+  positionAt,
+} from "./levels.ts";
 import { countGangs, noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 
@@ -111,18 +119,20 @@ function giveUpIn(corner: Corner, tree: ShareTree): boolean {
   const hasOthersBelow =
     !isLast && element.members.some(({ path, gangCount }) => path === null && gangCount > 0);
   const isQuietBefore = level !== null && !level.isBelow && !element.isFifo && !hasOthersBelow;
-  const before = isQuietBefore ? growthAt(element.curve, level.level) : undefined;
+  if (isQuietBefore) growthAt(element.curve, level.level, BEFORE);
   gang.hasGivenUp = true;
   countGangs(gang, -1);
   tree.givenUp.push(gang);
   if (!element.isFifo) settleGang(gang, tree);
   if (isLast) settleWithout(element, gang, tree);
   else settle(element, tree);
-  if (before === undefined || level === null || !isSameGrowth(before, growthAt(element.curve, level.level)))
-    return false;
+  if (!isQuietBefore || !isSameGrowth(BEFORE, growthAt(element.curve, level.level, AFTER))) return false;
   corner.smallest = smallestPart(element, gangs, placeAt(element.curve, level.level, false));
   return true;
 }
+
+const BEFORE = newGrowth();
+const AFTER = newGrowth();
 
 function isLastBranch({ parent, isFifo, members }: ShareElement): boolean {
   return parent !== null && !isFifo && members.every(({ path }) => path !== null);

@@ -12,7 +12,7 @@ import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
+import { addMember, isNothing, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
 import { catchUp } from "./shares.ts";
 import type { Branch, Former, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
 
@@ -471,7 +471,8 @@ export function settleClaims(tree: PoolTree): void {
 }
 
 function times(shares: readonly number[], count: number): readonly number[] {
-  return count === 1 ? shares : shares.map((each) => each * count);
+  if (count === 1 || shares.every(isNothing)) return shares;
+  return shares.map((each) => each * count);
 }
 
 function byAge(a: Operation, b: Operation): number {

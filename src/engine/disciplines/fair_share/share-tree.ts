@@ -192,7 +192,7 @@ export interface Claim {
 export function setClaim(element: ShareElement, claim: Claim): void {
   const { demand, usage, isGang, order, weight, limit } = claim;
   // Gangs grow straight to their demand (9.11).
-  const isStraight = isGang || usage.every((share) => share === 0);
+  const isStraight = isGang || usage.every(isNothing);
   const used = isStraight ? NOTHING : usage.map((share, key) => Math.min(share, demand[key]!));
   // In a line a path ends at the operation's own limit; alone, its curve does.
   element.path = pathOf({ demand, usage: used, limit: isInLine(element) ? limit : undefined });
@@ -206,6 +206,10 @@ export function setClaim(element: ShareElement, claim: Claim): void {
 }
 
 const NOTHING: readonly number[] = [];
+
+export function isNothing(share: number): boolean {
+  return share === 0;
+}
 
 function isInLine({ parent }: ShareElement): boolean {
   for (let above = parent; above !== null; above = above.parent) if (above.isFifo) return true;
