@@ -214,7 +214,9 @@ function describeIndexes(state: EngineState): Map<string, string> {
       runs: idsOf([...runs].map(({ request }) => request)),
     });
   }
-  for (const [key, { members, poolLines, liveCount }] of state.lines) {
+  const lines = [...state.components.values()].flatMap((component) => [...component.lines]);
+  note("the lines that are shared", [...state.lines.keys()].sort());
+  for (const { key, members, poolLines, liveCount } of lines) {
     const standing = poolLines
       .map(({ pool, need, verdict, firm }) => [pool.record.name, need, verdict, firm])
       .sort();

@@ -43,6 +43,7 @@ export interface EngineState {
   readonly requests: Map<RequestId, Request>;
   /** Requests in a terminal status that are still remembered, oldest end first. */
   readonly ended: SortedList<Request>;
+  /** Those that several requests may share; the components have all of them. */
   readonly lines: Map<string, Line>;
   /** All remembered requests of each operation: it is as old as the first of them (9.11). */
   readonly operations: Map<string, SortedList<Request>>;
@@ -191,6 +192,8 @@ export interface Line {
   readonly shape: RequestSpec;
   /** The same for all lines of that shape, whatever operation they belong to. */
   readonly shapeKey: string;
+  /** Whether other requests may join it, so that it is in the table of lines: not the line of a request that is an operation. */
+  readonly isShared: boolean;
   /** Members that wait and hold nothing, by original submission. */
   readonly members: SortedList<Request>;
   /** One for every pool in which the component has a policy. */

@@ -43,23 +43,16 @@ function isOfLine({ component, shape, liveCount }: Line, { operation }: RequestS
   return (operation !== null && operation === shape.operation) || !isServedByOperation(component);
 }
 
+/** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 function lineOf(state: EngineState, component: Component, spec: RequestSpec, shapeKey: string): Line {
-  const key = lineKeyOf(component, spec, shapeKey);
-  let line = state.lines.get(key);
-  if (line === undefined) {
-    line = createLine(key, component, spec, shapeKey);
-    const created = line;
-    state.undo.run(
-      () => {
-        state.lines.set(key, created);
-        component.lines.add(created);
-      },
-      () => {
-        state.lines.delete(key);
-        component.lines.delete(created);
-      },
-    );
-  }
+  const isByOperation = isServedByOperation(component);
+  const isShared = !isByOperation || spec.operation !== null;
+  const key = isByOperation ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
+  const known = isShared ? state.lines.get(key) : undefined;
+  if (known !== undefined) return known;
+  const line = createLine({ key, component, shape: spec, shapeKey, isShared });
+  if (isShared) state.undo.putNew(state.lines, key, line);
+  state.undo.addTo(component.lines, line);
   return line;
 }
 
@@ -67,24 +60,23 @@ function lineOf(state: EngineState, component: Component, spec: RequestSpec, sha
 export function leaveLine(state: EngineState, line: Line): void {
   state.undo.set(line, "liveCount", line.liveCount - 1);
   if (line.liveCount > 0) return;
-  state.undo.run(
-    () => {
-      state.lines.delete(line.key);
-      line.component.lines.delete(line);
-    },
-    () => {
-      state.lines.set(line.key, line);
-      line.component.lines.add(line);
-    },
-  );
+  if (line.isShared) state.undo.drop(state.lines, line.key);
+  state.undo.removeFrom(line.component.lines, line);
 }
 
-function createLine(key: string, component: Component, shape: RequestSpec, shapeKey: string): Line {
+function createLine({
+  key,
+  component,
+  shape,
+  shapeKey,
+  isShared,
+}: Pick<Line, "key" | "component" | "shape" | "shapeKey" | "isShared">): Line {
   const line = {
     key,
     component,
     shape,
     shapeKey,
+    isShared,
     members: new SortedList<Request>(bySubmission, MEMBERS),
     poolLines: NO_POOL_LINES,
     pools: undefined as unknown as PoolsOfLine, // Refers to the line itself.
@@ -135,11 +127,6 @@ function needIn(line: Line, pool: Pool): number[] {
   return nodes === 1
     ? need
     : need.map((amount, i) => (pool.keys[i] === "step_run" ? amount : amount * nodes));
-}
-
-/** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
-function lineKeyOf(component: Component, spec: RequestSpec, shapeKey: string): string {
-  return isServedByOperation(component) ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
 }
 
 /** Where operations are served one by one, an operation's requests are a line of their own. */
