@@ -14,7 +14,18 @@ import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, isNothing, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
 import { catchUp } from "./shares.ts";
-import type { Branch, Former, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
+import type {
+  Branch,
+  Former,
+  Key,
+  Leaf,
+  LineEntry,
+  Operation,
+  Peers,
+  PoolTree,
+  Right,
+  Shape,
+} from "./tree.ts";
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
 export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | undefined {
@@ -177,19 +188,32 @@ function dropIdle(tree: PoolTree, operation: Operation): void {
   }
 }
 
+/** Counts below this fit side by side into one number: a key that is much cheaper than a text. */
+const COUNT_END = 64;
+
 /** The same for operations with the same path. */
-function leafKeyOf(tree: PoolTree, operation: Operation): string {
+export function leafKeyOf(tree: PoolTree, operation: Operation): Key {
   const { key, lines } = operation;
   if (isAlone(operation)) {
     const entry = lines[0] as LineEntry;
-    return `${entry.shape}|${wantedBy(entry)}|${isBent(tree, entry) ? usedBy(entry) : 0}`;
+    const wanted = wantedBy(entry);
+    const used = isBent(tree, entry) ? usedBy(entry) : 0;
+    if (wanted < COUNT_END && used < COUNT_END) return (entry.shape * COUNT_END + wanted) * COUNT_END + used;
+    return `${entry.shape}|${wanted}|${used}`;
   }
   const usage = isGang(operation) ? "gang" : unitsOf(tree, lines, usedBy);
   return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
 }
 
 /** The same for operations of a leaf that stand alike. */
-function peersKeyOf({ lines }: Operation): string {
+export function peersKeyOf({ lines }: Operation): Key {
+  if (lines.length === 1) {
+    const { shape, waiting, promised, passing, running } = lines[0] as LineEntry;
+    if (Math.max(waiting, promised, passing, running) < COUNT_END) {
+      const held = (shape * COUNT_END + waiting) * COUNT_END + promised;
+      return (held * COUNT_END + passing) * COUNT_END + running;
+    }
+  }
   let key = "";
   for (const { shape, waiting, promised, passing, running } of lines) {
     key += `${shape}: ${waiting} ${promised} ${passing} ${running}|`;
@@ -260,7 +284,7 @@ function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, aft
   }
 }
 
-function joinPeers(tree: PoolTree, operation: Operation, leafKey: string, peersKey: string): void {
+function joinPeers(tree: PoolTree, operation: Operation, leafKey: Key, peersKey: Key): void {
   const { parent, order } = operation;
   const leaf = parent.leaves.get(leafKey) ?? newLeaf(tree, operation, leafKey);
   const peers = leaf.peers.get(peersKey) ?? newPeers(tree, operation, leaf, peersKey);
@@ -273,7 +297,7 @@ function joinPeers(tree: PoolTree, operation: Operation, leafKey: string, peersK
   hopeFor(tree, peers);
 }
 
-function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string): Peers {
+function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): Peers {
   const usage = unitsOf(tree, lines, usedBy);
   let [waitingCount, runCount] = [0, 0];
   for (const { waiting, running } of lines) {
@@ -293,7 +317,7 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string)
 /** A class, so that the share and the satisfaction of peers whose policy is ahead of them are found when asked for. */
 class PeersNode implements Peers {
   readonly kind = "peers";
-  readonly key: string;
+  readonly key: Key;
   readonly leaf: Leaf;
   readonly settings: Peers["settings"];
   readonly usage: readonly number[];
@@ -376,7 +400,7 @@ export function takeShare({ fairShare, shareOfEach, weight }: Leaf): boolean {
   return isMoved;
 }
 
-function newLeaf(tree: PoolTree, operation: Operation, key: string): Leaf {
+function newLeaf(tree: PoolTree, operation: Operation, key: Key): Leaf {
   const { parent } = operation;
   const leaf = new LeafNode(tree, operation, key);
   parent.leaves.set(key, leaf);
@@ -387,17 +411,17 @@ function newLeaf(tree: PoolTree, operation: Operation, key: string): Leaf {
 class LeafNode extends ShareNode implements Leaf {
   declare readonly parent: Branch;
   readonly kind = "operations";
-  readonly key: string;
+  readonly key: Key;
   readonly demand: readonly number[];
   readonly demandShare: readonly number[];
   readonly pathUsage: readonly number[];
   readonly shareOfEach: number[];
-  readonly peers = new Map<string, Peers>();
+  readonly peers = new Map<Key, Peers>();
   operationCount = 0;
   claimedOrder = 0;
   isClaimStale = false;
 
-  constructor(tree: PoolTree, operation: Operation, key: string) {
+  constructor(tree: PoolTree, operation: Operation, key: Key) {
     const { total, root } = tree;
     const { parent, lines } = operation;
     super({ parent, weight: 1, isFifo: false, reserved: undefined, limit: root.limit });

@@ -98,17 +98,20 @@ export interface Branch extends ShareElement, Standing, Starver {
   readonly usageShare: number[];
   readonly fairShare: number[];
   /** Of a policy: what its operations are alike in, by what tells leaves apart. */
-  readonly leaves: Map<string, Leaf>;
+  readonly leaves: Map<Key, Leaf>;
   /** Of its oldest operation with something waiting (9.11); NaN: to be computed when asked for. */
   age: number;
   /** What its own starvation entitles those below it to, as of the last look. */
   right: Right;
 }
 
+/** What tells leaves, or peers, apart. */
+export type Key = number | string;
+
 /** Operations with the same path to their demand, so that they have the same fair share. */
 export interface Leaf extends ShareElement {
   readonly kind: "operations";
-  readonly key: string;
+  readonly key: Key;
   readonly parent: Branch;
   /** Of each one of them, in units and as fractions. */
   readonly demand: readonly number[];
@@ -116,7 +119,7 @@ export interface Leaf extends ShareElement {
   /** The part of the usage that bends the path to the demand (9.1). */
   readonly pathUsage: readonly number[];
   readonly shareOfEach: number[];
-  readonly peers: Map<string, Peers>;
+  readonly peers: Map<Key, Peers>;
   operationCount: number;
   /** The order that its claim was made with; it counts for gangs and in a line. */
   claimedOrder: number;
@@ -127,7 +130,7 @@ export interface Leaf extends ShareElement {
 /** Operations of a leaf that no rule tells apart, except by their age. The standing is that of each one of them. */
 export interface Peers extends Standing {
   readonly kind: "peers";
-  readonly key: string;
+  readonly key: Key;
   readonly leaf: Leaf;
   readonly usage: readonly number[];
   /** Runs that are not stopping, of each. */
@@ -515,7 +518,7 @@ class BranchNode extends ShareNode implements Branch {
   satisfaction = Number.NaN;
   isTouched = false;
   askedIn = 0;
-  readonly leaves = new Map<string, Leaf>();
+  readonly leaves = new Map<Key, Leaf>();
   age = Number.NaN;
   right: Right = 0;
   wakeAtMs = Number.POSITIVE_INFINITY;
