@@ -6,7 +6,7 @@
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
 
-import type { PoolTree } from "./disciplines/fair_share/tree.ts";
+import type { LineEntry, PoolTree } from "./disciplines/fair_share/tree.ts";
 import type { QueueOrder } from "./disciplines/queue/queue-order.ts";
 import type { StarvationChange } from "./events.ts";
 import type { NodeIndex } from "./placement/node-index.ts";
@@ -241,6 +241,8 @@ export interface PoolLine {
   reserveRank: number;
   /** Kinds of runs of this line that are not stopping. */
   runKinds: readonly RunKind[];
+  /** What a share tree of its pool knows of it. Not part of the records. */
+  share: LineEntry | null;
   /** Runs of this line that were asked to stop; `NO_RUNS` until there are some. */
   stoppingRuns: Set<Run>;
 }

@@ -102,6 +102,7 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     firm,
     reserveRank,
     runKinds: NO_KINDS,
+    share: null,
     stoppingRuns: NO_RUNS,
   };
   poolLine.ask = askOf(poolLine, reserveRank);

@@ -21,6 +21,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
   pool.shareTree = null;
   const fresh = shareTreeOf(state, pool);
   pool.shareTree = kept;
+  for (const { lines } of kept.operations.values()) for (const entry of lines) entry.poolLine.share = entry;
   takeOverChanges(pool, kept, nowMs);
   const [has, should] = [describe(kept), describe(fresh)];
   const differences = [...new Set([...has.keys(), ...should.keys()])]

@@ -29,14 +29,17 @@ import type {
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
 export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | undefined {
-  const known = tree.entries.get(poolLine);
-  if (known !== undefined) return known.operation;
+  const known = operationWith(tree, poolLine);
+  if (known !== undefined) return known;
   const { shape } = poolLine.line;
   const key = operationKey(shape);
   let operation = tree.operations.get(key);
   if (operation === undefined) {
     const parent = tree.policies.get(poolLine.policy);
-    if (parent === undefined) return undefined;
+    if (parent === undefined) {
+      poolLine.share = null; // Nothing is left of an earlier tree.
+      return undefined;
+    }
     operation = {
       key,
       name: shape.operation ?? shape.id,
@@ -56,6 +59,7 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
   const { number, need } = shapeOf(tree, poolLine);
   need.lineCount++;
   const entry: LineEntry = {
+    tree,
     poolLine,
     operation,
     need,
@@ -70,8 +74,13 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
   if (operation.lines.length === 0)
     operation.lines = [entry]; // Mostly the only one: it needs no room for others.
   else operation.lines.push(entry);
-  tree.entries.set(poolLine, entry);
+  poolLine.share = entry;
   return operation;
+}
+
+/** The operation that is known of a line; what an earlier tree knew does not count. */
+export function operationWith(tree: PoolTree, { share }: PoolLine): Operation | undefined {
+  return share?.tree === tree ? share.operation : undefined;
 }
 
 const NO_LINES: LineEntry[] = [];
@@ -183,7 +192,7 @@ function dropIdle(tree: PoolTree, operation: Operation): void {
     const entry = lines[index]!;
     if (wantedBy(entry) + entry.stopping > 0) continue;
     dropNeed(tree, entry.need);
-    tree.entries.delete(entry.poolLine);
+    entry.poolLine.share = null;
     lines.splice(index, 1);
   }
 }

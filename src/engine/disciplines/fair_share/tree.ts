@@ -198,7 +198,6 @@ export interface PoolTree extends ShareTree {
   readonly branches: ReadonlyMap<string, Branch>;
   readonly policies: ReadonlyMap<Policy, Branch>;
   readonly operations: Map<string, Operation>;
-  readonly entries: Map<PoolLine, LineEntry>;
   /** Operations that are to be taken anew from their lines. */
   readonly stale: Operation[];
   readonly needs: Map<string, Need>;
@@ -253,6 +252,7 @@ export interface Shape {
 
 /** What the tree keeps of a line, and how many of its requests were where when it was last taken over. */
 export interface LineEntry {
+  readonly tree: PoolTree;
   readonly poolLine: PoolLine;
   readonly operation: Operation;
   readonly need: Need;
@@ -375,7 +375,6 @@ function newTree(pool: Pool): PoolTree {
     branches,
     policies,
     operations: new Map(),
-    entries: new Map(),
     stale: [],
     needs: new Map(),
     openNeeds: new Set(),
