@@ -162,8 +162,9 @@ export class UndoLog {
 
   /** Removes an entry of a map. */
   drop<Key, Value>(map: Map<Key, Value>, key: Key): void {
-    if (!map.has(key)) return;
-    if (this.#recording) this.#note(map, REPLACED, [key, map.get(key)]);
+    const before = map.get(key);
+    if (before === undefined) return; // No map has an entry without a value.
+    if (this.#recording) this.#note(map, REPLACED, [key, before]);
     map.delete(key);
   }
 
