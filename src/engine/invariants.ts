@@ -218,7 +218,10 @@ function describeIndexes(state: EngineState): Map<string, string> {
   note("the lines that are shared", [...state.lines.keys()].sort());
   for (const { key, members, poolLines, liveCount } of lines) {
     const standing = poolLines
-      .map(({ pool, need, verdict, firm }) => [pool.record.name, need, verdict, firm])
+      .map(({ pool, need, verdict, firm, runKinds, stoppingRuns }) => {
+        const kinds = runKinds.map(({ key }) => key).sort();
+        return [pool.record.name, need, verdict, firm, kinds, stoppingRuns.size];
+      })
       .sort();
     note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, liveCount });
   }

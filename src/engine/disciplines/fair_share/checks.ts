@@ -91,6 +91,8 @@ function indexViolations(tree: PoolTree): string[] {
   for (const operation of tree.operations.values()) {
     const peers = operation.peers as Peers;
     peersOf.add(peers);
+    if (operation.lines.some((entry) => entry.poolLine.share !== entry))
+      found.push(`a line of ${operation.key} is lost`);
     if (peers.leaf.key !== leafKeyOf(tree, operation) || peers.key !== peersKeyOf(operation))
       found.push(`${operation.key} is among others than its like`);
   }
