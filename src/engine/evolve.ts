@@ -532,7 +532,8 @@ function forgetWhereAdmitted(state: EngineState, { line }: Request): void {
 function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged">): void {
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
-  keepOrderUntil(state, pool, 0); // The look says until when it holds; after a replay there was none yet.
+  // A look says in the end until when it holds; after a replay there was none yet.
+  if (pool.shareTree?.isInLook !== true) keepOrderUntil(state, pool, 0);
   recheckWhenTakenBack(state, pool, event.changes);
   for (const change of event.changes) {
     if (change.belowSinceMs === null) state.undo.drop(starvation, change.element);

@@ -214,10 +214,16 @@ function describeIndexes(state: EngineState): Map<string, string> {
       runs: idsOf([...runs].map(({ request }) => request)),
     });
   }
-  for (const [key, { members, pools, poolLines, liveCount }] of state.lines) {
-    const rows = poolLines.map(({ pool }) => pool.record.name).sort();
-    const standing = [...pools].map(([pool, { need, verdict, firm }]) => [pool, need, verdict, firm]).sort();
-    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, rows, liveCount });
+  const lines = [...state.components.values()].flatMap((component) => [...component.lines]);
+  note("the lines that are shared", [...state.lines.keys()].sort());
+  for (const { key, members, poolLines, liveCount } of lines) {
+    const standing = poolLines
+      .map(({ pool, need, verdict, firm, runKinds, stoppingRuns }) => {
+        const kinds = runKinds.map(({ key }) => key).sort();
+        return [pool.record.name, need, verdict, firm, kinds, stoppingRuns.size];
+      })
+      .sort();
+    note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, liveCount });
   }
   note(
     "the components",

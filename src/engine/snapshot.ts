@@ -7,7 +7,7 @@
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
 import { joinBlocked } from "./indexes/blocked.ts";
-import { joinLine } from "./indexes/lines.ts";
+import { joinLine, leaveLine } from "./indexes/lines.ts";
 import { ensureComponent, releaseComponent } from "./indexes/pools.ts";
 import { startRun } from "./indexes/running.ts";
 import { rememberOperation } from "./indexes/shares.ts";
@@ -233,12 +233,8 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
   state.requests.set(spec.id, request);
   rememberOperation(state, request);
   if (TERMINAL_STATUSES.has(progress.status)) {
-    line.liveCount--;
-    if (line.liveCount === 0) {
-      state.lines.delete(line.key);
-      component.lines.delete(line);
-      releaseComponent(state, component);
-    }
+    leaveLine(state, line);
+    releaseComponent(state, component);
     return request;
   }
   joinBlocked(state, request);

@@ -4,7 +4,8 @@
 // a search compares them, and visits an item only where they are equal.
 //
 // What is kept about a chunk is made when it is first asked for: many lists are short, and from many the first is
-// taken and to the end is added, so that nobody ever searches them or adds them up.
+// taken and to the end is added, so that nobody ever searches them or adds them up. A list that has never had more than
+// one item needs no chunk at all: there is one such list for every request of a fair-share pool.
 
 import type { Vector } from "./resources.ts";
 
@@ -33,32 +34,35 @@ export interface Summaries<Item> {
   readonly rank?: (item: Item) => number;
 }
 
+const NO_CHUNKS: never[] = [];
+const NO_SUMMARIES = {};
+
+/** Where a list is made for everything that waits, its summaries are one object for all of them. */
 export class SortedList<Item> {
   size = 0;
-  readonly #chunks: Chunk<Item>[] = [];
+  /** None as long as `#only` is enough. */
+  #chunks: Chunk<Item>[] = NO_CHUNKS;
+  /** The only item of a list without chunks. */
+  #only: Item | undefined = undefined;
   /** What `firstWhereSumExceeds` answered last on each index, as long as the list stays as it is. */
   #exceeding: { readonly bound: number; readonly item: Item | undefined }[] | null = null;
   readonly #compare: (a: Item, b: Item) => number;
-  readonly #key: ((item: Item) => number) | undefined;
-  readonly #weigh: ((item: Item) => Vector) | undefined;
-  readonly #rank: ((item: Item) => number) | undefined;
+  readonly #summaries: Summaries<Item>;
 
-  constructor(compare: (a: Item, b: Item) => number, summaries: Summaries<Item> = {}) {
+  constructor(compare: (a: Item, b: Item) => number, summaries: Summaries<Item> = NO_SUMMARIES) {
     this.#compare = compare;
-    this.#key = summaries.key;
-    this.#weigh = summaries.weigh;
-    this.#rank = summaries.rank;
+    this.#summaries = summaries;
   }
 
   insert(item: Item): void {
-    const chunks = this.#chunks;
     this.size++;
     this.#exceeding = null;
-    const last = chunks[chunks.length - 1];
-    if (last === undefined) {
-      chunks.push(chunkOf([item]));
+    if (this.#chunks.length === 0 && this.size === 1) {
+      this.#only = item;
       return;
     }
+    const chunks = this.#inChunks();
+    const last = chunks[chunks.length - 1] as Chunk<Item>;
     const key = this.#keyOf(item);
     if (last.items.length === 0 || this.#endsBefore(last, item, key)) {
       if (last.items.length >= CHUNK_LENGTH_MAX) chunks.push(chunkOf([item]));
@@ -73,6 +77,14 @@ export class SortedList<Item> {
     chunks.splice(chunkIndex, 1, chunkOf(chunk.items), chunkOf(upper));
   }
 
+  #inChunks(): Chunk<Item>[] {
+    if (this.#only !== undefined) {
+      this.#chunks = [chunkOf([this.#only])];
+      this.#only = undefined;
+    }
+    return this.#chunks;
+  }
+
   #putIn(chunk: Chunk<Item>, position: number, item: Item, key: number): void {
     const { items, keys } = chunk;
     keys?.copyWithin(position + 1, position, items.length);
@@ -80,12 +92,19 @@ export class SortedList<Item> {
     insertAt(items, position, item);
     if (position === items.length - 1) chunk.lastKey = key;
     if (chunk.sums !== null) this.#addSums(chunk.sums, item, 1);
-    if (this.#rank !== undefined && !Number.isNaN(chunk.rankMin))
-      chunk.rankMin = Math.min(chunk.rankMin, this.#rank(item));
+    const { rank } = this.#summaries;
+    if (rank !== undefined && !Number.isNaN(chunk.rankMin))
+      chunk.rankMin = Math.min(chunk.rankMin, rank(item));
   }
 
   remove(item: Item): void {
-    const chunks = this.#chunks;
+    if (this.#only === item) {
+      this.#only = undefined;
+      this.#exceeding = null;
+      this.size--;
+      return;
+    }
+    const chunks = this.#inChunks();
     if (chunks[0]?.items[0] === item && this.size > 0) return this.#removeFrom(0, 0, item); // As many are.
     const key = this.#keyOf(item);
     const chunkIndex = this.#chunkFor(item, key);
@@ -108,27 +127,28 @@ export class SortedList<Item> {
       return; // The only chunk stays: short lists become empty and fill again all the time.
     }
     if (chunk.sums !== null) this.#addSums(chunk.sums, item, -1);
-    if (this.#rank !== undefined && this.#rank(item) <= chunk.rankMin) chunk.rankMin = Number.NaN;
+    const { rank } = this.#summaries;
+    if (rank !== undefined && rank(item) <= chunk.rankMin) chunk.rankMin = Number.NaN;
   }
 
   has(item: Item): boolean {
     const key = this.#keyOf(item);
-    const chunk = this.#chunks[this.#chunkFor(item, key)];
+    const chunk = this.#inChunks()[this.#chunkFor(item, key)];
     return chunk !== undefined && chunk.items[this.#positionIn(chunk, item, key)] === item;
   }
 
   first(): Item | undefined {
-    return this.#chunks[0]?.items[0];
+    return this.#only ?? this.#chunks[0]?.items[0];
   }
 
   last(): Item | undefined {
-    return this.#chunks.at(-1)?.items.at(-1);
+    return this.#only ?? this.#chunks.at(-1)?.items.at(-1);
   }
 
   /** The first item, in order, whose rank is at most `rankMax`. */
   firstRankedAtMost(rankMax: number): Item | undefined {
-    const rank = this.#rank as (item: Item) => number;
-    for (const chunk of this.#chunks) {
+    const rank = this.#summaries.rank as (item: Item) => number;
+    for (const chunk of this.#inChunks()) {
       if (Number.isNaN(chunk.rankMin)) chunk.rankMin = this.#smallestRank(chunk.items);
       if (chunk.rankMin <= rankMax) return chunk.items.find((item) => rank(item) <= rankMax);
     }
@@ -138,7 +158,7 @@ export class SortedList<Item> {
   /** The smallest rank of all; infinite in an empty list. */
   rankMin(): number {
     let smallest = Number.POSITIVE_INFINITY;
-    for (const chunk of this.#chunks) {
+    for (const chunk of this.#inChunks()) {
       if (Number.isNaN(chunk.rankMin)) chunk.rankMin = this.#smallestRank(chunk.items);
       smallest = Math.min(smallest, chunk.rankMin);
     }
@@ -156,9 +176,9 @@ export class SortedList<Item> {
   }
 
   #findExceeding(index: number, bound: number): Item | undefined {
-    const weigh = this.#weigh as (item: Item) => Vector;
+    const weigh = this.#summaries.weigh as (item: Item) => Vector;
     let sum = 0;
-    for (const chunk of this.#chunks) {
+    for (const chunk of this.#inChunks()) {
       const chunkSum = this.#sumsOf(chunk)[index] ?? 0;
       if (sum + chunkSum > bound) {
         for (const item of chunk.items) {
@@ -173,15 +193,15 @@ export class SortedList<Item> {
 
   /** The sum on `index` of all items. */
   sum(index: number): number {
-    return this.#chunks.reduce((sum, chunk) => sum + (this.#sumsOf(chunk)[index] ?? 0), 0);
+    return this.#inChunks().reduce((sum, chunk) => sum + (this.#sumsOf(chunk)[index] ?? 0), 0);
   }
 
   /** The sum on `index` from the start up to and including the item. */
   sumThrough(item: Item, index: number): number {
-    const weigh = this.#weigh as (item: Item) => Vector;
+    const weigh = this.#summaries.weigh as (item: Item) => Vector;
     let sum = 0;
     if (this.size === 0) return sum;
-    for (const chunk of this.#chunks) {
+    for (const chunk of this.#inChunks()) {
       if (this.#compare(lastOf(chunk), item) < 0) {
         sum += this.#sumsOf(chunk)[index] as number;
         continue;
@@ -196,7 +216,7 @@ export class SortedList<Item> {
 
   /** How many items `isBefore` holds for; it must hold for all up to some place and for none after it. */
   countWhile(isBefore: (item: Item) => boolean): number {
-    const chunks = this.#chunks;
+    const chunks = this.#inChunks();
     if (this.size === 0) return 0;
     const whole = lengthOfPrefix(chunks, (chunk) => isBefore(lastOf(chunk)));
     const chunk = chunks[whole];
@@ -208,17 +228,17 @@ export class SortedList<Item> {
 
   /** Not a generator: walks over a few of many are made all the time. */
   [Symbol.iterator](): IterableIterator<Item> {
-    return new ItemIterator(this.#chunks);
+    return new ItemIterator(this.#inChunks());
   }
 
   /** From the last item for which `isBefore` holds to the first; same condition as for `countWhile`. */
   backwards(isBefore: (item: Item) => boolean = () => true): IterableIterator<Item> {
-    return new BackwardsIterator(this.#chunks, isBefore);
+    return new BackwardsIterator(this.#inChunks(), isBefore);
   }
 
   /** The chunk in which the item is, or belongs: the first whose last item does not precede it. */
   #chunkFor(item: Item, key: number): number {
-    const chunks = this.#chunks;
+    const chunks = this.#inChunks();
     let low = 0;
     let high = chunks.length - 1;
     while (low < high) {
@@ -233,8 +253,9 @@ export class SortedList<Item> {
   /** Whether the last item of a chunk precedes an item with its number; mostly the numbers say so, and no item is visited. */
   #endsBefore(chunk: Chunk<Item>, item: Item, key: number): boolean {
     const last = lastOf(chunk);
-    if (this.#key !== undefined) {
-      if (Number.isNaN(chunk.lastKey)) chunk.lastKey = this.#key(last);
+    const keyOf = this.#summaries.key;
+    if (keyOf !== undefined) {
+      if (Number.isNaN(chunk.lastKey)) chunk.lastKey = keyOf(last);
       if (chunk.lastKey !== key) return chunk.lastKey < key;
     }
     return this.#compare(last, item) < 0;
@@ -242,7 +263,8 @@ export class SortedList<Item> {
 
   #positionIn(chunk: Chunk<Item>, item: Item, key: number): number {
     const { items } = chunk;
-    if (this.#key !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= keysOf(items, this.#key);
+    const keyOf = this.#summaries.key;
+    if (keyOf !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= keysOf(items, keyOf);
     let low = 0;
     let high = items.length;
     while (low < high) {
@@ -254,14 +276,16 @@ export class SortedList<Item> {
   }
 
   #keyOf(item: Item): number {
-    return this.#key === undefined ? 0 : this.#key(item);
+    const keyOf = this.#summaries.key;
+    return keyOf === undefined ? 0 : keyOf(item);
   }
 
   /** The order between what stands at a position and an item with its number. */
   #compareAt({ items, keys }: Chunk<Item>, position: number, item: Item, key: number): number {
     const there = items[position] as Item;
-    if (this.#key !== undefined) {
-      const other = keys === null ? this.#key(there) : (keys[position] as number);
+    const keyOf = this.#summaries.key;
+    if (keyOf !== undefined) {
+      const other = keys === null ? keyOf(there) : (keys[position] as number);
       if (other !== key) return other < key ? -1 : 1;
     }
     return this.#compare(there, item);
@@ -276,12 +300,12 @@ export class SortedList<Item> {
   }
 
   #addSums(sums: number[], item: Item, sign: 1 | -1): void {
-    const weight = (this.#weigh as (item: Item) => Vector)(item);
+    const weight = (this.#summaries.weigh as (item: Item) => Vector)(item);
     for (let i = 0; i < weight.length; i++) sums[i] = (sums[i] ?? 0) + sign * (weight[i] as number);
   }
 
   #smallestRank(items: readonly Item[]): number {
-    const rank = this.#rank as (item: Item) => number;
+    const rank = this.#summaries.rank as (item: Item) => number;
     let smallest = Number.POSITIVE_INFINITY;
     for (const item of items) smallest = Math.min(smallest, rank(item));
     return smallest;
@@ -366,6 +390,10 @@ function insertAt<Value>(values: Value[], position: number, value: Value): void 
 }
 
 function removeAt<Value>(values: Value[], position: number): void {
+  if (position === values.length - 1) {
+    values.pop();
+    return;
+  }
   if (position === 0) {
     values.shift();
     return;

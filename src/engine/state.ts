@@ -6,7 +6,7 @@
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
 
-import type { PoolTree } from "./disciplines/fair_share/tree.ts";
+import type { LineEntry, PoolTree } from "./disciplines/fair_share/tree.ts";
 import type { QueueOrder } from "./disciplines/queue/queue-order.ts";
 import type { StarvationChange } from "./events.ts";
 import { Few } from "./few.ts";
@@ -27,7 +27,7 @@ import type {
   RequestSpec,
 } from "./records.ts";
 import { compareIds } from "./resources.ts";
-import { SortedList } from "./sorted-list.ts";
+import { SortedList, type Summaries } from "./sorted-list.ts";
 import { UndoLog } from "./undo.ts";
 
 export interface EngineState {
@@ -44,6 +44,7 @@ export interface EngineState {
   readonly requests: Map<RequestId, Request>;
   /** Requests in a terminal status that are still remembered, oldest end first. */
   readonly ended: SortedList<Request>;
+  /** Those that several requests may share; the components have all of them. */
   readonly lines: Map<string, Line>;
   /** All remembered requests of each operation: it is as old as the first of them (9.11). */
   readonly operations: Map<string, SortedList<Request>>;
@@ -192,14 +193,34 @@ export interface Line {
   readonly shape: RequestSpec;
   /** The same for all lines of that shape, whatever operation they belong to. */
   readonly shapeKey: string;
+  /** Whether other requests may join it, so that it is in the table of lines: not the line of a request that is an operation. */
+  readonly isShared: boolean;
   /** Members that wait and hold nothing, by original submission. */
   readonly members: SortedList<Request>;
   /** One for every pool in which the component has a policy. */
-  readonly pools: Map<PoolName, PoolLine>;
-  /** The same in a row: they are walked several times in every decision. */
   poolLines: readonly PoolLine[];
+  /** The same by pool. */
+  readonly pools: PoolsOfLine;
   /** Live requests of this line, waiting or running. */
   liveCount: number;
+}
+
+/** Few: a table of them would be larger than the line, and there are very many lines. */
+export class PoolsOfLine {
+  readonly #line: Pick<Line, "poolLines">;
+
+  constructor(line: Pick<Line, "poolLines">) {
+    this.#line = line;
+  }
+
+  get(name: PoolName): PoolLine | undefined {
+    for (const poolLine of this.#line.poolLines) if (poolLine.pool.record.name === name) return poolLine;
+    return undefined;
+  }
+
+  get size(): number {
+    return this.#line.poolLines.length;
+  }
 }
 
 /** What a line means in one pool. */
@@ -219,13 +240,17 @@ export interface PoolLine {
   firm: boolean;
   /** Where its runs stand when the share is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
   reserveRank: number;
-  /** Kinds of runs of this line, by what tells them apart. */
-  readonly runKinds: Map<string, RunKind>;
-  /** The one that was last met: mostly the next run is of the same. Not part of the records. */
-  lastKind: RunKind | null;
-  /** Runs of this line that were asked to stop. */
-  readonly stoppingRuns: Few<Run>;
+  /** Kinds of runs of this line that are not stopping. */
+  runKinds: readonly RunKind[];
+  /** What a share tree of its pool knows of it. Not part of the records. */
+  share: LineEntry | null;
+  /** Runs of this line that were asked to stop; `NO_RUNS` until there are some. */
+  stoppingRuns: Set<Run>;
 }
+
+/** Shared by all lines with nothing in them, so that they have no lists of their own. */
+export const NO_KINDS: readonly RunKind[] = [];
+export const NO_RUNS: Set<Run> = new Set();
 
 /** Running work of one line that differs in nothing but its start. */
 export interface RunKind {
@@ -333,8 +358,10 @@ export function submissionOf({ progress }: Request): number {
 
 /** By grant, oldest first; ranked by walltime, the longest lowest. */
 export function runsByGrant(): SortedList<Run> {
-  return new SortedList<Run>(byGrant, { key: tokenOf, rank: longestFirst });
+  return new SortedList<Run>(byGrant, GRANTS);
 }
+
+const GRANTS: Summaries<Run> = { key: tokenOf, rank: longestFirst };
 
 function longestFirst({ startedAtMs, endMs }: Run): number {
   return startedAtMs - endMs;

@@ -2,20 +2,22 @@
 
 import { judge } from "../admission.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
-import { Few } from "../few.ts";
 import { isSameShape, shapeKeyOf } from "../lines.ts";
 import { askOf } from "../placement/capacity.ts";
 import type { RequestSpec } from "../records.ts";
 import { toVector } from "../resources.ts";
-import { SortedList } from "../sorted-list.ts";
+import { SortedList, type Summaries } from "../sorted-list.ts";
 import {
   bySubmission,
   type Component,
   type EngineState,
   type Line,
+  NO_KINDS,
+  NO_RUNS,
   type Policy,
   type Pool,
   type PoolLine,
+  PoolsOfLine,
   type Request,
   submissionOf,
 } from "../state.ts";
@@ -42,23 +44,16 @@ function isOfLine({ component, shape, liveCount }: Line, { operation }: RequestS
   return (operation !== null && operation === shape.operation) || !isServedByOperation(component);
 }
 
+/** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 function lineOf(state: EngineState, component: Component, spec: RequestSpec, shapeKey: string): Line {
-  const key = lineKeyOf(component, spec, shapeKey);
-  let line = state.lines.get(key);
-  if (line === undefined) {
-    line = createLine(key, component, spec, shapeKey);
-    const created = line;
-    state.undo.run(
-      () => {
-        state.lines.set(key, created);
-        component.lines.add(created);
-      },
-      () => {
-        state.lines.delete(key);
-        component.lines.delete(created);
-      },
-    );
-  }
+  const isByOperation = isServedByOperation(component);
+  const isShared = !isByOperation || spec.operation !== null;
+  const key = isByOperation ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
+  const known = isShared ? state.lines.get(key) : undefined;
+  if (known !== undefined) return known;
+  const line = createLine({ key, component, shape: spec, shapeKey, isShared });
+  if (isShared) state.undo.putNew(state.lines, key, line);
+  state.undo.addTo(component.lines, line);
   return line;
 }
 
@@ -67,31 +62,30 @@ export function leaveLine(state: EngineState, line: Line): void {
   state.undo.remember(line, "liveCount", line.liveCount);
   line.liveCount--;
   if (line.liveCount > 0) return;
-  state.undo.run(
-    () => {
-      state.lines.delete(line.key);
-      line.component.lines.delete(line);
-    },
-    () => {
-      state.lines.set(line.key, line);
-      line.component.lines.add(line);
-    },
-  );
+  if (line.isShared) state.undo.drop(state.lines, line.key);
+  state.undo.removeFrom(line.component.lines, line);
 }
 
-function createLine(key: string, component: Component, shape: RequestSpec, shapeKey: string): Line {
-  const line: Line = {
+function createLine({
+  key,
+  component,
+  shape,
+  shapeKey,
+  isShared,
+}: Pick<Line, "key" | "component" | "shape" | "shapeKey" | "isShared">): Line {
+  const line = {
     key,
     component,
     shape,
     shapeKey,
-    members: new SortedList<Request>(bySubmission, { key: submissionOf, rank: walltimeRank }),
-    pools: new Map(),
-    poolLines: [],
+    isShared,
+    members: new SortedList<Request>(bySubmission, MEMBERS),
+    poolLines: NO_POOL_LINES,
+    pools: undefined as unknown as PoolsOfLine, // Refers to the line itself.
     liveCount: 0,
   };
+  line.pools = new PoolsOfLine(line);
   line.poolLines = Array.from(component.policies.values(), (policy) => createPoolLine(line, policy));
-  for (const poolLine of line.poolLines) line.pools.set(poolLine.pool.record.name, poolLine);
   return line;
 }
 
@@ -109,9 +103,9 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
     sensitive,
     firm,
     reserveRank,
-    runKinds: new Map(),
-    lastKind: null,
-    stoppingRuns: new Few(),
+    runKinds: NO_KINDS,
+    share: null,
+    stoppingRuns: NO_RUNS,
   };
   poolLine.ask = askOf(poolLine, reserveRank);
   poolLine.verdict = judge(poolLine);
@@ -138,16 +132,15 @@ function needIn(line: Line, pool: Pool): number[] {
     : need.map((amount, i) => (pool.keys[i] === "step_run" ? amount : amount * nodes));
 }
 
-/** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
-function lineKeyOf(component: Component, spec: RequestSpec, shapeKey: string): string {
-  return isServedByOperation(component) ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
-}
-
 /** Where operations are served one by one, an operation's requests are a line of their own. */
 export function isServedByOperation(component: Component): boolean {
   for (const { pool } of component.policies.values()) if (disciplineOf(pool).hasShares) return true;
   return false;
 }
+
+const NO_POOL_LINES: readonly PoolLine[] = [];
+
+const MEMBERS: Summaries<Request> = { key: submissionOf, rank: walltimeRank };
 
 function walltimeRank(request: Request): number {
   return request.spec.walltimeMs ?? Number.POSITIVE_INFINITY;

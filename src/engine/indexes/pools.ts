@@ -11,6 +11,8 @@ import {
   type EngineState,
   type Group,
   type Line,
+  NO_KINDS,
+  NO_RUNS,
   noKinds,
   type Policy,
   type Pool,
@@ -63,19 +65,8 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     undo.set(policy, "kindsWithout", zeros());
     for (const line of policyComponent(state, policy).lines) {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
-      const oldKinds = [...poolLine.runKinds];
-      undo.run(
-        () => {
-          poolLine.runKinds.clear();
-          poolLine.lastKind = null;
-        },
-        () => {
-          poolLine.runKinds.clear();
-          poolLine.lastKind = null;
-          for (const [key, kind] of oldKinds) poolLine.runKinds.set(key, kind);
-        },
-      );
-      for (const run of [...poolLine.stoppingRuns]) state.undo.removeFrom(poolLine.stoppingRuns, run);
+      undo.set(poolLine, "runKinds", NO_KINDS);
+      undo.set(poolLine, "stoppingRuns", NO_RUNS);
       redescribe(state, poolLine);
     }
   }
@@ -303,7 +294,6 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
   );
   for (const line of component.lines) {
     const poolLine = createPoolLine(line, policy);
-    state.undo.putNew(line.pools, record.pool, poolLine);
     state.undo.set(line, "poolLines", [...line.poolLines, poolLine]);
   }
   settlePolicy(state, policy, isNobodysHome(record));
@@ -319,7 +309,6 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
     state.undo.removeFrom(pool.waiting, poolLine);
     if (poolLine.verdict === null) state.undo.addTo(state.dismissed, line);
     for (const request of heldMembers(line)) state.undo.removeFrom(pool.passers, request);
-    state.undo.drop(line.pools, name);
     state.undo.set(
       line,
       "poolLines",

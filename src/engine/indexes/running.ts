@@ -5,6 +5,8 @@ import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placemen
 import type { SortedList } from "../sorted-list.ts";
 import {
   type EngineState,
+  NO_KINDS,
+  NO_RUNS,
   type Node,
   type PoolLine,
   type Request,
@@ -49,7 +51,7 @@ export function stopRun(state: EngineState, run: Run): void {
   state.undo.addTo(state.unsettled, run.poolLine.pool);
   removeCandidate(state, run);
   state.undo.set(run, "isStopping", true);
-  state.undo.addTo(run.poolLine.stoppingRuns, run);
+  noteStopping(state, run);
   touchShares(state, run.poolLine);
   stopOnNodes(state, run);
   state.undo.add(run.poolLine.pool.stopping, run.poolLine.need, 1);
@@ -86,7 +88,7 @@ export function indexRun(state: EngineState, run: Run): void {
   if (poolLine.policy.runs.last() !== run) touchBorrowers(state, run);
   if (run.isStopping) {
     state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
-    state.undo.addTo(poolLine.stoppingRuns, run);
+    noteStopping(state, run);
   } else addCandidate(state, run);
 }
 
@@ -98,6 +100,12 @@ export function sortRunAnew(state: EngineState, run: Run): void {
   removeCandidate(state, run);
   state.undo.set(run, "kind", kind);
   addCandidate(state, run);
+}
+
+function noteStopping({ undo }: EngineState, run: Run): void {
+  const { poolLine } = run;
+  if (poolLine.stoppingRuns === NO_RUNS) undo.set(poolLine, "stoppingRuns", new Set());
+  undo.addTo(poolLine.stoppingRuns, run);
 }
 
 function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
@@ -138,7 +146,9 @@ function removeCandidate(state: EngineState, run: Run): void {
 }
 
 function showKind({ undo }: EngineState, kind: RunKind): void {
-  const { pool, policy, preemptionClass } = kind.poolLine;
+  const { poolLine } = kind;
+  const { pool, policy, preemptionClass, runKinds } = poolLine;
+  undo.set(poolLine, "runKinds", runKinds.length === 0 ? [kind] : [...runKinds, kind]);
   undo.addTo(policy.runKinds, kind);
   if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), 1);
   if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
@@ -146,7 +156,10 @@ function showKind({ undo }: EngineState, kind: RunKind): void {
 }
 
 function hideKind({ undo }: EngineState, kind: RunKind): void {
-  const { pool, policy, preemptionClass } = kind.poolLine;
+  const { poolLine } = kind;
+  const { pool, policy, preemptionClass, runKinds } = poolLine;
+  const others = runKinds.length === 1 ? NO_KINDS : runKinds.filter((each) => each !== kind);
+  undo.set(poolLine, "runKinds", others);
   undo.removeFrom(policy.runKinds, kind);
   if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), -1);
   if (kind.opportunistic) undo.removeFrom(pool.gapKinds, kind);
@@ -168,24 +181,27 @@ function kindOf(run: Run): RunKind {
   const shieldEndsAtMs = shieldEndOf(request.progress.preemptedAtMs, poolLine.pool);
   const { hasWalltime, hasCheckpoint } = disciplineOf(poolLine.pool).tellApart(run);
   const isAway = run.away !== null;
-  const last = poolLine.lastKind;
-  const isLast =
-    last !== null &&
-    last.opportunistic === opportunistic &&
-    last.shieldEndsAtMs === shieldEndsAtMs &&
-    last.hasWalltime === hasWalltime &&
-    last.hasCheckpoint === hasCheckpoint &&
-    last.isAway === isAway;
-  if (isLast) return last;
-  const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
-  let kind = poolLine.runKinds.get(key);
-  if (kind === undefined) {
-    const traits = { opportunistic, shieldEndsAtMs, hasWalltime, hasCheckpoint, isAway };
-    const told = Object.assign({ poolLine, key, runs: runsByGrant() }, traits);
-    const priceKey = disciplineOf(poolLine.pool).priceKeyOf?.(told) ?? null;
-    kind = Object.assign(told, { priceKey });
-    poolLine.runKinds.set(key, kind);
+  for (const kind of poolLine.runKinds) {
+    const isSame =
+      kind.opportunistic === opportunistic &&
+      kind.shieldEndsAtMs === shieldEndsAtMs &&
+      kind.hasWalltime === hasWalltime &&
+      kind.hasCheckpoint === hasCheckpoint &&
+      kind.isAway === isAway;
+    if (isSame) return kind;
   }
-  poolLine.lastKind = kind;
+  const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
+  const kind = {
+    poolLine,
+    key,
+    opportunistic,
+    shieldEndsAtMs,
+    hasWalltime,
+    hasCheckpoint,
+    isAway,
+    priceKey: null as string | null,
+    runs: runsByGrant(),
+  };
+  kind.priceKey = disciplineOf(poolLine.pool).priceKeyOf?.(kind) ?? null;
   return kind;
 }

@@ -60,17 +60,11 @@ function nextWakeOf(state: EngineState, { spec, progress, run }: Request): numbe
 
 /** Until when the order of a pool's queue holds as it was just seen (10.6). */
 export function keepOrderUntil(state: EngineState, pool: Pool, untilMs: number): void {
-  const before = pool.orderUntilMs;
-  if (untilMs === before) return;
-  const move = (fromMs: number, toMs: number) => {
-    if (fromMs < Number.POSITIVE_INFINITY) state.moving.remove(pool);
-    pool.orderUntilMs = toMs;
-    if (toMs < Number.POSITIVE_INFINITY) state.moving.insert(pool);
-  };
-  state.undo.run(
-    () => move(before, untilMs),
-    () => move(untilMs, before),
-  );
+  const { undo, moving } = state;
+  if (untilMs === pool.orderUntilMs) return;
+  if (pool.orderUntilMs < Number.POSITIVE_INFINITY) undo.remove(moving, pool);
+  undo.set(pool, "orderUntilMs", untilMs);
+  if (untilMs < Number.POSITIVE_INFINITY) undo.insert(moving, pool);
 }
 
 /** Pools whose order may have changed because time has passed are looked at again. */

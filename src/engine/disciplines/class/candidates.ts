@@ -189,7 +189,7 @@ function usageOf({ need, line, pool }: PoolLine, counted: (poolLine: PoolLine) =
     const poolLine = pools.get(pool.record.name);
     if (poolLine === undefined || !counted(poolLine)) continue;
     let count = poolLine.stoppingRuns.size;
-    for (const { runs } of poolLine.runKinds.values()) count += runs.size;
+    for (const { runs } of poolLine.runKinds) count += runs.size;
     poolLine.need.forEach((amount, i) => {
       sum.all[i] = (sum.all[i] as number) + count * amount;
       if (poolLine.firm) sum.firm[i] = (sum.firm[i] as number) + count * amount;

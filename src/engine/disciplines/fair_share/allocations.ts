@@ -67,7 +67,7 @@ export function* allocationsOfAll(pool: Pool, tree: PoolTree): Generator<Allocat
 function runsOf({ lines }: Operation): Run[] {
   const runs: Run[] = [];
   for (const { poolLine } of lines) {
-    for (const kind of poolLine.runKinds.values()) runs.push(...kind.runs);
+    for (const kind of poolLine.runKinds) runs.push(...kind.runs);
   }
   return runs.length < 2 ? runs : runs.sort(byProtection);
 }

@@ -2,6 +2,7 @@
 
 import type { EngineState, Pool } from "../../state.ts";
 import { groupsAt } from "./allocations.ts";
+import { leafKeyOf, peersKeyOf } from "./operations.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
 import { Stages, takeOverChanges } from "./stages.ts";
 import { statusViolations } from "./starvation.ts";
@@ -20,6 +21,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
   pool.shareTree = null;
   const fresh = shareTreeOf(state, pool);
   pool.shareTree = kept;
+  for (const { lines } of kept.operations.values()) for (const entry of lines) entry.poolLine.share = entry;
   takeOverChanges(pool, kept, nowMs);
   const [has, should] = [describe(kept), describe(fresh)];
   const differences = [...new Set([...has.keys(), ...should.keys()])]
@@ -56,15 +58,15 @@ function describe({ operations, branches, overcommitted, promises }: PoolTree): 
     found.set(key, `${ageOf(branch)}, ${demand}, ${usage}, ${promised(branch)}, ${standing(branch)}`);
   }
   for (const { key, peers, order, lines } of operations.values()) {
-    const { leaf, operations: alike, key: peersKey } = peers as Peers;
-    // Numbers of shapes, and lines, follow the order in which they were met.
-    const leafKey = leaf.key.replace(/^\d+/, "");
-    const counts = peersKey
-      .split("|")
-      .map((each) => each.replace(/^\d+/, ""))
-      .sort()
-      .join();
-    const place = `${leafKey} of ${leaf.operationCount}, ${counts} of ${alike.size}`;
+    const { leaf, operations: alike } = peers as Peers;
+    const { demand, pathUsage, operationCount } = leaf;
+    const counts = lines.map(({ waiting, promised, passing, running }) => [
+      waiting,
+      promised,
+      passing,
+      running,
+    ]);
+    const place = `${demand} by ${pathUsage} of ${operationCount}, ${counts.sort().join()} of ${alike.size}`;
     const occupied = lines.reduce((sum, each) => sum + each.running + each.promised + each.stopping, 0);
     found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
   }
@@ -86,7 +88,14 @@ function* marginViolations(pool: Pool, tree: PoolTree): Generator<string> {
 function indexViolations(tree: PoolTree): string[] {
   const found: string[] = [];
   const peersOf = new Set<Peers>();
-  for (const { peers } of tree.operations.values()) peersOf.add(peers as Peers);
+  for (const operation of tree.operations.values()) {
+    const peers = operation.peers as Peers;
+    peersOf.add(peers);
+    if (operation.lines.some((entry) => entry.poolLine.share !== entry))
+      found.push(`a line of ${operation.key} is lost`);
+    if (peers.leaf.key !== leafKeyOf(tree, operation) || peers.key !== peersKeyOf(operation))
+      found.push(`${operation.key} is among others than its like`);
+  }
   for (const peers of peersOf) {
     const { key, waitingCount, runCount, operations, leaf } = peers;
     const where = `${leaf.key} (${key})`;

@@ -1,9 +1,9 @@
 // The curves of a share tree, from the leaves up (9.1).
 
 import type { Curve } from "./curves.ts";
-import { endOf, growthAt, highestPlace, isSameGrowth, type Place } from "./levels.ts";
+import { endOf, growthAt, highestPlace, isSameGrowth, newGrowth, type Place } from "./levels.ts";
 import { lineCurve } from "./paths.ts";
-import type { ShareElement, ShareTree } from "./share-tree.ts";
+import { noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { sumCurve } from "./sum-curve.ts";
 
 /**
@@ -14,22 +14,26 @@ export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
   const { root } = tree;
   const { place } = root;
   let isStill = !hasGangs && !root.isFifo && place !== null && !place.isBelow;
-  for (const member of root.isFifo ? [] : root.members) {
-    if (!member.isStale) continue;
+  for (const member of root.isFifo ? [] : root.renewed) {
+    if (!member.isStale || member.index < 0) continue;
     const level = member.weight * (place?.position ?? 0);
     // The weight of operations changes with their curve, so that their level tells nothing.
-    const before = isStill && member.path === null ? growthAt(member.curve, level) : undefined;
+    const mayStay = isStill && member.path === null;
+    if (mayStay) growthAt(member.curve, level, BEFORE);
     drawStale(member, tree);
-    isStill = before !== undefined && isSameGrowth(before, growthAt(member.curve, level));
+    isStill = mayStay && isSameGrowth(BEFORE, growthAt(member.curve, level, AFTER));
   }
   drawStale(root, tree);
   return isStill;
 }
 
+const BEFORE = newGrowth();
+const AFTER = newGrowth();
+
 function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
-  if (!element.isFifo) for (const member of element.members) drawStale(member, tree);
-  for (const without of element.withouts ?? []) without.gang = null;
+  if (!element.isFifo) for (const member of element.renewed) if (member.index >= 0) drawStale(member, tree);
+  if (element.withouts !== null) for (const without of element.withouts) without.gang = null;
   element.fullCurve = draw(element, tree, element.fullCurve);
   element.curve = element.fullCurve;
 }
@@ -38,8 +42,7 @@ function drawStale(element: ShareElement, tree: ShareTree): void {
 export function draw(element: ShareElement, { paper, root }: ShareTree, former: Curve): Curve {
   const { path, members, guarantee, limit, isFifo } = element;
   const drawing = { paper, guarantee, limit, former };
-  element.isStale = false;
-  element.isRedrawn = true;
+  noteRedrawn(element);
   element.handedCurve = null;
   if (isFifo) {
     element.line = lineOf(element);

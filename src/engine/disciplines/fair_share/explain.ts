@@ -30,6 +30,7 @@ import type {
 import type { Taker, Victim } from "../discipline.ts";
 import { allocationsIn, freshnessOf } from "./allocations.ts";
 import { promisesOf } from "./holds.ts";
+import { operationWith } from "./operations.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { ownRight, rightFrom } from "./starvation.ts";
@@ -148,7 +149,7 @@ interface Waiting {
 
 /** The first part of the order on which two differ (Y7, 9.6): on the level where the ways to them part. */
 function differenceOf(tree: PoolTree, theirs: Waiting, mine: Waiting): OrderDifference {
-  const operationOf = ({ poolLine }: Waiting) => tree.entries.get(poolLine)?.operation as Operation;
+  const operationOf = ({ poolLine }: Waiting) => operationWith(tree, poolLine) as Operation;
   const [way, own] = [wayTo(operationOf(theirs)), wayTo(operationOf(mine))];
   const fork = way.findIndex((element, level) => element !== own[level]);
   if (fork < 0) {
@@ -196,7 +197,7 @@ const TAKERS_LOOKED_AT_MAX = 200;
 export function takersByShares(state: EngineState, run: Run, nowMs: number): Taker[] {
   const { pool } = run.poolLine;
   const tree = shareTreeOf(state, pool);
-  const owner = tree.entries.get(run.poolLine)?.operation;
+  const owner = operationWith(tree, run.poolLine);
   const allocation = owner && allocationsIn(pool, tree, owner).get(run);
   if (allocation === undefined) return [];
   const takers: Taker[] = [];
@@ -224,7 +225,7 @@ export function takersByShares(state: EngineState, run: Run, nowMs: number): Tak
 export function protectionByShares(state: EngineState, run: Run, nowMs: number): Protection[] {
   const { pool } = run.poolLine;
   const tree = shareTreeOf(state, pool);
-  const owner = tree.entries.get(run.poolLine)?.operation;
+  const owner = operationWith(tree, run.poolLine);
   const group = owner && allocationsIn(pool, tree, owner).get(run)?.group;
   const own: Protection[] =
     group === undefined || group === "preemptible" ? [] : [{ by: "fair_share", group }];

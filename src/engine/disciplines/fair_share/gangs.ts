@@ -3,8 +3,16 @@
 
 import { BLANK, isSameCurve } from "./curves.ts";
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
-import { growthAt, isSameGrowth, isSatisfiedAt, type Place, placeAt, positionAt } from "./levels.ts";
-import { countGangs, type ShareElement, type ShareTree } from "./share-tree.ts";
+import {
+  growthAt,
+  isSameGrowth,
+  isSatisfiedAt,
+  newGrowth,
+  type Place,
+  placeAt,
+  positionAt,
+} from "./levels.ts";
+import { countGangs, noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 
 /** Every gang that gave up at the last update has its chance again. */
@@ -17,7 +25,7 @@ export function tryGangsAgain(tree: ShareTree): void {
   for (const element of tree.settled) {
     if (element.isStale) continue; // Drawn anew in any case.
     element.curve = element.fullCurve;
-    element.isRedrawn = true;
+    noteRedrawn(element);
     if (element.isFifo) element.line = lineOf(element);
   }
   tree.givenUp = [];
@@ -111,18 +119,20 @@ function giveUpIn(corner: Corner, tree: ShareTree): boolean {
   const hasOthersBelow =
     !isLast && element.members.some(({ path, gangCount }) => path === null && gangCount > 0);
   const isQuietBefore = level !== null && !level.isBelow && !element.isFifo && !hasOthersBelow;
-  const before = isQuietBefore ? growthAt(element.curve, level.level) : undefined;
+  if (isQuietBefore) growthAt(element.curve, level.level, BEFORE);
   gang.hasGivenUp = true;
   countGangs(gang, -1);
   tree.givenUp.push(gang);
   if (!element.isFifo) settleGang(gang, tree);
   if (isLast) settleWithout(element, gang, tree);
   else settle(element, tree);
-  if (before === undefined || level === null || !isSameGrowth(before, growthAt(element.curve, level.level)))
-    return false;
+  if (!isQuietBefore || !isSameGrowth(BEFORE, growthAt(element.curve, level.level, AFTER))) return false;
   corner.smallest = smallestPart(element, gangs, placeAt(element.curve, level.level, false));
   return true;
 }
+
+const BEFORE = newGrowth();
+const AFTER = newGrowth();
 
 function isLastBranch({ parent, isFifo, members }: ShareElement): boolean {
   return parent !== null && !isFifo && members.every(({ path }) => path !== null);
@@ -132,7 +142,7 @@ function isLastBranch({ parent, isFifo, members }: ShareElement): boolean {
 function settleGang(gang: ShareElement, tree: ShareTree): void {
   if (gang.settledCurve === BLANK) return settle(gang, tree);
   gang.curve = gang.settledCurve;
-  gang.isRedrawn = true;
+  noteRedrawn(gang);
   tree.settled.push(gang);
 }
 
@@ -150,7 +160,7 @@ function settleWithout(element: ShareElement, gang: ShareElement, tree: ShareTre
   const known = withouts[step];
   if (known?.gang === gang) {
     element.curve = known.curve;
-    element.isRedrawn = true;
+    noteRedrawn(element);
   } else {
     for (const later of withouts.slice(step)) later.gang = null;
     element.curve = draw(element, tree, known?.curve ?? BLANK);

@@ -61,35 +61,46 @@ export function valueAt(curve: Curve, level: number, value: number[]): void {
 
 /** What an element holds at a level, and on which keys that grows right above it. */
 export interface Growth {
-  readonly value: readonly number[];
-  readonly isGrowing: readonly boolean[];
+  readonly value: number[];
+  readonly isGrowing: boolean[];
+  /** Not where the curve jumps or ends: there it is not so simple. */
+  isKnown: boolean;
 }
 
-/** Undefined where the curve jumps or ends: there it is not so simple. */
-export function growthAt(curve: Curve, level: number): Growth | undefined {
+export function newGrowth(): Growth {
+  return { value: [], isGrowing: [], isKnown: false };
+}
+
+/** Into an object of the caller: there are very many. */
+export function growthAt(curve: Curve, level: number, growth: Growth): Growth {
   const { numbers, stride } = curve.paper;
   const { point, part } = locate(curve, level, false);
   const offset = offsetOf(curve, point);
-  if (point + 1 >= curve.pointCount) return undefined;
-  const jumps = (at: number) => numbers[at + stride]! - numbers[at]! <= SAME_LEVEL;
-  if (part === 0 && (jumps(offset) || (point > 0 && jumps(offset - stride)))) return undefined;
-  const value: number[] = [];
-  const isGrowing: boolean[] = [];
-  for (let at = offset + VALUE; at < offset + stride; at++) {
+  const isJump = part === 0 && (jumpsAt(curve, point) || (point > 0 && jumpsAt(curve, point - 1)));
+  growth.isKnown = point + 1 < curve.pointCount && !isJump;
+  for (let key = 0, at = offset + VALUE; growth.isKnown && at < offset + stride; key++, at++) {
     const difference = numbers[at + stride]! - numbers[at]!;
-    value.push(numbers[at]! + part * difference);
-    isGrowing.push(difference > LIMIT_EPSILON);
+    growth.value[key] = numbers[at]! + part * difference;
+    growth.isGrowing[key] = difference > LIMIT_EPSILON;
   }
-  return { value, isGrowing };
+  return growth;
+}
+
+/** Whether the next point has the same level; the last one has no next. */
+function jumpsAt(curve: Curve, point: number): boolean {
+  const { numbers, stride } = curve.paper;
+  const offset = offsetOf(curve, point);
+  return point + 1 < curve.pointCount && numbers[offset + stride]! - numbers[offset]! <= SAME_LEVEL;
 }
 
 /** Whether others cannot tell two curves apart at a level: neither what is held nor what would be asked for next. */
-export function isSameGrowth(a: Growth, b: Growth | undefined): boolean {
-  return (
-    b !== undefined &&
-    a.value.every((share, key) => Math.abs(share - b.value[key]!) <= LEVEL_EPSILON) &&
-    a.isGrowing.every((isGrowing, key) => isGrowing === b.isGrowing[key])
-  );
+export function isSameGrowth(a: Growth, b: Growth): boolean {
+  if (!a.isKnown || !b.isKnown) return false;
+  for (let key = 0; key < a.value.length; key++) {
+    if (Math.abs(a.value[key]! - b.value[key]!) > LEVEL_EPSILON) return false;
+    if (a.isGrowing[key] !== b.isGrowing[key]) return false;
+  }
+  return true;
 }
 
 interface Location {

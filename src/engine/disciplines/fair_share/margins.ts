@@ -23,6 +23,8 @@ export interface Margin {
 
 /** As parts of the share: the first one is taken within which nothing changes. */
 const WIDTHS: readonly number[] = [0.03, 0.003];
+/** As long as nobody searches, nothing but being below the share counts. */
+const WIDTHS_WITHOUT_SEARCHES: readonly number[] = [0.5, 0.1, ...WIDTHS];
 
 /** Whether all that is known of peers still holds, though their share has moved. */
 export function isWithinMargin(tree: PoolTree, { margin, fairShare }: Peers): boolean {
@@ -66,7 +68,7 @@ function marginOf(pool: Pool, tree: PoolTree, peers: Peers): Margin {
   const former = peers.former?.margin;
   if (former !== undefined && isBetween(fairShare, former) && isUniform(former.low, former.high))
     return between(former.low, former.high);
-  for (const width of WIDTHS) {
+  for (const width of coversGroups ? WIDTHS : WIDTHS_WITHOUT_SEARCHES) {
     const low = fairShare.map((share) => moved(share, -width));
     const high = fairShare.map((share) => moved(share, width));
     if (isUniform(low, high)) return between(low, high);
@@ -98,10 +100,22 @@ function hasSearches({ searches }: PoolTree): boolean {
 /** How far the water in a policy may rise or fall at once, as parts of its level. */
 const STEPS: readonly number[] = [0.02, 0.005, 0.001];
 
-/** Lets a policy stay ahead of its operations as long as none of them would leave its margin. */
+/**
+ * Lets a policy stay ahead of its operations as long as none of them would leave its margin. One that was drawn anew is
+ * mostly drawn again before the water moves for it.
+ */
 export function allowSpan(pool: Pool, tree: PoolTree, policy: Branch): void {
-  const { kind, isInLine, place, span, isBehind, members } = policy;
-  if (kind !== "policy" || span !== null || isInLine || isBehind || place === null || place.isBelow) return;
+  const { kind, isInLine, place, span, isBehind, members, wasRedrawn } = policy;
+  if (
+    wasRedrawn ||
+    kind !== "policy" ||
+    span !== null ||
+    isInLine ||
+    isBehind ||
+    place === null ||
+    place.isBelow
+  )
+    return;
   if (members.some(({ isGang }) => isGang)) return;
   const endOf = (direction: 1 | -1): number => {
     const step = STEPS.find((part) =>
@@ -124,7 +138,8 @@ function isAllWithin(pool: Pool, tree: PoolTree, { members }: Branch, position: 
 }
 
 /** Somebody searches: from now on margins have to cover the groups of runs. */
-export function forgetMarginsWithoutGroups({ branches, running }: PoolTree): void {
+export function forgetMarginsWithoutGroups({ branches, running, waiting }: PoolTree): void {
   for (const branch of branches.values()) branch.span = null;
-  for (const peers of running) if (peers.margin?.coversGroups === false) peers.margin = null;
+  for (const some of [running, waiting])
+    for (const peers of some) if (peers.margin?.coversGroups === false) peers.margin = null;
 }

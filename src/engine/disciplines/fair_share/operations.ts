@@ -5,32 +5,46 @@
 // the number of different operations.
 
 import { operationKey } from "../../lines.ts";
-import { SortedList } from "../../sorted-list.ts";
+import { SortedList, type Summaries } from "../../sorted-list.ts";
 import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
 import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
+import { addMember, isNothing, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
 import { catchUp } from "./shares.ts";
-import type { Branch, Former, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
+import type {
+  Branch,
+  Former,
+  Key,
+  Leaf,
+  LineEntry,
+  Operation,
+  Peers,
+  PoolTree,
+  Right,
+  Shape,
+} from "./tree.ts";
 
 /** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
 export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | undefined {
-  const known = tree.entries.get(poolLine);
-  if (known !== undefined) return known.operation;
+  const known = operationWith(tree, poolLine);
+  if (known !== undefined) return known;
   const { shape } = poolLine.line;
   const key = operationKey(shape);
   let operation = tree.operations.get(key);
   if (operation === undefined) {
     const parent = tree.policies.get(poolLine.policy);
-    if (parent === undefined) return undefined;
+    if (parent === undefined) {
+      poolLine.share = null; // Nothing is left of an earlier tree.
+      return undefined;
+    }
     operation = {
       key,
       name: shape.operation ?? shape.id,
       parent,
-      lines: [],
+      lines: NO_LINES,
       order: 0,
       peers: null,
       isMoved: false,
@@ -45,6 +59,7 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
   const { number, need } = shapeOf(tree, poolLine);
   need.lineCount++;
   const entry: LineEntry = {
+    tree,
     poolLine,
     operation,
     need,
@@ -56,10 +71,19 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
     stopping: 0,
     returning: 0,
   };
-  operation.lines.push(entry);
-  tree.entries.set(poolLine, entry);
+  if (operation.lines.length === 0)
+    operation.lines = [entry]; // Mostly the only one: it needs no room for others.
+  else operation.lines.push(entry);
+  poolLine.share = entry;
   return operation;
 }
+
+/** The operation that is known of a line; what an earlier tree knew does not count. */
+export function operationWith(tree: PoolTree, { share }: PoolLine): Operation | undefined {
+  return share?.tree === tree ? share.operation : undefined;
+}
+
+const NO_LINES: LineEntry[] = [];
 
 /** Takes an operation anew from its lines, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
@@ -133,7 +157,7 @@ function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
   entry.passing = verdict === null ? countOf(pool.passers, poolLine) : 0;
   entry.waiting = (verdict === null ? line.members.size : 0) + entry.passing + entry.promised;
   entry.running = 0;
-  for (const { runs } of runKinds.values()) entry.running += runs.size;
+  for (const { runs } of runKinds) entry.running += runs.size;
   entry.stopping = stoppingRuns.size;
   entry.returning = 0;
   if (entry.stopping > 0) for (const { request } of stoppingRuns) if (comesBack(request)) entry.returning++;
@@ -168,24 +192,37 @@ function dropIdle(tree: PoolTree, operation: Operation): void {
     const entry = lines[index]!;
     if (wantedBy(entry) + entry.stopping > 0) continue;
     dropNeed(tree, entry.need);
-    tree.entries.delete(entry.poolLine);
+    entry.poolLine.share = null;
     lines.splice(index, 1);
   }
 }
 
+/** Counts below this fit side by side into one number: a key that is much cheaper than a text. */
+const COUNT_END = 64;
+
 /** The same for operations with the same path. */
-function leafKeyOf(tree: PoolTree, operation: Operation): string {
+export function leafKeyOf(tree: PoolTree, operation: Operation): Key {
   const { key, lines } = operation;
   if (isAlone(operation)) {
     const entry = lines[0] as LineEntry;
-    return `${entry.shape}|${wantedBy(entry)}|${isBent(tree, entry) ? usedBy(entry) : 0}`;
+    const wanted = wantedBy(entry);
+    const used = isBent(tree, entry) ? usedBy(entry) : 0;
+    if (wanted < COUNT_END && used < COUNT_END) return (entry.shape * COUNT_END + wanted) * COUNT_END + used;
+    return `${entry.shape}|${wanted}|${used}`;
   }
   const usage = isGang(operation) ? "gang" : unitsOf(tree, lines, usedBy);
   return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
 }
 
 /** The same for operations of a leaf that stand alike. */
-function peersKeyOf({ lines }: Operation): string {
+export function peersKeyOf({ lines }: Operation): Key {
+  if (lines.length === 1) {
+    const { shape, waiting, promised, passing, running } = lines[0] as LineEntry;
+    if (Math.max(waiting, promised, passing, running) < COUNT_END) {
+      const held = (shape * COUNT_END + waiting) * COUNT_END + promised;
+      return (held * COUNT_END + passing) * COUNT_END + running;
+    }
+  }
   let key = "";
   for (const { shape, waiting, promised, passing, running } of lines) {
     key += `${shape}: ${waiting} ${promised} ${passing} ${running}|`;
@@ -256,7 +293,7 @@ function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, aft
   }
 }
 
-function joinPeers(tree: PoolTree, operation: Operation, leafKey: string, peersKey: string): void {
+function joinPeers(tree: PoolTree, operation: Operation, leafKey: Key, peersKey: Key): void {
   const { parent, order } = operation;
   const leaf = parent.leaves.get(leafKey) ?? newLeaf(tree, operation, leafKey);
   const peers = leaf.peers.get(peersKey) ?? newPeers(tree, operation, leaf, peersKey);
@@ -269,7 +306,7 @@ function joinPeers(tree: PoolTree, operation: Operation, leafKey: string, peersK
   hopeFor(tree, peers);
 }
 
-function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string): Peers {
+function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): Peers {
   const usage = unitsOf(tree, lines, usedBy);
   let [waitingCount, runCount] = [0, 0];
   for (const { waiting, running } of lines) {
@@ -289,7 +326,7 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: string)
 /** A class, so that the share and the satisfaction of peers whose policy is ahead of them are found when asked for. */
 class PeersNode implements Peers {
   readonly kind = "peers";
-  readonly key: string;
+  readonly key: Key;
   readonly leaf: Leaf;
   readonly settings: Peers["settings"];
   readonly usage: readonly number[];
@@ -298,7 +335,7 @@ class PeersNode implements Peers {
   waitingCount: number;
   readonly runCount: number;
   readonly needs: readonly Need[];
-  readonly operations = new SortedList<Operation>(byAge, { key: ageOfOne });
+  readonly operations = new SortedList<Operation>(byAge, AGES);
   readonly #tree: PoolTree;
   #satisfaction = Number.NaN;
   isTouched = false;
@@ -372,7 +409,7 @@ export function takeShare({ fairShare, shareOfEach, weight }: Leaf): boolean {
   return isMoved;
 }
 
-function newLeaf(tree: PoolTree, operation: Operation, key: string): Leaf {
+function newLeaf(tree: PoolTree, operation: Operation, key: Key): Leaf {
   const { parent } = operation;
   const leaf = new LeafNode(tree, operation, key);
   parent.leaves.set(key, leaf);
@@ -383,17 +420,17 @@ function newLeaf(tree: PoolTree, operation: Operation, key: string): Leaf {
 class LeafNode extends ShareNode implements Leaf {
   declare readonly parent: Branch;
   readonly kind = "operations";
-  readonly key: string;
+  readonly key: Key;
   readonly demand: readonly number[];
   readonly demandShare: readonly number[];
   readonly pathUsage: readonly number[];
   readonly shareOfEach: number[];
-  readonly peers = new Map<string, Peers>();
+  readonly peers = new Map<Key, Peers>();
   operationCount = 0;
   claimedOrder = 0;
   isClaimStale = false;
 
-  constructor(tree: PoolTree, operation: Operation, key: string) {
+  constructor(tree: PoolTree, operation: Operation, key: Key) {
     const { total, root } = tree;
     const { parent, lines } = operation;
     super({ parent, weight: 1, isFifo: false, reserved: undefined, limit: root.limit });
@@ -467,12 +504,15 @@ export function settleClaims(tree: PoolTree): void {
 }
 
 function times(shares: readonly number[], count: number): readonly number[] {
-  return count === 1 ? shares : shares.map((each) => each * count);
+  if (count === 1 || shares.every(isNothing)) return shares;
+  return shares.map((each) => each * count);
 }
 
 function byAge(a: Operation, b: Operation): number {
   return a.order - b.order;
 }
+
+const AGES: Summaries<Operation> = { key: ageOfOne };
 
 function ageOfOne({ order }: Operation): number {
   return order;

@@ -23,6 +23,7 @@ import {
 } from "./allocations.ts";
 import { forgetMargin, type Margin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
+import { operationWith } from "./operations.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
 import type { Branch, Former, Operation, Peers, PoolTree, Right } from "./tree.ts";
@@ -186,7 +187,7 @@ export class Search {
 
   /** Its allocation, if the stage may take it, perhaps later (9.5, 9.8, V2). */
   #candidateFor(run: Run): Allocation | undefined {
-    const operation = this.#tree.entries.get(run.poolLine)?.operation;
+    const operation = operationWith(this.#tree, run.poolLine);
     if (operation === undefined || run.isStopping || operation.right > 0 || !isTakeable(run))
       return undefined;
     const peers = operation.peers as Peers;
@@ -492,7 +493,7 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
     if (search === null) continue;
     search.note(null);
     for (const { poolLine } of lines) {
-      for (const { runs } of poolLine.runKinds.values()) {
+      for (const { runs } of poolLine.runKinds) {
         for (const { nodes } of runs) for (const node of nodes) search.note(node);
       }
     }

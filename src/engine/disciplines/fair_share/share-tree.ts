@@ -25,6 +25,8 @@ export interface ShareElement {
   readonly limit: readonly number[];
   /** Those among whom it divides its share; of a FIFO group, those whose operations it serves. */
   readonly members: ShareElement[];
+  /** Those of them that are stale or drawn anew, and some that are not any more, or no longer members. */
+  readonly renewed: ShareElement[];
   /** Its place among the members of its parent. */
   index: number;
 
@@ -53,6 +55,8 @@ export interface ShareElement {
   isStale: boolean;
   /** Drawn since shares were last handed down. */
   isRedrawn: boolean;
+  /** Whether shares were last handed down because it was drawn. */
+  wasRedrawn: boolean;
   /** Of a FIFO group: the operations in their order, as of the last drawing. */
   line: readonly ShareElement[];
   place: Place | null;
@@ -99,6 +103,7 @@ export class ShareNode implements ShareElement {
   readonly reserved: readonly (number | undefined)[] | undefined;
   readonly limit: readonly number[];
   readonly members: ShareElement[] = [];
+  readonly renewed: ShareElement[] = [];
   index = -1;
   path: Path | null = null;
   isGang = false;
@@ -114,6 +119,7 @@ export class ShareNode implements ShareElement {
   handedCurve: Curve | null = null;
   isStale = false;
   isRedrawn = false;
+  wasRedrawn = false;
   line: readonly ShareElement[] = [];
   place: Place | null = null;
   readonly fairShare: number[];
@@ -166,6 +172,7 @@ export function removeMember(parent: ShareElement, member: ShareElement): void {
     last.index = member.index;
   }
   member.index = -1;
+  parent.renewed.push(member); // What the others have together is less by its share.
   if (member.gangCount > 0) countGangs(parent, -member.gangCount);
   makeStale(parent);
 }
@@ -185,7 +192,7 @@ export interface Claim {
 export function setClaim(element: ShareElement, claim: Claim): void {
   const { demand, usage, isGang, order, weight, limit } = claim;
   // Gangs grow straight to their demand (9.11).
-  const isStraight = isGang || usage.every((share) => share === 0);
+  const isStraight = isGang || usage.every(isNothing);
   const used = isStraight ? NOTHING : usage.map((share, key) => Math.min(share, demand[key]!));
   // In a line a path ends at the operation's own limit; alone, its curve does.
   element.path = pathOf({ demand, usage: used, limit: isInLine(element) ? limit : undefined });
@@ -199,6 +206,10 @@ export function setClaim(element: ShareElement, claim: Claim): void {
 }
 
 const NOTHING: readonly number[] = [];
+
+export function isNothing(share: number): boolean {
+  return share === 0;
+}
 
 function isInLine({ parent }: ShareElement): boolean {
   for (let above = parent; above !== null; above = above.parent) if (above.isFifo) return true;
@@ -214,7 +225,15 @@ export function countGangs(element: ShareElement, more: number): void {
 export function makeStale(element: ShareElement): void {
   for (let above: ShareElement | null = element; above !== null && !above.isStale; above = above.parent) {
     above.isStale = true;
+    if (!above.isRedrawn) above.parent?.renewed.push(above);
   }
+}
+
+/** Its curve is another one: shares are handed down to it. */
+export function noteRedrawn(element: ShareElement): void {
+  if (!element.isStale && !element.isRedrawn) element.parent?.renewed.push(element);
+  element.isStale = false;
+  element.isRedrawn = true;
 }
 
 /** Gives back the paper of curves that nobody needs any more. */

@@ -25,30 +25,39 @@ export function updateShares(tree: ShareTree): void {
   tidy(tree);
 }
 
-/** Hands the level down and sums the shares up. An element that stands where it stood, on the same curve, has what it had. */
-function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
+/**
+ * Hands the level down and sums the shares up; answers whether the element has another one. One that stands where it
+ * stood, on the same curve, has what it had.
+ */
+function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean {
   const isMoved = element.place === null || !isSamePlace(element.place, place);
-  if (!isMoved && !element.isRedrawn) return;
+  if (!isMoved && !element.isRedrawn) return false;
   if (isMoved) element.place = place;
+  element.wasRedrawn = element.isRedrawn;
   element.isRedrawn = false;
   element.handedCurve = element.curve;
   element.span = null;
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
-  handDownToMembers(element, isMoved || element.isBehind, tree);
-  sumShares(element, tree);
+  const isOther = handDownToMembers(element, isMoved || element.isBehind, tree);
+  element.renewed.length = 0;
+  return isOther && sumShares(element, tree);
 }
 
-function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): void {
+/** Answers whether one of them has another share, or there is one less. */
+function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): boolean {
   const { position, isBelow } = element.place as Place;
   element.isBehind = false;
-  for (const member of element.members) {
-    if (!isMoved && !member.isRedrawn) continue;
+  let isOther = isMoved;
+  for (const member of isMoved ? element.members : element.renewed) {
+    if (member.index < 0) isOther = true;
+    if ((!isMoved && !member.isRedrawn) || member.index < 0) continue;
     const level = member.weight * position;
     const place = placeAt(member.curve, level, isBelow);
-    if (!isBelow && isWithinSpan(member, place)) stayBehind(member, place, level, tree);
-    else handDown(member, place, tree);
+    const isBehind = !isBelow && isWithinSpan(member, place);
+    if (isBehind ? stayBehind(member, place, level, tree) : handDown(member, place, tree)) isOther = true;
   }
+  return isOther;
 }
 
 function isWithinSpan({ span, isRedrawn }: ShareElement, { position, isBelow }: Place): boolean {
@@ -58,12 +67,12 @@ function isWithinSpan({ span, isRedrawn }: ShareElement, { position, isBelow }: 
 const VALUE: number[] = [];
 
 /** Takes a place without its members. What they have together there is known from the curve. */
-function stayBehind(element: ShareElement, place: Place, level: number, tree: ShareTree): void {
-  if (isSamePlace(element.place as Place, place)) return;
+function stayBehind(element: ShareElement, place: Place, level: number, tree: ShareTree): boolean {
+  if (isSamePlace(element.place as Place, place)) return false;
   element.place = place;
   element.isBehind = true;
   valueAt(element.curve, level, VALUE);
-  for (let key = 0; key < element.fairShare.length; key++) setShare(element, key, VALUE[key]!, tree);
+  return setShares(element, VALUE, tree);
 }
 
 /** The members of an element that stayed behind get their shares. */
@@ -79,40 +88,48 @@ export function shareThere(member: ShareElement, position: number, share: number
 }
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */
-function setShareAt(element: ShareElement, place: number, tree: ShareTree): void {
+function setShareAt(element: ShareElement, place: number, tree: ShareTree): boolean {
   const { path, isGang, hasGivenUp, fairShare } = element;
   const at = hasGivenUp ? 0 : isGang ? Math.round(place) : place;
-  for (let key = 0; key < fairShare.length; key++)
-    setShare(element, key, pathAt(path as Path, at, key), tree);
+  for (let key = 0; key < fairShare.length; key++) VALUE[key] = pathAt(path as Path, at, key);
+  return setShares(element, VALUE, tree);
 }
 
-function sumShares(element: ShareElement, tree: ShareTree): void {
+function sumShares(element: ShareElement, tree: ShareTree): boolean {
   const { members, fairShare } = element;
   for (let key = 0; key < fairShare.length; key++) {
     let sum = 0;
     for (let index = 0; index < members.length; index++) sum += members[index]!.fairShare[key]!;
-    setShare(element, key, sum, tree);
+    VALUE[key] = sum;
   }
+  return setShares(element, VALUE, tree);
 }
 
 /** In a line, operations that were not reached have nothing, and policies the sum of their operations. */
-function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree): void {
+function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree): boolean {
   const reached = new Map<ShareElement, number>();
   for (let index = 0; index < group.line.length && index < position; index++) {
     reached.set(group.line[index] as ShareElement, Math.min(1, position - index));
   }
-  const assign = (element: ShareElement): void => {
+  const assign = (element: ShareElement): boolean => {
     element.isRedrawn = false;
+    element.renewed.length = 0;
     element.handedCurve = element.curve;
     if (element.path !== null) return setShareAt(element, reached.get(element) ?? 0, tree);
     for (const member of element.members) assign(member);
-    sumShares(element, tree);
+    return sumShares(element, tree);
   };
-  assign(group);
+  return assign(group);
 }
 
-function setShare(element: ShareElement, key: number, share: number, tree: ShareTree): void {
-  if (element.fairShare[key] === share) return;
-  element.fairShare[key] = share;
-  noteChanged(tree, element);
+function setShares(element: ShareElement, shares: readonly number[], tree: ShareTree): boolean {
+  const { fairShare } = element;
+  let isOther = false;
+  for (let key = 0; key < fairShare.length; key++) {
+    if (fairShare[key] === shares[key]) continue;
+    fairShare[key] = shares[key]!;
+    isOther = true;
+  }
+  if (isOther) noteChanged(tree, element);
+  return isOther;
 }

@@ -22,10 +22,22 @@ import { chooseOver, isBelow, type Round } from "./victims.ts";
  * before the tree or the searches had taken over what changed.
  */
 export function lookAtShares(transaction: Transaction, pool: Pool, isTimeUp: () => boolean): PoolLook | null {
-  const { state, nowMs } = transaction;
-  const tree = shareTreeInTime(state, pool, isTimeUp);
+  const tree = shareTreeInTime(transaction.state, pool, isTimeUp);
   if (tree === null) return null;
   tree.areHoldsChecked = true; // No promise is lost when a pool is looked at.
+  tree.isInLook = true;
+  const look = lookAtTree(transaction, pool, tree, isTimeUp);
+  tree.isInLook = false;
+  return look;
+}
+
+function lookAtTree(
+  transaction: Transaction,
+  pool: Pool,
+  tree: PoolTree,
+  isTimeUp: () => boolean,
+): PoolLook | null {
+  const { state, nowMs } = transaction;
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
   const evaluation = new Evaluation(transaction, pool, tree);
   if (!takeOverChanges(pool, tree, nowMs, isTimeUp)) {

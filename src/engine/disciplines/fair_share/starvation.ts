@@ -43,7 +43,7 @@ export class Evaluation {
   /** Answers when time alone changes a status next; infinite: never. */
   finish(isLast: boolean): number {
     for (const element of this.#fresh) {
-      if (isLast) this.#begin(element);
+      if (isLast) this.#begin(element, undefined);
       else if (isOperation(element)) noteMoved(this.#tree, element);
       else touch(this.#tree, element);
     }
@@ -102,17 +102,17 @@ export class Evaluation {
       return;
     }
     const sinceMs = record?.belowSinceMs ?? null;
-    if (sinceMs !== null || statusAfter(settings, 0) !== "below_fair_share") return this.#begin(element);
+    if (sinceMs !== null || statusAfter(settings, 0) !== "below_fair_share")
+      return this.#begin(element, record);
     // What a look that was taken back has left of a right does not count.
     this.#setStatus(element, "below_fair_share", Number.POSITIVE_INFINITY);
     this.#fresh.push(element);
   }
 
   /** It is below its fair share, since now or since the time that is recorded. */
-  #begin(element: Branch | Operation): void {
+  #begin(element: Branch | Operation, record: StarvationChange | undefined): void {
     const { nowMs } = this.#transaction;
     const { settings } = standingOf(element);
-    const record = this.#pool.starvation.get(element.key);
     const belowSinceMs = record?.belowSinceMs ?? nowMs;
     const status = statusAfter(settings, nowMs - belowSinceMs);
     if (record?.status !== status) this.#changes.push({ element: element.key, belowSinceMs, status });
@@ -126,15 +126,15 @@ export class Evaluation {
   }
 
   #noteNormal(element: string): void {
-    if (this.#pool.starvation.has(element))
-      this.#changes.push({ element, belowSinceMs: null, status: "normal" });
+    this.#changes.push({ element, belowSinceMs: null, status: "normal" });
   }
 
   /** Records of elements that went since the last look; before the first one of a tree all records are gone through. */
   #clearGone(): void {
     const { branches, operations, gone, isLookedAt } = this.#tree;
-    for (const key of isLookedAt ? gone : this.#pool.starvation.keys()) {
-      if (!branches.has(key) && !operations.has(key)) this.#noteNormal(key);
+    const { starvation } = this.#pool;
+    for (const key of isLookedAt ? gone : starvation.keys()) {
+      if (starvation.has(key) && !branches.has(key) && !operations.has(key)) this.#noteNormal(key);
     }
     gone.length = 0;
   }

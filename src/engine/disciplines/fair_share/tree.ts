@@ -98,17 +98,20 @@ export interface Branch extends ShareElement, Standing, Starver {
   readonly usageShare: number[];
   readonly fairShare: number[];
   /** Of a policy: what its operations are alike in, by what tells leaves apart. */
-  readonly leaves: Map<string, Leaf>;
+  readonly leaves: Map<Key, Leaf>;
   /** Of its oldest operation with something waiting (9.11); NaN: to be computed when asked for. */
   age: number;
   /** What its own starvation entitles those below it to, as of the last look. */
   right: Right;
 }
 
+/** What tells leaves, or peers, apart. */
+export type Key = number | string;
+
 /** Operations with the same path to their demand, so that they have the same fair share. */
 export interface Leaf extends ShareElement {
   readonly kind: "operations";
-  readonly key: string;
+  readonly key: Key;
   readonly parent: Branch;
   /** Of each one of them, in units and as fractions. */
   readonly demand: readonly number[];
@@ -116,7 +119,7 @@ export interface Leaf extends ShareElement {
   /** The part of the usage that bends the path to the demand (9.1). */
   readonly pathUsage: readonly number[];
   readonly shareOfEach: number[];
-  readonly peers: Map<string, Peers>;
+  readonly peers: Map<Key, Peers>;
   operationCount: number;
   /** The order that its claim was made with; it counts for gangs and in a line. */
   claimedOrder: number;
@@ -127,7 +130,7 @@ export interface Leaf extends ShareElement {
 /** Operations of a leaf that no rule tells apart, except by their age. The standing is that of each one of them. */
 export interface Peers extends Standing {
   readonly kind: "peers";
-  readonly key: string;
+  readonly key: Key;
   readonly leaf: Leaf;
   readonly usage: readonly number[];
   /** Runs that are not stopping, of each. */
@@ -159,7 +162,7 @@ export interface Former {
 
 export interface Operation extends Starver {
   readonly parent: Branch;
-  readonly lines: LineEntry[];
+  lines: LineEntry[];
   /** Its place by original submission: that of its first request (9.11). */
   order: number;
   /** Null until it is first looked at, and when it has gone. */
@@ -195,7 +198,6 @@ export interface PoolTree extends ShareTree {
   readonly branches: ReadonlyMap<string, Branch>;
   readonly policies: ReadonlyMap<Policy, Branch>;
   readonly operations: Map<string, Operation>;
-  readonly entries: Map<PoolLine, LineEntry>;
   /** Operations that are to be taken anew from their lines. */
   readonly stale: Operation[];
   readonly needs: Map<string, Need>;
@@ -231,6 +233,8 @@ export interface PoolTree extends ShareTree {
   readonly searches: Record<Stage, Search | null>;
   /** Whether statuses were looked at since it was built. */
   isLookedAt: boolean;
+  /** Whether somebody looks at them now. */
+  isInLook: boolean;
   /** How many looks at statuses there were, and how many walks over those who wait. */
   lookCount: number;
   askCount: number;
@@ -248,6 +252,7 @@ export interface Shape {
 
 /** What the tree keeps of a line, and how many of its requests were where when it was last taken over. */
 export interface LineEntry {
+  readonly tree: PoolTree;
   readonly poolLine: PoolLine;
   readonly operation: Operation;
   readonly need: Need;
@@ -370,7 +375,6 @@ function newTree(pool: Pool): PoolTree {
     branches,
     policies,
     operations: new Map(),
-    entries: new Map(),
     stale: [],
     needs: new Map(),
     openNeeds: new Set(),
@@ -390,6 +394,7 @@ function newTree(pool: Pool): PoolTree {
     rights: { preemptive: 0, aggressive: 0 },
     searches: { preemptive: null, aggressive: null },
     isLookedAt: false,
+    isInLook: false,
     lookCount: 0,
     askCount: 0,
     moveCount: 0,
@@ -512,7 +517,7 @@ class BranchNode extends ShareNode implements Branch {
   satisfaction = Number.NaN;
   isTouched = false;
   askedIn = 0;
-  readonly leaves = new Map<string, Leaf>();
+  readonly leaves = new Map<Key, Leaf>();
   age = Number.NaN;
   right: Right = 0;
   wakeAtMs = Number.POSITIVE_INFINITY;
