@@ -47,10 +47,12 @@ export class SortedList<Item> {
   /** What `firstWhereSumExceeds` answered last on each index, as long as the list stays as it is. */
   #exceeding: { readonly bound: number; readonly item: Item | undefined }[] | null = null;
   readonly #compare: (a: Item, b: Item) => number;
+  readonly #key: ((item: Item) => number) | undefined;
   readonly #summaries: Summaries<Item>;
 
   constructor(compare: (a: Item, b: Item) => number, summaries: Summaries<Item> = NO_SUMMARIES) {
     this.#compare = compare;
+    this.#key = summaries.key;
     this.#summaries = summaries;
   }
 
@@ -253,9 +255,8 @@ export class SortedList<Item> {
   /** Whether the last item of a chunk precedes an item with its number; mostly the numbers say so, and no item is visited. */
   #endsBefore(chunk: Chunk<Item>, item: Item, key: number): boolean {
     const last = lastOf(chunk);
-    const keyOf = this.#summaries.key;
-    if (keyOf !== undefined) {
-      if (Number.isNaN(chunk.lastKey)) chunk.lastKey = keyOf(last);
+    if (this.#key !== undefined) {
+      if (Number.isNaN(chunk.lastKey)) chunk.lastKey = this.#key(last);
       if (chunk.lastKey !== key) return chunk.lastKey < key;
     }
     return this.#compare(last, item) < 0;
@@ -263,8 +264,7 @@ export class SortedList<Item> {
 
   #positionIn(chunk: Chunk<Item>, item: Item, key: number): number {
     const { items } = chunk;
-    const keyOf = this.#summaries.key;
-    if (keyOf !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= keysOf(items, keyOf);
+    if (this.#key !== undefined && items.length > KEYS_LENGTH_MIN) chunk.keys ??= keysOf(items, this.#key);
     let low = 0;
     let high = items.length;
     while (low < high) {
@@ -276,16 +276,14 @@ export class SortedList<Item> {
   }
 
   #keyOf(item: Item): number {
-    const keyOf = this.#summaries.key;
-    return keyOf === undefined ? 0 : keyOf(item);
+    return this.#key === undefined ? 0 : this.#key(item);
   }
 
   /** The order between what stands at a position and an item with its number. */
   #compareAt({ items, keys }: Chunk<Item>, position: number, item: Item, key: number): number {
     const there = items[position] as Item;
-    const keyOf = this.#summaries.key;
-    if (keyOf !== undefined) {
-      const other = keys === null ? keyOf(there) : (keys[position] as number);
+    if (this.#key !== undefined) {
+      const other = keys === null ? this.#key(there) : (keys[position] as number);
       if (other !== key) return other < key ? -1 : 1;
     }
     return this.#compare(there, item);
