@@ -19,9 +19,9 @@ const BYTES_MAX = 4 * 1024 * 1024;
 export async function startLimit(storeKind: string, place: string): Promise<{ url: string; token: string }> {
   const store = await openStore(storeKind, place);
   const streams = new Set<ServerResponse>();
-  const commit = groupCommit(store, await store.takeOver({ holder: "limit" }), (events) => {
+  const commit = groupCommit(store, await store.takeOver({ holder: "limit" }), (changes) => {
     if (streams.size === 0) return;
-    const text = events.map(message).join("");
+    const text = changes.flatMap(messagesOf).join("");
     for (const stream of streams) stream.write(text);
   });
   const app = new Hono<{ Bindings: HttpBindings }>();
@@ -91,11 +91,17 @@ interface Item {
   readonly body: unknown;
 }
 
+interface Change extends Omit<Item, "body"> {
+  /** Of its first event. */
+  readonly seq: number;
+  readonly atMs: number;
+}
+
 /** All that waits is one commit; while it is on its way, the next one gathers. */
 function groupCommit(
   store: Store,
   head: { epoch: number; seq: number },
-  publish: (events: readonly object[]) => void,
+  publish: (changes: readonly Change[]) => void,
 ) {
   const { epoch } = head;
   let { seq } = head;
@@ -104,13 +110,18 @@ function groupCommit(
   const turn = async () => {
     while (waiting.length > 0) {
       const batch = waiting.splice(0, 1_000);
-      const items = batch.map(({ item }) => item);
       const atMs = Date.now();
-      const events = items.flatMap(eventsOf);
-      const rows = { requests: items.map(recordOf), audit: items.map(auditOf) };
+      let next = seq + 1;
+      const changes = batch.map(({ item: { kind, number } }) => {
+        const change = { kind, number, seq: next, atMs };
+        next += kind === "submitted" ? 2 : 1;
+        return change;
+      });
+      const events = changes.flatMap(eventsOf);
+      const rows = { requests: changes.map(recordOf), audit: changes.map(auditOf) };
       ({ seq } = await store.commit({ epoch, expectedSeq: seq, atMs, events, ...rows }));
       for (const { done } of batch) done();
-      publish(events);
+      publish(changes);
       await new Promise((resolve) => setImmediate(resolve));
     }
     isTurning = false;
@@ -126,6 +137,8 @@ function groupCommit(
 
 // --- Rows of the form and size that a change has
 
+// Plain literals, without a spread into another: those would cost more than the rows themselves.
+
 const SPEC = {
   ...PLAIN_REQUEST,
   component: "bench",
@@ -134,57 +147,122 @@ const SPEC = {
   labels: { run: "42" },
 };
 
-const PROGRESS = {
-  ...{ status: "allocated", seq: 1, submittedAtMs: 1, attempt: 1, preemptedCount: 0, preemptedFor: null },
-  ...{
-    preemptedAtMs: [],
-    shielded: false,
-    resume: false,
-    lastCheckpointAtMs: null,
-    furtherAttempts: 0,
-    queuedAtMs: 1,
-  },
-  ...{ delayed: false, hold: null, rejection: null, endedAtMs: null },
-  allocation: { pool: "bench", token: 1, startedAtMs: 1, opportunistic: false, placement: [], stop: null },
-};
-
 function idOf(number: number): string {
   return `01900000-0000-7000-8000-${String(number).padStart(12, "0")}`;
 }
 
-function eventsOf({ kind: what, number }: Item): { kind: string; [field: string]: unknown }[] {
+function eventsOf({ kind: what, number, atMs }: Change): { kind: string; [field: string]: unknown }[] {
   const requestId = idOf(number);
-  if (what === "ended")
-    return [{ kind: "attemptEnded", requestId, outcome: "succeeded", status: "released", atMs: 1 }];
+  if (what === "submitted") {
+    return [
+      { v: 2, kind: "requestSubmitted", spec: { ...SPEC, id: requestId }, atMs },
+      { v: 2, kind: "requestAllocated", requestId, pool: "bench", opportunistic: false, placement: [], atMs },
+    ];
+  }
   return [
-    { kind: "requestSubmitted", spec: { id: requestId, ...SPEC }, atMs: 1 },
-    { kind: "requestAllocated", requestId, pool: "bench", opportunistic: false, placement: [], atMs: 1 },
+    {
+      v: 2,
+      kind: "attemptEnded",
+      requestId,
+      outcome: "succeeded",
+      status: "released",
+      queuedAtMs: null,
+      unasked: true,
+      atMs,
+      end: {},
+    },
   ];
 }
 
-function recordOf({ number }: Item) {
+function recordOf(change: Change) {
+  const { kind: what, number, atMs } = change;
+  const id = idOf(number);
+  const progress = what === "ended" ? endedProgress(change) : runningProgress(change);
+  const attempts = what === "ended" ? [attemptOf(change)] : [];
   return {
-    id: idOf(number),
+    id,
     number,
-    status: "allocated",
+    status: progress.status,
     component: "bench",
     pool: "bench",
     operation: null,
-    submittedAtMs: 1,
-    endedAtMs: null,
+    submittedAtMs: atMs,
+    endedAtMs: progress.endedAtMs,
     labels: SPEC.labels,
-    body: { number, spec: { id: idOf(number), ...SPEC }, progress: PROGRESS, attempts: [] },
+    body: { number, spec: { ...SPEC, id }, progress, attempts },
   };
 }
 
-function auditOf({ kind: action, number }: Item) {
-  const body = { token: idOf(1), from: "127.0.0.1", component: "bench" };
-  return { actor: "admin", action, target: idOf(number), outcome: "accepted", body };
+const PROGRESS = {
+  status: "allocated",
+  seq: 0,
+  submittedAtMs: 0,
+  attempt: 1,
+  preemptedCount: 0,
+  preemptedFor: null,
+  preemptedAtMs: [],
+  shielded: false,
+  resume: false,
+  lastCheckpointAtMs: null,
+  lastCheckpointSeq: 0,
+  furtherAttempts: 0,
+  queuedAtMs: 0,
+  delayed: false,
+  blocked: false,
+  cancelledBecause: null,
+  allocation: null as object | null,
+  hold: null,
+  rejection: null,
+  endedAtMs: null as number | null,
+  deletionPlanned: false,
+};
+
+function runningProgress({ seq, atMs }: Change): typeof PROGRESS {
+  const run = {
+    pool: "bench",
+    token: seq,
+    startedAtMs: atMs,
+    opportunistic: false,
+    placement: [],
+    stop: null,
+  };
+  return { ...PROGRESS, seq, submittedAtMs: atMs, queuedAtMs: atMs, allocation: run };
 }
 
+function endedProgress({ seq, atMs }: Change): typeof PROGRESS {
+  return { ...PROGRESS, status: "released", seq, submittedAtMs: atMs, queuedAtMs: atMs, endedAtMs: atMs };
+}
+
+function attemptOf({ seq, atMs }: Change): object {
+  return {
+    attempt: 1,
+    pool: "bench",
+    token: seq,
+    outcome: "succeeded",
+    preemptedFor: null,
+    reason: null,
+    startedAtMs: atMs,
+    endedAtMs: atMs,
+    end: {},
+  };
+}
+
+function auditOf({ kind: what, number }: Change) {
+  const target = idOf(number);
+  if (what === "submitted") {
+    const body = { token: TOKEN_ID, from: "127.0.0.1", component: "bench" };
+    return { actor: "admin", action: "submitRequest", target, outcome: "accepted", body };
+  }
+  const body = { token: TOKEN_ID, from: "127.0.0.1", outcome: "succeeded" };
+  return { actor: "admin", action: "releaseRequest", target, outcome: "accepted", body };
+}
+
+const TOKEN_ID = idOf(1);
+
+const { body: PLAIN } = recordOf({ kind: "submitted", number: 1, seq: 1, atMs: 0 });
 const SHOWN = presentRequest(
-  { id: idOf(1), ...SPEC } as unknown as RequestSpec,
-  PROGRESS as unknown as RequestProgress,
+  PLAIN.spec as unknown as RequestSpec,
+  PLAIN.progress as unknown as RequestProgress,
 );
 const RENEWED = {
   status: "allocated",
@@ -204,6 +282,22 @@ function shownBriefly(number: number): object {
   return { id: idOf(number), number, status, attempt, pool, reasons, ...GRANT };
 }
 
-function message(event: object): string {
-  return `event: request.allocated\nid: 1234567\ndata: ${JSON.stringify(event)}\n\n`;
+function messagesOf({ kind: what, number, seq, atMs }: Change): string[] {
+  const at = new Date(atMs).toISOString();
+  const id = idOf(number);
+  const begin = { seq, at, number, name: "", component: "bench", pool: "bench", request_id: id };
+  if (what === "ended") {
+    return [message("request.released", Object.assign(begin, { outcome: "succeeded", ended_at: at }))];
+  }
+  return [
+    message("request.queued", { ...begin, attempt: 1 }),
+    message("request.allocated", { ...begin, seq: seq + 1, placement: [], token: GRANT.token }),
+  ];
 }
+
+function message(event: string, told: { readonly seq: number; readonly [field: string]: unknown }): string {
+  const data = JSON.stringify(told);
+  return `event: ${event}\nid: ${EPOCH + told.seq}\ndata: {"event":"${event}",${data.slice(1)}\n\n`;
+}
+
+const EPOCH = 1_234_567_000_000_000;
