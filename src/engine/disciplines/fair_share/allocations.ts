@@ -1,6 +1,6 @@
 // The allocations of operations in their groups (9.5), as the search for victims and people see them.
 
-import type { Node, Pool, Run } from "../../state.ts";
+import type { Node, Pool, PoolLine, Run } from "../../state.ts";
 import { type AllocationGroup, splitAllocationGroups } from "./allocation-groups.ts";
 import type { Operation, Peers, PoolTree } from "./tree.ts";
 
@@ -64,6 +64,11 @@ export function* allocationsOfAll(pool: Pool, tree: PoolTree): Generator<Allocat
 }
 
 /** Every run that is not stopping: NP work first, then the oldest (9.5). */
+/** The operation that is known of a line; what an earlier tree knew does not count. */
+export function operationWith(tree: PoolTree, { share }: PoolLine): Operation | undefined {
+  return share?.tree === tree ? share.operation : undefined;
+}
+
 function runsOf({ lines }: Operation): Run[] {
   const runs: Run[] = [];
   for (const { poolLine } of lines) {

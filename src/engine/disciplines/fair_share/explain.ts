@@ -28,9 +28,8 @@ import type {
   Verdict,
 } from "../../why.ts";
 import type { Taker, Victim } from "../discipline.ts";
-import { allocationsIn, freshnessOf } from "./allocations.ts";
+import { allocationsIn, freshnessOf, operationWith } from "./allocations.ts";
 import { promisesOf } from "./holds.ts";
-import { operationWith } from "./operations.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { ownRight, rightFrom } from "./starvation.ts";

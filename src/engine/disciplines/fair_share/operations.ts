@@ -8,6 +8,7 @@ import { operationKey } from "../../lines.ts";
 import { SortedList, type Summaries } from "../../sorted-list.ts";
 import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
+import { operationWith } from "./allocations.ts";
 import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
@@ -76,11 +77,6 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
   else operation.lines.push(entry);
   poolLine.share = entry;
   return operation;
-}
-
-/** The operation that is known of a line; what an earlier tree knew does not count. */
-export function operationWith(tree: PoolTree, { share }: PoolLine): Operation | undefined {
-  return share?.tree === tree ? share.operation : undefined;
 }
 
 const NO_LINES: LineEntry[] = [];

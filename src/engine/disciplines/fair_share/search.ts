@@ -19,11 +19,11 @@ import {
   byPreference,
   groupsIn,
   isTakeable,
+  operationWith,
   unitsOn,
 } from "./allocations.ts";
 import { forgetMargin, type Margin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
-import { operationWith } from "./operations.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
 import type { Branch, Former, Operation, Peers, PoolTree, Right } from "./tree.ts";
