@@ -58,13 +58,7 @@ const EMPTY: readonly number[] = [];
 
 /** `about` is the request that the event names, where the caller has it at hand. */
 export function evolve(state: EngineState, event: Event, about?: Request): void {
-  const { undo } = state;
-  undo.remember(state, "seq", state.seq);
-  state.seq++;
-  if ("atMs" in event && event.atMs !== state.lastEventAtMs) {
-    undo.remember(state, "lastEventAtMs", state.lastEventAtMs);
-    state.lastEventAtMs = event.atMs;
-  }
+  count(state, event);
   switch (event.kind) {
     case "poolSet":
       return evolvePoolSet(state, event);
@@ -138,6 +132,15 @@ export function evolve(state: EngineState, event: Event, about?: Request): void 
     default:
       return assertNever(event);
   }
+}
+
+function count(state: EngineState, event: Event): void {
+  const { undo } = state;
+  undo.remember(state, "seq", state.seq);
+  state.seq++;
+  if (!("atMs" in event) || event.atMs === state.lastEventAtMs) return;
+  undo.remember(state, "lastEventAtMs", state.lastEventAtMs);
+  state.lastEventAtMs = event.atMs;
 }
 
 type EventOf<Kind extends Event["kind"]> = Extract<Event, { kind: Kind }>;

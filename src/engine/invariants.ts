@@ -10,7 +10,7 @@ import { compareFit, leftNow, leftSoon, type NodeList } from "./placement/node-l
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
-import { type EngineState, type Node, type Pool, type Request, runKindsOf } from "./state.ts";
+import { type EngineState, type Node, type Pool, type PoolLine, type Request, runKindsOf } from "./state.ts";
 import { Transaction } from "./transaction.ts";
 
 /** What is wrong with the state, in words; empty if nothing is. */
@@ -217,12 +217,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
   const lines = [...state.components.values()].flatMap((component) => [...component.lines]);
   note("the lines that are shared", [...state.lines.keys()].sort());
   for (const { key, members, poolLines, liveCount } of lines) {
-    const standing = poolLines
-      .map(({ pool, need, verdict, firm, runKinds, stoppingRuns }) => {
-        const kinds = runKinds.map(({ key }) => key).sort();
-        return [pool.record.name, need, verdict, firm, kinds, stoppingRuns.size];
-      })
-      .sort();
+    const standing = poolLines.map(describePoolLine).sort();
     note(`line ${key}`, { members: [...members].map(({ spec }) => spec.id), standing, liveCount });
   }
   note(
@@ -240,6 +235,11 @@ function describeIndexes(state: EngineState): Map<string, string> {
   );
   note("the ended", idsOf(state.ended));
   return found;
+}
+
+function describePoolLine({ pool, need, verdict, firm, runKinds, stoppingRuns }: PoolLine): unknown[] {
+  const kinds = runKinds.map(({ key }) => key).sort();
+  return [pool.record.name, need, verdict, firm, kinds, stoppingRuns.size];
 }
 
 /** Nothing waits that could be granted, promised or preempted for now: another look changes nothing (6). */

@@ -63,12 +63,12 @@ export function* allocationsOfAll(pool: Pool, tree: PoolTree): Generator<Allocat
   }
 }
 
-/** Every run that is not stopping: NP work first, then the oldest (9.5). */
 /** The operation that is known of a line; what an earlier tree knew does not count. */
 export function operationWith(tree: PoolTree, { share }: PoolLine): Operation | undefined {
   return share?.tree === tree ? share.operation : undefined;
 }
 
+/** Every run that is not stopping: NP work first, then the oldest (9.5). */
 function runsOf({ lines }: Operation): Run[] {
   const runs: Run[] = [];
   for (const { poolLine } of lines) {
