@@ -58,7 +58,7 @@ const EMPTY: readonly number[] = [];
 
 /** `about` is the request that the event names, where the caller has it at hand. */
 export function evolve(state: EngineState, event: Event, about?: Request): void {
-  count(state, event);
+  countEvent(state, event);
   switch (event.kind) {
     case "poolSet":
       return evolvePoolSet(state, event);
@@ -134,7 +134,7 @@ export function evolve(state: EngineState, event: Event, about?: Request): void 
   }
 }
 
-function count(state: EngineState, event: Event): void {
+function countEvent(state: EngineState, event: Event): void {
   const { undo } = state;
   undo.remember(state, "seq", state.seq);
   state.seq++;
