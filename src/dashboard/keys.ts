@@ -1,7 +1,7 @@
 // The keyboard (B13). Views add keys of their own; whoever types into a field is left alone.
 
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { go, hrefOf } from "./address.ts";
 import { command, copy } from "./commands.ts";
 import { togglePause } from "./live.ts";
@@ -35,9 +35,9 @@ export const areKeysShown = signal(false);
 const layers: Handlers[] = [];
 let isGoing = false;
 
-/** Keys of a view, for as long as it is there. */
+/** Keys of a view, for as long as it is there; changed together with what it shows, so that no key meets the handlers of a list that was not loaded yet. */
 export function useKeys(handlers: Handlers): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     layers.push(handlers);
     return () => {
       layers.splice(layers.indexOf(handlers), 1);
