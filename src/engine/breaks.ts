@@ -6,3 +6,8 @@ export function breaksWhen(isTimeUp: () => boolean): () => boolean {
   let done = 0;
   return () => ++done % BETWEEN_BREAKS === 0 && isTimeUp();
 }
+
+/** For decisions that are never cut. */
+export function neverUp(): boolean {
+  return false;
+}

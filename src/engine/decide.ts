@@ -10,6 +10,7 @@ import { createPool, deletePool, updatePool } from "./administration/pools.ts";
 import { isFirmOn } from "./admission.ts";
 import { assertNever } from "./assert.ts";
 import { finishAttempt } from "./attempts.ts";
+import { neverUp } from "./breaks.ts";
 import type { Command, CommandOf, NoHolder, RequestChange } from "./commands.ts";
 import { belongsOutside, enterReady, judgeEntered, settleAfter, settleBlocked } from "./entering.ts";
 import type { Event } from "./events.ts";
@@ -29,7 +30,7 @@ import {
   reportCheckpointDone,
   reportProgress,
 } from "./stopping.ts";
-import { EvolveError, neverUp, Transaction } from "./transaction.ts";
+import { EvolveError, Transaction } from "./transaction.ts";
 
 export type Decision =
   | { readonly outcome: "accepted"; readonly events: readonly Event[] }

@@ -374,13 +374,13 @@ function chunkOf<Item>(items: Item[]): Chunk<Item> {
   return { items, keys: null, lastKey: Number.NaN, sums: null, rankMin: Number.NaN };
 }
 
-/** By hand: `splice` makes an array for what it takes out. */
 function keysOf<Item>(items: readonly Item[], keyOf: (item: Item) => number): Float64Array {
   const keys = new Float64Array(CHUNK_LENGTH_MAX + 1);
   for (let i = 0; i < items.length; i++) keys[i] = keyOf(items[i] as Item);
   return keys;
 }
 
+/** By hand: `splice` makes an array for what it takes out. */
 function insertAt<Value>(values: Value[], position: number, value: Value): void {
   values.push(value);
   for (let i = values.length - 1; i > position; i--) values[i] = values[i - 1] as Value;

@@ -1,16 +1,12 @@
 // One command being decided: the state, the time, and what has happened so far.
 
+import { neverUp } from "./breaks.ts";
 import type { Event } from "./events.ts";
 import { evolve } from "./evolve.ts";
 import type { EngineState, Request } from "./state.ts";
 
 /** A throw in `evolve` means that memory can no longer be trusted, unlike a throw in what led to the event. */
 export class EvolveError extends Error {}
-
-/** For decisions that are never cut. */
-export function neverUp(): boolean {
-  return false;
-}
 
 export class Transaction {
   readonly events: Event[] = [];

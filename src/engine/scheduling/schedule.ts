@@ -13,6 +13,7 @@
 // What happens, and in which order, is the same: a pool that is looked at again is found as it was. Meanwhile other
 // commands are carried out, and the pools that they change wait for the same tick.
 
+import { neverUp } from "../breaks.ts";
 import type { Grant, PoolLook, Preemption, VictimChoice, Waiter } from "../disciplines/discipline.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { byKind, type HoldEnd } from "../events.ts";
@@ -22,7 +23,7 @@ import { assignDevices, promisedPlaces } from "../placement/occupancy.ts";
 import { toResources } from "../resources.ts";
 import { bySubmission, type Pool, poolsByName, type Request } from "../state.ts";
 import { firstStop } from "../stopping.ts";
-import { neverUp, type Transaction } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 
 /** What the last look at a pool has found. */
 interface Found {

@@ -1,5 +1,6 @@
 // What one look at a queue finds: the first that can be granted in its turn, or the head and what can be done for it.
 
+import { neverUp } from "../../breaks.ts";
 import { covers } from "../../placement/node-list.ts";
 import { placesOf } from "../../placement/occupancy.ts";
 import type { Vector } from "../../resources.ts";
@@ -69,7 +70,7 @@ export function walkQueue(
   moment: Moment,
   order: QueueOrder,
   pool: Pool,
-  isTimeUp: () => boolean = () => false,
+  isTimeUp: () => boolean = neverUp,
 ): PoolLook | null {
   const { nowMs } = moment;
   const walk = new QueueWalk(rules, pool, nowMs, order);

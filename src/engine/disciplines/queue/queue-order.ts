@@ -80,10 +80,10 @@ export class QueueOrder {
 
   /** Puts those in their places about whom something changed. */
   refresh(): void {
-    if (this.stalePolicies.size > 0) this.stalePolicies.drain(this.#settlePolicy);
-    if (this.staleBorrowers.size > 0) this.staleBorrowers.drain(this.#noteBorrowers);
-    if (this.staleLines.size > 0) this.staleLines.drain(this.#settleLine);
-    if (this.staleHolders.size > 0) this.staleHolders.drain(this.#settleHolder);
+    this.stalePolicies.drain(this.#settlePolicy);
+    this.staleBorrowers.drain(this.#noteBorrowers);
+    this.staleLines.drain(this.#settleLine);
+    this.staleHolders.drain(this.#settleHolder);
   }
 
   /** Nodes have come, gone or changed otherwise than by what is on them, or a promise that had ended is back. */
