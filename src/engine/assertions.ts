@@ -14,20 +14,19 @@ import type { EngineState, PoolLine, Request } from "./state.ts";
  * line of null: outside all pools (A4).
  */
 export function assertGrant(request: Request, poolLine: PoolLine | null | undefined): void {
-  assert(
-    request.progress.status === "queued",
-    () => `${request.spec.id} is granted while ${request.progress.status}`,
-  );
-  if (poolLine === null) return;
-  assert(poolLine !== undefined, () => `${request.spec.id} is granted by a pool in which it has no policy`);
-  const problem = grantProblem(poolLine);
-  assert(
-    problem === null,
-    () => `${request.spec.id} is granted by ${poolLine.pool.record.name} but ${problem}`,
-  );
+  const problem = grantProblem(request, poolLine);
+  if (problem !== null) throw new Error(`${request.spec.id} is granted ${problem}`);
 }
 
-function grantProblem(poolLine: PoolLine): string | null {
+function grantProblem({ progress }: Request, poolLine: PoolLine | null | undefined): string | null {
+  if (progress.status !== "queued") return `while ${progress.status}`;
+  if (poolLine === null) return null;
+  if (poolLine === undefined) return "by a pool in which it has no policy";
+  const excess = excessOf(poolLine);
+  return excess === null ? null : `by ${poolLine.pool.record.name} but ${excess}`;
+}
+
+function excessOf(poolLine: PoolLine): string | null {
   const { need, policy, pool } = poolLine;
   for (let i = 0; i < need.length; i++) {
     const amount = need[i] as number;
@@ -51,13 +50,16 @@ function exceeds(amount: number, used: Vector, bound: Vector, i: number): boolea
 }
 
 /** On nodes a grant has all its places or none, each with room, and no device is given out twice (N2). */
-export function assertPlacement(
+export function assertPlacement(request: Request, poolLine: PoolLine, placement: readonly Placement[]): void {
+  if (poolLine.ask !== null || placement.length > 0) assertPlaces(request, poolLine, placement);
+}
+
+function assertPlaces(
   { spec: { id, nodes: count } }: Request,
   { pool, ask }: PoolLine,
   placement: readonly Placement[],
 ): void {
   const wanted = ask === null ? 0 : count;
-  if (wanted === 0 && placement.length === 0) return; // A pool without nodes.
   const different = new Set(placement.map(({ node }) => node)).size;
   assert(
     placement.length === wanted && different === wanted,

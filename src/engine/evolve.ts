@@ -15,7 +15,6 @@ import {
   ensureComponent,
   rebuildPool,
   refreshPool,
-  releaseComponent,
   removePolicy,
   setGroup,
 } from "./indexes/pools.ts";
@@ -243,25 +242,26 @@ function evolvePolicySet(state: EngineState, { policy: record }: EventOf<"policy
 function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"requestSubmitted">): void {
   const isBlocked = blocked === true;
   const component = ensureComponent(state, spec.component);
+  // What a grant reads comes first: whoever has waited for long lies in memory that nobody has touched since.
   const progress: RequestProgress = {
     status: "queued",
     seq: state.seq,
-    submittedAtMs: atMs,
-    attempt: 1,
-    preemptedCount: 0,
+    delayed: isBlocked,
+    hold: null,
+    allocation: null,
     preemptedFor: null,
     preemptedAtMs: EMPTY,
+    blocked: isBlocked,
+    submittedAtMs: atMs,
+    queuedAtMs: atMs,
+    attempt: 1,
+    furtherAttempts: 0,
+    preemptedCount: 0,
     shielded: false,
     resume: false,
     lastCheckpointAtMs: null,
     lastCheckpointSeq: 0,
-    furtherAttempts: 0,
-    queuedAtMs: atMs,
-    delayed: isBlocked,
-    blocked: isBlocked,
     cancelledBecause: null,
-    allocation: null,
-    hold: null,
     rejection: null,
     endedAtMs: null,
     deletionPlanned: false,
@@ -342,12 +342,11 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">,
     placement: event.placement,
     stop: null,
   };
-  const isJob = request.spec.isJob === true && event.pool !== null;
-  const changed = state.undo.change(progress);
-  changed.hold = null;
-  changed.preemptedFor = null;
-  changed.status = "allocated";
-  changed.allocation = isJob ? { ...allocation, phase: "assigned" } : allocation;
+  const isJob = request.line.shape.isJob === true && event.pool !== null;
+  if (progress.hold !== null) state.undo.set(progress, "hold", null);
+  if (progress.preemptedFor !== null) state.undo.set(progress, "preemptedFor", null);
+  setStatus(state, progress, "allocated");
+  setAllocation(state, progress, isJob ? { ...allocation, phase: "assigned" } : allocation);
   startRun(state, request);
   rewake(state, request);
 }
@@ -391,17 +390,18 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
 function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">, request: Request): void {
   const { progress, run } = request;
   if (event.unasked && run !== null) forgetDisplacements(state, run.poolLine.pool);
-  const changed = state.undo.change(progress);
   if (isPreemption(request, event.outcome)) {
-    changed.preemptedCount++;
-    changed.preemptedAtMs = withPreemption(progress.preemptedAtMs, event.atMs);
+    const preempted = state.undo.change(progress);
+    preempted.preemptedCount++;
+    preempted.preemptedAtMs = withPreemption(progress.preemptedAtMs, event.atMs);
   }
-  if (event.shielded === true) changed.shielded = true;
+  if (event.shielded === true) state.undo.set(progress, "shielded", true);
   endRun(state, request);
-  changed.allocation = null;
-  if (event.status !== "queued") return endRequest(state, request, changed, event.status, event.atMs);
+  setAllocation(state, progress, null);
+  if (event.status !== "queued") return endRequest(state, request, event.status, event.atMs);
 
   const queuedAtMs = event.queuedAtMs as number;
+  const changed = state.undo.change(progress);
   changed.status = "queued";
   changed.furtherAttempts++;
   changed.queuedAtMs = queuedAtMs;
@@ -424,28 +424,37 @@ function evolveWithdrawn(
 
 function endWaiting(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
   dequeue(state, request);
-  const changed = state.undo.change(request.progress);
-  changed.hold = null;
-  changed.delayed = false;
-  endRequest(state, request, changed, status, atMs);
+  state.undo.set(request.progress, "hold", null);
+  state.undo.set(request.progress, "delayed", false);
+  endRequest(state, request, status, atMs);
 }
 
-/** `changed` is its progress, which the undo log knows as it was. */
-function endRequest(
-  state: EngineState,
-  request: Request,
-  changed: RequestProgress,
-  status: RequestStatus,
-  atMs: number,
-): void {
+function endRequest(state: EngineState, request: Request, status: RequestStatus, atMs: number): void {
+  const { progress } = request;
   leaveBlocked(state, request);
-  if (changed.blocked === true) changed.blocked = false;
-  changed.status = status;
-  changed.endedAtMs = atMs;
+  if (progress.blocked === true) state.undo.set(progress, "blocked", false);
+  setStatus(state, progress, status);
+  state.undo.remember(progress, "endedAtMs", null);
+  progress.endedAtMs = atMs;
   state.undo.insert(state.ended, request);
   rewake(state, request);
   leaveLine(state, request.line);
-  releaseComponent(state, request.line.component);
+}
+
+// Every request comes by here several times, so its fields are set one by one, each where all objects are alike.
+
+function setStatus({ undo }: EngineState, progress: RequestProgress, status: RequestStatus): void {
+  undo.remember(progress, "status", progress.status);
+  progress.status = status;
+}
+
+function setAllocation(
+  { undo }: EngineState,
+  progress: RequestProgress,
+  allocation: AllocationRecord | null,
+): void {
+  undo.remember(progress, "allocation", progress.allocation);
+  progress.allocation = allocation;
 }
 
 function forgetRequest(state: EngineState, id: RequestId): void {
@@ -515,7 +524,7 @@ function noteDisplacement(state: EngineState, pool: Pool, by: RequestId, displac
 
 /** Something new came to a pool from outside: an earlier assignment may come back there now (V6). */
 function forgetDisplacements(state: EngineState, pool: Pool): void {
-  if (pool.displaced.size === 0) return;
+  if (state.guarded.size === 0 || pool.displaced.size === 0) return;
   // Who was displaced, directly or through others, may preempt again, so it is looked at again where it waits.
   for (const { displaced } of state.guarded) {
     for (const ids of displaced.values()) {

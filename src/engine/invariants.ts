@@ -10,7 +10,15 @@ import { compareFit, leftNow, leftSoon, type NodeList } from "./placement/node-l
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
-import { type EngineState, type Node, type Pool, type PoolLine, type Request, runKindsOf } from "./state.ts";
+import {
+  type EngineState,
+  kindKeyOf,
+  type Node,
+  type Pool,
+  type PoolLine,
+  type Request,
+  runKindsOf,
+} from "./state.ts";
 import { Transaction } from "./transaction.ts";
 
 /** What is wrong with the state, in words; empty if nothing is. */
@@ -192,7 +200,7 @@ function describeIndexes(state: EngineState): Map<string, string> {
     for (const [component, policy] of pool.policies) {
       const { reserved, limit, usage: used, firmUsage, runs, holders, runKinds, kindsWithout } = policy;
       const runIds = [...runs].map(({ request }) => request.spec.id);
-      const kinds = [...runKinds].map(({ poolLine, key }) => `${poolLine.line.key} ${key}`).sort();
+      const kinds = [...runKinds].map((kind) => `${kind.poolLine.line.key} ${kindKeyOf(kind)}`).sort();
       const sums = { reserved, limit, used, firmUsage, kindsWithout };
       note(`the policy of ${component} in ${name}`, { ...sums, runIds, holders: idsOf(holders), kinds });
     }
@@ -238,8 +246,8 @@ function describeIndexes(state: EngineState): Map<string, string> {
 }
 
 function describePoolLine({ pool, need, verdict, firm, runKinds, stoppingRuns }: PoolLine): unknown[] {
-  const kinds = runKinds.map(({ key }) => key).sort();
-  return [pool.record.name, need, verdict, firm, kinds, stoppingRuns.size];
+  const kinds = runKinds.filter(({ runs }) => runs.size > 0).map(kindKeyOf);
+  return [pool.record.name, need, verdict, firm, kinds.sort(), stoppingRuns.size];
 }
 
 /** Nothing waits that could be granted, promised or preempted for now: another look changes nothing (6). */

@@ -140,9 +140,14 @@ export interface RequestOrigin {
   readonly command: string;
 }
 
-/** Has a place for everything, so that what is made from it by spreading has one shape in memory, which is fast. */
+/**
+ * Has a place for everything, so that what is made from it by spreading has one shape in memory, which is fast. What is
+ * read of a request that has waited for long comes first, so that it is in one piece of memory.
+ */
 const BLANK_REQUEST: RequestSpec = {
   id: "" as RequestId,
+  walltimeMs: null,
+  operation: null,
   component: "" as ComponentName,
   resources: {},
   preemptible: true,
@@ -150,8 +155,6 @@ const BLANK_REQUEST: RequestSpec = {
   sensitive: false,
   checkpoint: "none",
   checkpointMs: null,
-  walltimeMs: null,
-  operation: null,
   gang: false,
   nodes: 1,
   constraints: {},

@@ -8,7 +8,7 @@ import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
 import { joinBlocked } from "./indexes/blocked.ts";
 import { joinLine, leaveLine } from "./indexes/lines.ts";
-import { ensureComponent, releaseComponent } from "./indexes/pools.ts";
+import { ensureComponent } from "./indexes/pools.ts";
 import { startRun } from "./indexes/running.ts";
 import { rememberOperation } from "./indexes/shares.ts";
 import { dueRequests, keepOrderUntil, rewake } from "./indexes/timers.ts";
@@ -234,7 +234,6 @@ function restoreRequest(state: EngineState, spec: RequestSpec, progress: Request
   rememberOperation(state, request);
   if (TERMINAL_STATUSES.has(progress.status)) {
     leaveLine(state, line);
-    releaseComponent(state, component);
     return request;
   }
   joinBlocked(state, request);

@@ -4,12 +4,13 @@
 // a search compares them, and visits an item only where they are equal.
 //
 // What is kept about a chunk is made when it is first asked for: many lists are short, and from many the first is
-// taken and to the end is added, so that nobody ever searches them or adds them up. A list that has never had more than
-// one item needs no chunk at all: there is one such list for every request of a fair-share pool.
+// taken and to the end is added, so that nobody ever searches them or adds them up. For the same reason the first item and
+// the last chunk are at hand. A list that has never had more than one item needs no chunk at all: there is one such list
+// for every request of a fair-share pool.
 
 import type { Vector } from "./resources.ts";
 
-const CHUNK_LENGTH_MAX = 128;
+const CHUNK_LENGTH_MAX = 64;
 /** To search fewer, their own numbers will do. */
 const KEYS_LENGTH_MIN = 16;
 
@@ -40,10 +41,10 @@ const NO_SUMMARIES = {};
 /** Where a list is made for everything that waits, its summaries are one object for all of them. */
 export class SortedList<Item> {
   size = 0;
-  /** None as long as `#only` is enough. */
+  #first: Item | undefined = undefined;
+  /** Null as long as `#first` is enough. */
+  #last: Chunk<Item> | null = null;
   #chunks: Chunk<Item>[] = NO_CHUNKS;
-  /** The only item of a list without chunks. */
-  #only: Item | undefined = undefined;
   /** What `firstWhereSumExceeds` answered last on each index, as long as the list stays as it is. */
   #exceeding: { readonly bound: number; readonly item: Item | undefined }[] | null = null;
   readonly #compare: (a: Item, b: Item) => number;
@@ -57,33 +58,47 @@ export class SortedList<Item> {
   }
 
   insert(item: Item): void {
-    this.size++;
     this.#exceeding = null;
-    if (this.#chunks.length === 0 && this.size === 1) {
-      this.#only = item;
-      return;
+    this.size++;
+    if (this.size === 1) {
+      this.#first = item;
+      if (this.#last === null) return;
     }
-    const chunks = this.#inChunks();
-    const last = chunks[chunks.length - 1] as Chunk<Item>;
+    const last = this.#last ?? this.#openChunk();
     const key = this.#keyOf(item);
     if (last.items.length === 0 || this.#endsBefore(last, item, key)) {
-      if (last.items.length >= CHUNK_LENGTH_MAX) chunks.push(chunkOf([item]));
-      else this.#putIn(last, last.items.length, item, key); // As most are: behind all others.
-      return;
-    }
+      if (last.items.length < CHUNK_LENGTH_MAX)
+        this.#putIn(last, last.items.length, item, key); // As most are: behind all others.
+      else this.#append(chunkOf([item]));
+    } else this.#insertWithin(item, key);
+  }
+
+  #insertWithin(item: Item, key: number): void {
     const chunkIndex = this.#chunkFor(item, key);
-    const chunk = chunks[chunkIndex] as Chunk<Item>;
-    this.#putIn(chunk, this.#positionIn(chunk, item, key), item, key);
+    const chunk = this.#chunks[chunkIndex] as Chunk<Item>;
+    const position = this.#positionIn(chunk, item, key);
+    this.#putIn(chunk, position, item, key);
+    if (chunkIndex + position === 0) this.#first = item;
     if (chunk.items.length <= CHUNK_LENGTH_MAX) return;
     const upper = chunk.items.splice(CHUNK_LENGTH_MAX / 2);
-    chunks.splice(chunkIndex, 1, chunkOf(chunk.items), chunkOf(upper));
+    this.#chunks.splice(chunkIndex, 1, chunkOf(chunk.items), chunkOf(upper));
+    this.#last = this.#chunks[this.#chunks.length - 1] as Chunk<Item>;
+  }
+
+  #openChunk(): Chunk<Item> {
+    const chunk = chunkOf([this.#first as Item]);
+    this.#chunks = [chunk];
+    this.#last = chunk;
+    return chunk;
+  }
+
+  #append(chunk: Chunk<Item>): void {
+    this.#chunks.push(chunk);
+    this.#last = chunk;
   }
 
   #inChunks(): Chunk<Item>[] {
-    if (this.#only !== undefined) {
-      this.#chunks = [chunkOf([this.#only])];
-      this.#only = undefined;
-    }
+    if (this.#last === null && this.size > 0) this.#openChunk();
     return this.#chunks;
   }
 
@@ -100,32 +115,36 @@ export class SortedList<Item> {
   }
 
   remove(item: Item): void {
-    if (this.#only === item) {
-      this.#only = undefined;
-      this.#exceeding = null;
-      this.size--;
-      return;
-    }
-    const chunks = this.#inChunks();
-    if (chunks[0]?.items[0] === item && this.size > 0) return this.#removeFrom(0, 0, item); // As many are.
+    if (this.#first === item) return this.#removeFirst(item); // As many are.
     const key = this.#keyOf(item);
     const chunkIndex = this.#chunkFor(item, key);
-    const chunk = chunks[chunkIndex];
+    const chunk = this.#chunks[chunkIndex];
     const position = chunk === undefined ? -1 : this.#positionIn(chunk, item, key);
     if (chunk === undefined || chunk.items[position] !== item)
       throw new Error("removing what is not in the list");
     this.#removeFrom(chunkIndex, position, item);
   }
 
+  #removeFirst(item: Item): void {
+    if (this.#last === null) {
+      this.size = 0;
+      this.#exceeding = null;
+    } else this.#removeFrom(0, 0, item);
+    this.#first = this.#chunks[0]?.items[0];
+  }
+
   #removeFrom(chunkIndex: number, position: number, item: Item): void {
     const chunk = this.#chunks[chunkIndex] as Chunk<Item>;
-    chunk.keys?.copyWithin(position, position + 1, chunk.items.length);
-    removeAt(chunk.items, position);
-    if (position === chunk.items.length) chunk.lastKey = Number.NaN;
+    const { items } = chunk;
+    chunk.keys?.copyWithin(position, position + 1, items.length);
+    removeAt(items, position);
+    if (position === items.length) chunk.lastKey = Number.NaN;
     this.size--;
     this.#exceeding = null;
-    if (chunk.items.length === 0 && this.#chunks.length > 1) {
-      this.#chunks.splice(chunkIndex, 1);
+    if (items.length === 0 && this.#chunks.length > 1) {
+      if (chunkIndex === 0) this.#chunks.shift();
+      else this.#chunks.splice(chunkIndex, 1);
+      this.#last = this.#chunks[this.#chunks.length - 1] as Chunk<Item>;
       return; // The only chunk stays: short lists become empty and fill again all the time.
     }
     if (chunk.sums !== null) this.#addSums(chunk.sums, item, -1);
@@ -134,17 +153,18 @@ export class SortedList<Item> {
   }
 
   has(item: Item): boolean {
+    if (this.#last === null) return this.size > 0 && this.#first === item;
     const key = this.#keyOf(item);
-    const chunk = this.#inChunks()[this.#chunkFor(item, key)];
+    const chunk = this.#chunks[this.#chunkFor(item, key)];
     return chunk !== undefined && chunk.items[this.#positionIn(chunk, item, key)] === item;
   }
 
   first(): Item | undefined {
-    return this.#only ?? this.#chunks[0]?.items[0];
+    return this.#first;
   }
 
   last(): Item | undefined {
-    return this.#only ?? this.#chunks.at(-1)?.items.at(-1);
+    return this.#last === null ? this.#first : this.#last.items.at(-1);
   }
 
   /** The first item, in order, whose rank is at most `rankMax`. */
@@ -240,7 +260,7 @@ export class SortedList<Item> {
 
   /** The chunk in which the item is, or belongs: the first whose last item does not precede it. */
   #chunkFor(item: Item, key: number): number {
-    const chunks = this.#inChunks();
+    const chunks = this.#chunks;
     let low = 0;
     let high = chunks.length - 1;
     while (low < high) {
@@ -281,12 +301,14 @@ export class SortedList<Item> {
 
   /** The order between what stands at a position and an item with its number. */
   #compareAt({ items, keys }: Chunk<Item>, position: number, item: Item, key: number): number {
-    const there = items[position] as Item;
-    if (this.#key !== undefined) {
-      const other = keys === null ? this.#key(there) : (keys[position] as number);
+    if (keys !== null) {
+      const other = keys[position] as number;
+      if (other !== key) return other < key ? -1 : 1;
+    } else if (this.#key !== undefined) {
+      const other = this.#key(items[position] as Item);
       if (other !== key) return other < key ? -1 : 1;
     }
-    return this.#compare(there, item);
+    return this.#compare(items[position] as Item, item);
   }
 
   #sumsOf(chunk: Chunk<Item>): readonly number[] {

@@ -26,7 +26,7 @@ import type {
   RequestProgress,
   RequestSpec,
 } from "./records.ts";
-import { compareIds } from "./resources.ts";
+import { compareIds, type Vector } from "./resources.ts";
 import { SortedList, type Summaries } from "./sorted-list.ts";
 import { UndoLog } from "./undo.ts";
 
@@ -240,7 +240,7 @@ export interface PoolLine {
   firm: boolean;
   /** Where its runs stand when the share is filled: 0 firm, 1 class ≥ 7 without checkpoint (10.8), 2 the rest (G6). */
   reserveRank: number;
-  /** Kinds of runs of this line that are not stopping. */
+  /** Kinds of runs of this line that are not stopping. The last one stays when its last run goes: mostly the next is alike. */
   runKinds: readonly RunKind[];
   /** What a share tree of its pool knows of it. Not part of the records. */
   share: LineEntry | null;
@@ -255,8 +255,6 @@ export const NO_RUNS: Set<Run> = new Set();
 /** Running work of one line that differs in nothing but its start. */
 export interface RunKind {
   readonly poolLine: PoolLine;
-  /** Tells the kinds of a line apart. */
-  readonly key: string;
   readonly opportunistic: boolean;
   /** When the shield ends of what was preempted too often (V6); minus infinity: it has none. */
   readonly shieldEndsAtMs: number;
@@ -403,9 +401,24 @@ export function freeOf(pool: Pool, index: number): number {
   return (pool.capacity[index] as number) - (pool.usage[index] as number);
 }
 
+/** Whether so much is free, holds left out of account. */
+export function fitsFree(pool: Pool, need: Vector): boolean {
+  for (let i = 0; i < need.length; i++) {
+    const amount = need[i] as number;
+    if (amount > 0 && amount > freeOf(pool, i)) return false;
+  }
+  return true;
+}
+
 /** Kinds of running work in a pool that is not stopping. */
 export function* runKindsOf({ policies }: Pool): Generator<RunKind> {
   for (const { runKinds } of policies.values()) yield* runKinds;
+}
+
+/** Tells the kinds of a line apart. */
+export function kindKeyOf({ opportunistic, shieldEndsAtMs, ...kind }: RunKind): string {
+  const shield = shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs;
+  return `${opportunistic ? "o" : ""}${shield}${kind.hasWalltime ? "w" : ""}${kind.hasCheckpoint ? "c" : ""}${kind.isAway ? "a" : ""}`;
 }
 
 /** One for each class (A5). */

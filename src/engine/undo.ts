@@ -27,7 +27,7 @@ const TOUCHED = Symbol("touched");
 const CHANGED = Symbol("changed");
 
 /** Longer logs are rare, and their room is given back. */
-const KEPT_LENGTH_MAX = 3_000;
+const KEPT_LENGTH_MAX = 12_000;
 
 export class UndoLog {
   /** Flat triples: (object, field, old value), (vector, vector, sign), (vector, index, amount), (collection, symbol, item), (object, symbol, copy) or (function, null, null). */

@@ -34,6 +34,7 @@ export function joinBlocked(state: EngineState, request: Request): void {
 
 /** The opposite: it ends, enters the queue, or is about to change its place. */
 export function leaveBlocked(state: EngineState, request: Request): void {
+  if (state.arrays.size === 0 && state.dependents.size === 0) return;
   const { spec, progress } = request;
   const isBlocked = progress.blocked === true;
   const key = arrayKeyOf(spec);
@@ -61,13 +62,16 @@ function arrayOf(state: EngineState, key: string): ArrayState {
   return array;
 }
 
+const MET = { are: "met" } as const;
+
 /** Whether all that it waits for has ended as it must; `never`: one of them cannot any more. */
 export function dependenciesOf(
   { requests }: EngineState,
   { after }: RequestSpec,
 ): { readonly are: "met" | "open" } | { readonly are: "never"; readonly because: RequestSpec["id"] } {
+  if (after == null) return MET;
   let are: "met" | "open" = "met";
-  for (const { requestId, when } of after ?? []) {
+  for (const { requestId, when } of after) {
     const status = requests.get(requestId)?.progress.status;
     if (status === undefined) continue; // It ended as it had to, and is no longer in memory.
     if (!TERMINAL_STATUSES.has(status)) are = "open";

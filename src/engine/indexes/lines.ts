@@ -57,13 +57,20 @@ function lineOf(state: EngineState, component: Component, spec: RequestSpec, sha
   return line;
 }
 
-/** A line with no live request left is forgotten. */
+/** A line with no live request left is forgotten, and with the last one a component that nobody else speaks of. */
 export function leaveLine(state: EngineState, line: Line): void {
   state.undo.remember(line, "liveCount", line.liveCount);
   line.liveCount--;
   if (line.liveCount > 0) return;
   if (line.isShared) state.undo.drop(state.lines, line.key);
   state.undo.removeFrom(line.component.lines, line);
+  releaseComponent(state, line.component);
+}
+
+/** A component without policies and requests is forgotten. */
+export function releaseComponent(state: EngineState, component: Component): void {
+  if (component.policies.size > 0 || component.lines.size > 0) return;
+  state.undo.drop(state.components, component.name);
 }
 
 function createLine({

@@ -22,7 +22,14 @@ import {
   runsByEnd,
   runsByReserve,
 } from "../state.ts";
-import { createPoolLine, describe, isServedByOperation, joinLine, leaveLine } from "./lines.ts";
+import {
+  createPoolLine,
+  describe,
+  isServedByOperation,
+  joinLine,
+  leaveLine,
+  releaseComponent,
+} from "./lines.ts";
 import { forgetOrder, forgetPolicies } from "./order.ts";
 import { indexRun } from "./running.ts";
 import { forgetShares } from "./shares.ts";
@@ -244,25 +251,11 @@ function policyComponent(state: EngineState, policy: Policy): Component {
 }
 
 export function ensureComponent(state: EngineState, name: ComponentName): Component {
-  let component = state.components.get(name);
-  if (component === undefined) {
-    component = { name, policies: new Map(), lines: new Set(), joinedLast: null };
-    const created = component;
-    state.undo.run(
-      () => state.components.set(name, created),
-      () => state.components.delete(name),
-    );
-  }
-  return component;
-}
-
-/** A component that nobody speaks of any more is forgotten. */
-export function releaseComponent(state: EngineState, component: Component): void {
-  if (component.policies.size > 0 || component.lines.size > 0) return;
-  state.undo.run(
-    () => state.components.delete(component.name),
-    () => state.components.set(component.name, component),
-  );
+  const known = state.components.get(name);
+  if (known !== undefined) return known;
+  const created: Component = { name, policies: new Map(), lines: new Set(), joinedLast: null };
+  state.undo.putNew(state.components, name, created);
+  return created;
 }
 
 export function addPolicy(state: EngineState, record: PolicyRecord): void {

@@ -2,12 +2,13 @@
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
+import type { Placement } from "../records.ts";
 import type { SortedList } from "../sorted-list.ts";
 import {
   type EngineState,
-  NO_KINDS,
   NO_RUNS,
   type Node,
+  type Pool,
   type PoolLine,
   type Request,
   type Run,
@@ -32,7 +33,7 @@ export function startRun(state: EngineState, request: Request): void {
     startedAtMs: allocation.startedAtMs,
     endMs: allocation.startedAtMs + (request.spec.walltimeMs ?? Number.POSITIVE_INFINITY),
     isStopping: allocation.stop !== null,
-    nodes: allocation.placement.map(({ node }) => pool.nodes.get(node) as Node),
+    nodes: nodesOf(pool, allocation.placement),
     away: null,
   };
   undo.remember(request, "run", null);
@@ -43,6 +44,12 @@ export function startRun(state: EngineState, request: Request): void {
   occupyNodes(state, run);
   touchShares(state, poolLine);
   undo.addTo(state.unsettled, pool);
+}
+
+const NO_NODES: readonly Node[] = [];
+
+function nodesOf({ nodes }: Pool, placement: readonly Placement[]): readonly Node[] {
+  return placement.length === 0 ? NO_NODES : placement.map(({ node }) => nodes.get(node) as Node);
 }
 
 /** The run was asked to stop: its units are on their way out and it is nobody's candidate any more. */
@@ -148,7 +155,7 @@ function removeCandidate(state: EngineState, run: Run): void {
 function showKind({ undo }: EngineState, kind: RunKind): void {
   const { poolLine } = kind;
   const { pool, policy, preemptionClass, runKinds } = poolLine;
-  undo.set(poolLine, "runKinds", runKinds.length === 0 ? [kind] : [...runKinds, kind]);
+  if (!runKinds.includes(kind)) undo.set(poolLine, "runKinds", [...runKinds, kind]);
   undo.addTo(policy.runKinds, kind);
   if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), 1);
   if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
@@ -158,8 +165,10 @@ function showKind({ undo }: EngineState, kind: RunKind): void {
 function hideKind({ undo }: EngineState, kind: RunKind): void {
   const { poolLine } = kind;
   const { pool, policy, preemptionClass, runKinds } = poolLine;
-  const others = runKinds.length === 1 ? NO_KINDS : runKinds.filter((each) => each !== kind);
-  undo.set(poolLine, "runKinds", others);
+  if (runKinds.length > 1) {
+    const others = runKinds.filter((each) => each !== kind);
+    undo.set(poolLine, "runKinds", others);
+  }
   undo.removeFrom(policy.runKinds, kind);
   if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), -1);
   if (kind.opportunistic) undo.removeFrom(pool.gapKinds, kind);
@@ -190,10 +199,8 @@ function kindOf(run: Run): RunKind {
       kind.isAway === isAway;
     if (isSame) return kind;
   }
-  const key = `${opportunistic ? "o" : ""}${shieldEndsAtMs === Number.NEGATIVE_INFINITY ? "" : shieldEndsAtMs}${hasWalltime ? "w" : ""}${hasCheckpoint ? "c" : ""}${isAway ? "a" : ""}`;
   const kind = {
     poolLine,
-    key,
     opportunistic,
     shieldEndsAtMs,
     hasWalltime,

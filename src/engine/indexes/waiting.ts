@@ -2,7 +2,7 @@
 
 import { setAside } from "../placement/occupancy.ts";
 import { Room } from "../placement/room.ts";
-import { type EngineState, freeOf, type Line, type Request, requirePool } from "../state.ts";
+import { type EngineState, fitsFree, type Line, type Request, requirePool } from "../state.ts";
 import { suspectHoldIfUndone, touchHolder, touchMembers } from "./order.ts";
 import { touchLine } from "./shares.ts";
 
@@ -40,9 +40,8 @@ function unsettleBehind(state: EngineState, { line, spec }: Request): void {
   for (const { pool, need, ask, verdict } of line.poolLines) {
     const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
     if (verdict !== null || !mayPass) continue;
-    const fits =
-      ask === null ? need.every((amount, i) => amount <= freeOf(pool, i)) : new Room(pool).hasRoomFor(ask);
-    if (fits) state.undo.addTo(state.unsettled, pool);
+    if (ask === null ? fitsFree(pool, need) : new Room(pool).hasRoomFor(ask))
+      state.undo.addTo(state.unsettled, pool);
   }
 }
 

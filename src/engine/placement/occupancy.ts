@@ -184,9 +184,11 @@ function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | 
   state.undo.run(add(sign), add(-sign));
 }
 
+const NO_PLACES: readonly Placement[] = [];
+
 /** What a grant on these nodes says: in order of name, and of the GPUs the lowest that nobody has (N2). */
-export function assignDevices(nodes: readonly Node[], ask: Ask | null): Placement[] {
-  if (ask === null) return [];
+export function assignDevices(nodes: readonly Node[], ask: Ask | null): readonly Placement[] {
+  if (ask === null) return NO_PLACES;
   return byName(nodes).map((node) => {
     const gpu = node.pool.keys.indexOf("gpu");
     const count = gpu < 0 ? 0 : (ask.need[gpu] as number);

@@ -5,6 +5,7 @@ import { compareIds } from "../resources.ts";
 import {
   byReserveOrder,
   type EngineState,
+  kindKeyOf,
   type Policy,
   type Pool,
   type Run,
@@ -109,7 +110,7 @@ export function namedKinds(
 }
 
 function byLine(a: RunKind, b: RunKind): number {
-  return compareIds(a.poolLine.line.key, b.poolLine.line.key) || compareIds(a.key, b.key);
+  return compareIds(a.poolLine.line.key, b.poolLine.line.key) || compareIds(kindKeyOf(a), kindKeyOf(b));
 }
 
 /** Indices of the keys that are short. */

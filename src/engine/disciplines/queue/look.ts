@@ -3,9 +3,8 @@
 import { neverUp } from "../../breaks.ts";
 import { covers } from "../../placement/node-list.ts";
 import { placesOf } from "../../placement/occupancy.ts";
-import type { Vector } from "../../resources.ts";
 import { NO_PROMISES, quotaBlockOf } from "../../scheduling/quotas.ts";
-import { freeOf, type Pool, type Request } from "../../state.ts";
+import { fitsFree, type Pool, type Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { findBackfill, type StuckHead } from "./backfill.ts";
@@ -47,14 +46,6 @@ function isStuck(rules: QueueRules, order: QueueOrder, pool: Pool): boolean {
   const parts = order.lines.parts();
   for (let i = 0; i < parts.length; i++) if (fitsFree(pool, (parts[i] as Part).least)) return false;
   return !rules.mayStopAnybody(pool, order);
-}
-
-function fitsFree(pool: Pool, need: Vector): boolean {
-  for (let i = 0; i < need.length; i++) {
-    const amount = need[i] as number;
-    if (amount > 0 && amount > freeOf(pool, i)) return false;
-  }
-  return true;
 }
 
 function hasNoRoom(): boolean {

@@ -343,20 +343,23 @@ function waiterAt({ request, poolLine, hold, borrows, rank }: Place): Waiter {
 
 /** The order as it is now; made if nobody has asked for it since it was thrown away. */
 export function orderOf(state: EngineState, rules: QueueRules, pool: Pool): QueueOrder {
-  if (pool.order === null) {
-    const made = new QueueOrder(rules, pool);
-    state.undo.run(
-      () => {
-        pool.order = made;
-      },
-      () => {
-        pool.order = null; // What happened before it was made is not known to it.
-      },
-    );
-    return made;
-  }
-  pool.order.refresh();
-  return pool.order;
+  const { order } = pool;
+  if (order === null) return makeOrder(state, rules, pool);
+  order.refresh();
+  return order;
+}
+
+function makeOrder(state: EngineState, rules: QueueRules, pool: Pool): QueueOrder {
+  const made = new QueueOrder(rules, pool);
+  state.undo.run(
+    () => {
+      pool.order = made;
+    },
+    () => {
+      pool.order = null; // What happened before it was made is not known to it.
+    },
+  );
+  return made;
 }
 
 function hasReserve({ reserved }: Policy): boolean {
