@@ -121,10 +121,15 @@ function groupCommit(
       });
       const events = changes.flatMap(eventsOf);
       const rows = { requests: changes.map(recordOf), audit: changes.map(auditOf) };
+      let hadOthersTurn = false;
+      setImmediate(() => {
+        hadOthersTurn = true;
+      });
       ({ seq } = await store.commit({ epoch, expectedSeq: seq, atMs, events, ...rows }));
       for (const { done } of batch) done();
       publish(changes);
-      await new Promise((resolve) => setImmediate(resolve));
+      // As in the leader's loop: while the store writes the next ones, these are answered.
+      if (!hadOthersTurn) await new Promise((resolve) => setImmediate(resolve));
     }
     isTurning = false;
   };
