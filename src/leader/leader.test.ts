@@ -93,6 +93,23 @@ describe("batches", () => {
     expect(commits.length - before).toBe(2);
   });
 
+  test("what came during a commit is on its way to the store before anything else has its turn", async () => {
+    const { store, commits, hold } = await createWatchedStore();
+    const rig = await createRig({ store });
+    await createPool(rig);
+    const release = hold();
+    const first = rig.do(submit("first"));
+    await settle();
+    const second = rig.do(submit("second"));
+    await settle();
+    const before = commits.length;
+
+    release();
+    const commitsByThen = new Promise((resolve) => rig.clock.soon(() => resolve(commits.length)));
+    expect(await commitsByThen).toBe(before + 1);
+    await Promise.all([first, second]);
+  });
+
   test("many calls at once stand for themselves", async () => {
     const rig = await createRig();
     await createPool(rig);

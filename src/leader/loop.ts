@@ -76,8 +76,9 @@ export function createLoop(
   async function turn(): Promise<void> {
     isTurning = true;
     cancelTimer();
+    let hadOthersTurn = false;
     try {
-      await runBatch();
+      hadOthersTurn = await runBatch();
     } catch (error) {
       trouble.end(error);
     }
@@ -86,16 +87,20 @@ export function createLoop(
     if (!isLeading()) return;
     onTurnEnd();
     if (inbox.isEmpty) planTimer();
+    // At once, so that the callers of this batch are answered while the store writes the next one.
+    else if (hadOthersTurn) void turn();
     else plan();
   }
 
-  async function runBatch(): Promise<void> {
+  /** True if everything else has had its turn while the batch was written. */
+  async function runBatch(): Promise<boolean> {
     const calls = inbox.take();
     let lookups: Lookups;
     try {
       lookups = await lookUp(store, ledger.memory, calls);
     } catch (error) {
-      return trouble.survive(error);
+      await trouble.survive(error);
+      return false;
     }
 
     const batch = openBatch(reads.view(nowMs()));
@@ -105,19 +110,25 @@ export function createLoop(
     own.decideLosses(batch);
     engineErrors += batch.engineErrors;
 
+    let hadOthersTurn = false;
+    clock.soon(() => {
+      hadOthersTurn = true;
+    });
     if (!isEmpty(batch)) {
       try {
         await commit(batch, calls.length);
       } catch (error) {
-        return trouble.survive(error);
+        await trouble.survive(error);
+        return false;
       }
     }
-    if (!isLeading()) return; // It stepped down meanwhile: its callers have been answered, and followers read the rest.
+    if (!isLeading()) return false; // It stepped down meanwhile: its callers have been answered, and followers read the rest.
     own.keepLeases(batch, calls.slice(0, answers.length));
     inbox.auditWritten();
     inbox.answer(answers);
     if (batch.events.length > 0) stream.publish({ events: batch.events, requestIds: batch.touched });
     reads.serve();
+    return hadOthersTurn;
   }
 
   /** As many as there is time for: renewals and reads must not wait for all of a large bulk. */

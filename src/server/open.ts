@@ -60,7 +60,7 @@ export const STORE_FILE = "berth.db";
  * on. There it is garbage all the same, only dearer to collect, and it keeps alive whatever it points to: a fifth of all
  * that a call makes was moved there, and half of the collector's work was for that.
  */
-function keepCallsInNewSpace(): void {
+export function keepCallsInNewSpace(): void {
   setFlagsFromString("--no-allocation-site-pretenuring");
 }
 
