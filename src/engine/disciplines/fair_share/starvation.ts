@@ -4,6 +4,7 @@ import type { StarvationChange } from "../../events.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
+import { operationBy, operationsIn } from "./entries.ts";
 import { noteMoved, setRight, setRightBelow, touch, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
 import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
@@ -131,10 +132,11 @@ export class Evaluation {
 
   /** Records of elements that went since the last look; before the first one of a tree all records are gone through. */
   #clearGone(): void {
-    const { branches, operations, gone, isLookedAt } = this.#tree;
+    const { branches, gone, isLookedAt } = this.#tree;
     const { starvation } = this.#pool;
-    for (const key of isLookedAt ? gone : starvation.keys()) {
-      if (starvation.has(key) && !branches.has(key) && !operations.has(key)) this.#noteNormal(key);
+    for (const key of isLookedAt ? gone.map(({ key }) => key) : starvation.keys()) {
+      if (!starvation.has(key) || branches.has(key)) continue;
+      if (operationBy(this.#transaction.state, this.#tree, key) === undefined) this.#noteNormal(key);
     }
     gone.length = 0;
   }
@@ -208,7 +210,7 @@ export function rightFrom(pool: Pool, branch: Branch): Right {
 export function statusViolations(pool: Pool, tree: PoolTree, nowMs: number): string[] {
   if (!tree.isLookedAt) return [];
   const found: string[] = [];
-  const elements = [...tree.branches.values(), ...tree.operations.values()];
+  const elements = [...tree.branches.values(), ...operationsIn(tree)];
   let wakeCount = 0;
   for (const element of elements) {
     const { key, wakeAtMs } = element;
