@@ -13,7 +13,7 @@ import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, isNothing, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
+import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
 import { catchUp } from "./shares.ts";
 import type {
   Branch,
@@ -332,14 +332,13 @@ function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, aft
 }
 
 function joinPeers(tree: PoolTree, operation: Operation, leafKey: Key, peersKey: Key): void {
-  const { parent, order } = operation;
+  const { parent } = operation;
   const leaf = parent.leaves.get(leafKey) ?? newLeaf(tree, operation, leafKey);
   const peers = leaf.peers.get(peersKey) ?? newPeers(tree, operation, leaf, peersKey);
-  if (leaf.isGang || parent.isInLine) leaf.order = order; // Then it is the only one.
   operation.peers = peers;
   peers.operations.insert(operation);
   leaf.operationCount++;
-  noteClaim(tree, leaf);
+  noteRecounted(tree, leaf);
   countRight(operation, 1);
   hopeFor(tree, peers);
 }
@@ -411,7 +410,7 @@ class PeersNode implements Peers {
 
   get fairShare(): readonly number[] {
     if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
-    return this.leaf.shareOfEach;
+    return this.leaf.fairShare;
   }
 
   get satisfaction(): number {
@@ -431,20 +430,8 @@ function handDownTo(tree: PoolTree, policy: Branch): void {
   catchUp(policy, tree);
   for (const leaf of changed.splice(from) as Leaf[]) {
     leaf.isChanged = false;
-    if (takeShare(leaf)) for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
+    for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
   }
-}
-
-/** What each of the operations has of what all of them have; answers whether that is something else than before. */
-export function takeShare({ fairShare, shareOfEach, weight }: Leaf): boolean {
-  let isMoved = false;
-  for (let key = 0; key < fairShare.length; key++) {
-    const share = fairShare[key]! / weight;
-    if (shareOfEach[key] === share) continue;
-    isMoved = true;
-    shareOfEach[key] = share;
-  }
-  return isMoved;
 }
 
 function newLeaf(tree: PoolTree, operation: Operation, key: Key): Leaf {
@@ -462,11 +449,9 @@ class LeafNode extends ShareNode implements Leaf {
   readonly demand: readonly number[];
   readonly demandShare: readonly number[];
   readonly pathUsage: readonly number[];
-  readonly shareOfEach: number[];
   readonly peers = new Map<Key, Peers>();
   operationCount = 0;
-  claimedOrder = 0;
-  isClaimStale = false;
+  isRecounted = false;
 
   constructor(tree: PoolTree, operation: Operation, key: Key) {
     const { total, root } = tree;
@@ -480,7 +465,6 @@ class LeafNode extends ShareNode implements Leaf {
     this.pathUsage = unitsOf(tree, lines, usedBy).map((units, i) =>
       isStraight ? 0 : fraction(units, total[i]!),
     );
-    this.shareOfEach = this.demand.map(() => 0);
   }
 }
 
@@ -492,7 +476,7 @@ function leavePeers(tree: PoolTree, operation: Operation): void {
   operation.peers = null;
   peers.operations.remove(operation);
   leaf.operationCount--;
-  noteClaim(tree, leaf);
+  noteRecounted(tree, leaf);
   if (peers.operations.size > 0) return;
   leaf.peers.delete(peers.key);
   hideNeeds(tree, peers);
@@ -500,10 +484,10 @@ function leavePeers(tree: PoolTree, operation: Operation): void {
   peers.isTouched = false;
 }
 
-function noteClaim({ claims }: PoolTree, leaf: Leaf): void {
-  if (leaf.isClaimStale) return;
-  leaf.isClaimStale = true;
-  claims.push(leaf);
+function noteRecounted({ recounted }: PoolTree, leaf: Leaf): void {
+  if (leaf.isRecounted) return;
+  leaf.isRecounted = true;
+  recounted.push(leaf);
 }
 
 /** An element stands otherwise than at the last look. */
@@ -520,30 +504,26 @@ export function noteMoved({ moved }: PoolTree, operation: Operation): void {
   moved.push(operation);
 }
 
-/** Leaves claim what their operations want together; those without any go. */
-export function settleClaims(tree: PoolTree): void {
-  for (const leaf of tree.claims) {
-    leaf.isClaimStale = false;
-    const { demandShare, pathUsage, isGang, order, operationCount: weight, parent } = leaf;
-    if (weight === 0) {
+/** Shares learn how many operations leaves have; those without any go. */
+export function settleCounts(tree: PoolTree): void {
+  for (const leaf of tree.recounted) {
+    leaf.isRecounted = false;
+    const { parent, operationCount, path } = leaf;
+    if (operationCount === 0) {
       parent.leaves.delete(leaf.key);
       removeMember(parent, leaf);
       leaf.isChanged = false;
       continue;
     }
-    const isAsBefore = leaf.path !== null && leaf.weight === weight && leaf.claimedOrder === order;
-    if (isAsBefore) continue;
-    leaf.claimedOrder = order;
-    const demand = times(demandShare, weight);
-    setClaim(leaf, { demand, usage: times(pathUsage, weight), isGang, order, weight });
-    noteChanged(tree, leaf); // What each of them has may be another part now.
+    const isOneOnly = leaf.isGang || parent.isInLine; // A place of its own, so that it matters which one it is.
+    const { order } = (leaf.peers.values().next().value as Peers).operations.first() as Operation;
+    if (path === null || (isOneOnly && leaf.order !== order)) {
+      const { demandShare: demand, pathUsage: usage, isGang } = leaf;
+      setClaim(leaf, { demand, usage, isGang, order: isOneOnly ? order : 0 });
+    }
+    if (leaf.count !== operationCount) setCount(leaf, operationCount);
   }
-  tree.claims.length = 0;
-}
-
-function times(shares: readonly number[], count: number): readonly number[] {
-  if (count === 1 || shares.every(isNothing)) return shares;
-  return shares.map((each) => each * count);
+  tree.recounted.length = 0;
 }
 
 function byAge(a: Operation, b: Operation): number {

@@ -27,7 +27,7 @@ import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
 import { allowSpan, isWithinMargin, type Margin } from "./margins.ts";
 import type { Need } from "./needs.ts";
-import { forgetFindings, operationOf, refresh, settleClaims, takeShare, touch } from "./operations.ts";
+import { forgetFindings, operationOf, refresh, settleCounts, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
 import { leaveMargin, type Search, type Stage } from "./search.ts";
 import {
@@ -118,13 +118,10 @@ export interface Leaf extends ShareElement {
   readonly demandShare: readonly number[];
   /** The part of the usage that bends the path to the demand (9.1). */
   readonly pathUsage: readonly number[];
-  readonly shareOfEach: number[];
   readonly peers: Map<Key, Peers>;
   operationCount: number;
-  /** The order that its claim was made with; it counts for gangs and in a line. */
-  claimedOrder: number;
-  /** Whether it may have more or fewer operations than its claim says. */
-  isClaimStale: boolean;
+  /** Whether it may have more or fewer operations than shares know, or others. */
+  isRecounted: boolean;
 }
 
 /** Operations of a leaf that no rule tells apart, except by their age. The standing is that of each one of them. */
@@ -217,8 +214,8 @@ export interface PoolTree extends ShareTree {
   readonly shapes: Map<string, Shape>;
   /** Those with something known of their former peers. */
   readonly heirs: Peers[];
-  /** Leaves that may have more or fewer operations than their claim says. */
-  readonly claims: Leaf[];
+  /** Leaves that may have more or fewer operations than shares know, or others. */
+  readonly recounted: Leaf[];
   /** Elements that stand otherwise than at the last look. */
   readonly touched: (Branch | Peers)[];
   /** Operations that are new, stand elsewhere, or must be looked at again; and those that have gone. */
@@ -307,7 +304,7 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     refresh(state, tree, operation, pool);
     if (isBreak()) return null;
   }
-  settleClaims(tree);
+  settleCounts(tree);
   updateShares(tree);
   if (changed.length > 0) tree.moveCount++;
   for (const node of changed) {
@@ -343,7 +340,6 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
     node.satisfaction = Number.NaN;
     return touch(tree, node);
   }
-  if (!takeShare(node)) return;
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
     if (isWithinMargin(tree, peers)) continue;
@@ -391,7 +387,7 @@ function newTree(pool: Pool): PoolTree {
     running: new Set(),
     shapes: new Map(),
     heirs: [],
-    claims: [],
+    recounted: [],
     touched: [],
     moved: [],
     gone: [],
