@@ -24,6 +24,7 @@ import {
   forgetOperation,
   forgetShares,
   forgetSharesWhenTakenBack,
+  recheck,
   recheckWhenTakenBack,
   rememberOperation,
   touchShares,
@@ -538,7 +539,10 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
   // A look says in the end until when it holds; after a replay there was none yet.
-  if (pool.shareTree?.isInLook !== true) keepOrderUntil(state, pool, 0);
+  if (pool.shareTree?.isInLook !== true) {
+    keepOrderUntil(state, pool, 0);
+    recheck(state, pool, event.changes);
+  }
   recheckWhenTakenBack(state, pool, event.changes);
   for (const change of event.changes) {
     if (change.belowSinceMs === null) state.undo.drop(starvation, change.element);

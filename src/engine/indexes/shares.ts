@@ -27,18 +27,23 @@ export function forgetShares(state: EngineState, pool: Pool): void {
   state.undo.run(forget, forget);
 }
 
+/** Somebody else found how elements stand, as in a replay: the next look does not take it from the tree. */
+export function recheck(state: EngineState, { shareTree }: Pool, changes: readonly StarvationChange[]): void {
+  if (shareTree !== null) for (const { element } of changes) lookAgain(state, shareTree, element);
+}
+
 /** The tree knows what the last look found; when that is taken back, those elements are looked at again (9.4). */
 export function recheckWhenTakenBack(
   state: EngineState,
   pool: Pool,
   changes: readonly StarvationChange[],
 ): void {
-  const recheck = () => {
+  const recheckAll = () => {
     const tree = pool.shareTree;
     if (tree !== null && !changes.every(({ element }) => lookAgain(state, tree, element)))
       pool.shareTree = null;
   };
-  state.undo.run(() => {}, recheck);
+  state.undo.run(() => {}, recheckAll);
 }
 
 /** What only the first look at a new tree finds. */

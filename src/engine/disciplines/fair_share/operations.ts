@@ -78,6 +78,7 @@ function newOperation(tree: PoolTree, { policy }: PoolLine, request: Request): O
     right: 0,
     wakeAtMs: Number.POSITIVE_INFINITY,
     judgedIn: 0,
+    record: null,
   };
   if (operation.request === null) tree.named.set(operation.key, operation);
   knowOperation(request, operation);
@@ -574,13 +575,15 @@ function countRight({ peers, right }: Operation, more: 1 | -1): void {
   if (right > 1) peers.aggressiveCount += more;
 }
 
-/** The status of an element may not be what the last look found. Answers whether there is such an element. */
+/** The status of an element may not be what the last look found, nor its record. Answers whether there is such an element. */
 export function lookAgain(state: EngineState, tree: PoolTree, key: string): boolean {
   const branch = tree.branches.get(key);
-  if (branch !== undefined) touch(tree, branch);
   const operation = operationBy(state, tree, key);
+  if (branch !== undefined) touch(tree, branch);
   if (operation !== undefined) noteMoved(tree, operation);
-  return branch !== undefined || operation !== undefined;
+  const element = branch ?? operation;
+  if (element !== undefined) element.record = null;
+  return element !== undefined;
 }
 
 /** What the last look found may have been taken back. */

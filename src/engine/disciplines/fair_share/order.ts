@@ -77,9 +77,8 @@ function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): bo
 }
 
 function isBefore(a: Branch | Peers, b: Branch | Peers): boolean {
-  const difference = stepOf(a) - stepOf(b);
-  // Of two that are infinitely satisfied neither is more so.
-  return difference < 0 || (!(difference > 0) && ageOf(a) < ageOf(b));
+  const [step, other] = [stepOf(a), stepOf(b)];
+  return step === other ? ageOf(a) < ageOf(b) : step < other;
 }
 
 function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operation> {

@@ -14,7 +14,7 @@ import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
 import { spaceOf } from "./space.ts";
-import { Evaluation } from "./starvation.ts";
+import { evaluate, finishEvaluation } from "./starvation.ts";
 import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeInTime } from "./tree.ts";
 import { chooseOver, isBelow, type Round } from "./victims.ts";
 
@@ -40,9 +40,9 @@ function lookAtTree(
 ): PoolLook | null {
   const { state, nowMs } = transaction;
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
-  const evaluation = new Evaluation(transaction, pool, tree);
+  const evaluation = evaluate(transaction, pool, tree);
   if (!takeOverChanges(pool, tree, nowMs, isTimeUp)) {
-    evaluation.finish(false);
+    finishEvaluation(evaluation, false);
     forgetFindings(tree);
     return null;
   }
@@ -51,7 +51,7 @@ function lookAtTree(
   const enforce = waiter === undefined ? stages.findEnforcement() : undefined;
   const isBusy = waiter !== undefined || enforce !== undefined;
   const service = isBusy ? undefined : stages.findService();
-  const statusUntilMs = evaluation.finish(!isBusy && service === undefined);
+  const statusUntilMs = finishEvaluation(evaluation, !isBusy && service === undefined);
   return {
     grant: waiter === undefined ? undefined : { waiter, opportunistic: false },
     enforce,

@@ -17,6 +17,7 @@
 //      still be there, without the mark.
 
 import { breaksWhen } from "../../breaks.ts";
+import type { StarvationChange } from "../../events.ts";
 import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
@@ -80,6 +81,8 @@ export interface Starver {
   wakeAtMs: number;
   /** The number of the last look that judged it. */
   judgedIn: number;
+  /** What is recorded of it; null: to be looked up. */
+  record: StarvationChange | null;
 }
 
 /** The root, a group or a policy. */
@@ -526,6 +529,7 @@ class BranchNode extends ShareNode implements Branch {
   right: Right = 0;
   wakeAtMs = Number.POSITIVE_INFINITY;
   judgedIn = 0;
+  record: StarvationChange | null = null;
 
   constructor(
     { kind, key, name, parent, group, policy }: BranchFields,
