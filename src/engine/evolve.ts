@@ -23,6 +23,7 @@ import {
   forgetOperation,
   forgetShares,
   forgetSharesWhenTakenBack,
+  recheck,
   recheckWhenTakenBack,
   rememberOperation,
   touchShares,
@@ -44,6 +45,7 @@ import type {
 import { TERMINAL_STATUSES } from "./records.ts";
 import {
   type EngineState,
+  NO_OPERATIONS,
   noKinds,
   type Policy,
   type Pool,
@@ -192,8 +194,8 @@ function evolvePoolSet(state: EngineState, { pool: record }: EventOf<"poolSet">)
     preemptiveStartAtMs: new Map(),
     overcommittedSinceMs: new Map(),
     shareTree: null,
-    staleLines: new Set(),
-    takenBackLines: new Set(),
+    staleRequests: new Few(),
+    takenBackRequests: new Few(),
   };
   state.undo.put(state.pools, record.name, pool);
   rebuildPool(state, pool);
@@ -272,6 +274,7 @@ function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"r
     line: joinLine(state, component, spec),
     run: null,
     wakeAtMs: Number.POSITIVE_INFINITY,
+    operations: NO_OPERATIONS,
   };
   state.undo.putNew(state.requests, spec.id, request);
   forgetWhereAdmitted(state, request);
@@ -365,7 +368,7 @@ function setStop(state: EngineState, request: Request, stop: Stop): void {
   state.undo.set(request.progress, "allocation", { ...allocation, stop });
   if (request.run !== null) {
     stopRun(state, request.run);
-    touchShares(state, request.run.poolLine); // It may not come back any more (9).
+    touchShares(state, request.run.poolLine, request); // It may not come back any more (9).
   }
   rewake(state, request);
 }
@@ -384,7 +387,7 @@ function evolveCheckpointCompleted(state: EngineState, event: EventOf<"checkpoin
   changed.lastCheckpointSeq = state.seq;
   if (run === null) return;
   sortRunAnew(state, run);
-  touchShares(state, run.poolLine); // It is fresher than before (9.5).
+  touchShares(state, run.poolLine, run.request); // It is fresher than before (9.5).
 }
 
 function evolveAttemptEnded(state: EngineState, event: EventOf<"attemptEnded">, request: Request): void {
@@ -545,7 +548,10 @@ function evolveStarvation(state: EngineState, event: EventOf<"starvationChanged"
   const pool = requirePool(state, event.pool);
   const { starvation } = pool;
   // A look says in the end until when it holds; after a replay there was none yet.
-  if (pool.shareTree?.isInLook !== true) keepOrderUntil(state, pool, 0);
+  if (pool.shareTree?.isInLook !== true) {
+    keepOrderUntil(state, pool, 0);
+    recheck(state, pool, event.changes);
+  }
   recheckWhenTakenBack(state, pool, event.changes);
   for (const change of event.changes) {
     if (change.belowSinceMs === null) state.undo.drop(starvation, change.element);

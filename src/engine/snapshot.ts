@@ -30,6 +30,7 @@ import {
   bySubmission,
   createState,
   type EngineState,
+  NO_OPERATIONS,
   poolsByName,
   type Request,
   requirePool,
@@ -229,7 +230,14 @@ export function resume(state: EngineState, atMs: number): void {
 function restoreRequest(state: EngineState, spec: RequestSpec, progress: RequestProgress): Request {
   const component = ensureComponent(state, spec.component);
   const line = joinLine(state, component, spec);
-  const request: Request = { spec, progress, line, run: null, wakeAtMs: Number.POSITIVE_INFINITY };
+  const request: Request = {
+    spec,
+    progress,
+    line,
+    run: null,
+    wakeAtMs: Number.POSITIVE_INFINITY,
+    operations: NO_OPERATIONS,
+  };
   state.requests.set(spec.id, request);
   rememberOperation(state, request);
   if (TERMINAL_STATUSES.has(progress.status)) {

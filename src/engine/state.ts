@@ -6,7 +6,7 @@
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
 
-import type { LineEntry, PoolTree } from "./disciplines/fair_share/tree.ts";
+import type { Operation, PoolTree, Shape } from "./disciplines/fair_share/tree.ts";
 import type { QueueOrder } from "./disciplines/queue/queue-order.ts";
 import type { StarvationChange } from "./events.ts";
 import { Few } from "./few.ts";
@@ -44,7 +44,6 @@ export interface EngineState {
   readonly requests: Map<RequestId, Request>;
   /** Requests in a terminal status that are still remembered, oldest end first. */
   readonly ended: SortedList<Request>;
-  /** Those that several requests may share; the components have all of them. */
   readonly lines: Map<string, Line>;
   /** All remembered requests of each operation: it is as old as the first of them (9.11). */
   readonly operations: Map<string, SortedList<Request>>;
@@ -130,9 +129,9 @@ export interface Pool {
   readonly overcommittedSinceMs: Map<NodeName, number>;
   /** What the records give for section 9; null: to be built anew when it is next used. */
   shareTree: PoolTree | null;
-  /** Lines whose demand or usage may differ from what the tree says, and those of which something was taken back. */
-  readonly staleLines: Set<PoolLine>;
-  readonly takenBackLines: Set<PoolLine>;
+  /** Requests of which the tree may not know where they are, and those of which something was taken back. */
+  readonly staleRequests: Few<Request>;
+  readonly takenBackRequests: Few<Request>;
 }
 
 export interface Node {
@@ -193,8 +192,6 @@ export interface Line {
   readonly shape: RequestSpec;
   /** The same for all lines of that shape, whatever operation they belong to. */
   readonly shapeKey: string;
-  /** Whether other requests may join it, so that it is in the table of lines: not the line of a request that is an operation. */
-  readonly isShared: boolean;
   /** Members that wait and hold nothing, by original submission. */
   readonly members: SortedList<Request>;
   /** One for every pool in which the component has a policy. */
@@ -242,8 +239,8 @@ export interface PoolLine {
   reserveRank: number;
   /** Kinds of runs of this line that are not stopping. The last one stays when its last run goes: mostly the next is alike. */
   runKinds: readonly RunKind[];
-  /** What a share tree of its pool knows of it. Not part of the records. */
-  share: LineEntry | null;
+  /** What the share tree of its pool makes of what it asks for. Not part of the records. */
+  share: Shape | null;
   /** Runs of this line that were asked to stop; `NO_RUNS` until there are some. */
   stoppingRuns: Set<Run>;
 }
@@ -251,6 +248,8 @@ export interface PoolLine {
 /** Shared by all lines with nothing in them, so that they have no lists of their own. */
 export const NO_KINDS: readonly RunKind[] = [];
 export const NO_RUNS: Set<Run> = new Set();
+/** The same for requests. */
+export const NO_OPERATIONS: readonly Operation[] = [];
 
 /** Running work of one line that differs in nothing but its start. */
 export interface RunKind {
@@ -293,6 +292,8 @@ export interface Request {
   run: Run | null;
   /** When its next timer fires; infinite: none. */
   wakeAtMs: number;
+  /** What it belongs to in share trees. Not part of the records. */
+  operations: readonly Operation[];
 }
 
 export function createState(): EngineState {

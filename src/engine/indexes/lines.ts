@@ -40,19 +40,17 @@ export function joinLine(state: EngineState, component: Component, spec: Request
 
 /** Whether a request of the same shape belongs to a line, too. */
 function isOfLine({ component, shape, liveCount }: Line, { operation }: RequestSpec): boolean {
-  if (liveCount === 0) return false;
-  return (operation !== null && operation === shape.operation) || !isServedByOperation(component);
+  return liveCount > 0 && (operation === shape.operation || !isServedByOperation(component));
 }
 
 /** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 function lineOf(state: EngineState, component: Component, spec: RequestSpec, shapeKey: string): Line {
-  const isByOperation = isServedByOperation(component);
-  const isShared = !isByOperation || spec.operation !== null;
-  const key = isByOperation ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
-  const known = isShared ? state.lines.get(key) : undefined;
+  const hasOwn = spec.operation !== null && isServedByOperation(component);
+  const key = hasOwn ? `${shapeKey}|${spec.operation}` : shapeKey;
+  const known = state.lines.get(key);
   if (known !== undefined) return known;
-  const line = createLine({ key, component, shape: spec, shapeKey, isShared });
-  if (isShared) state.undo.putNew(state.lines, key, line);
+  const line = createLine({ key, component, shape: spec, shapeKey });
+  state.undo.putNew(state.lines, key, line);
   state.undo.addTo(component.lines, line);
   return line;
 }
@@ -62,7 +60,7 @@ export function leaveLine(state: EngineState, line: Line): void {
   state.undo.remember(line, "liveCount", line.liveCount);
   line.liveCount--;
   if (line.liveCount > 0) return;
-  if (line.isShared) state.undo.drop(state.lines, line.key);
+  state.undo.drop(state.lines, line.key);
   state.undo.removeFrom(line.component.lines, line);
   releaseComponent(state, line.component);
 }
@@ -78,14 +76,12 @@ function createLine({
   component,
   shape,
   shapeKey,
-  isShared,
-}: Pick<Line, "key" | "component" | "shape" | "shapeKey" | "isShared">): Line {
+}: Pick<Line, "key" | "component" | "shape" | "shapeKey">): Line {
   const line = {
     key,
     component,
     shape,
     shapeKey,
-    isShared,
     members: new SortedList<Request>(bySubmission, MEMBERS),
     poolLines: NO_POOL_LINES,
     pools: undefined as unknown as PoolsOfLine, // Refers to the line itself.
@@ -139,7 +135,7 @@ function needIn(line: Line, pool: Pool): number[] {
     : need.map((amount, i) => (pool.keys[i] === "step_run" ? amount : amount * nodes));
 }
 
-/** Where operations are served one by one, an operation's requests are a line of their own. */
+/** Where operations are served one by one, the requests of one that has a name are lines of their own. */
 export function isServedByOperation(component: Component): boolean {
   for (const { pool } of component.policies.values()) if (disciplineOf(pool).hasShares) return true;
   return false;

@@ -42,7 +42,7 @@ export function startRun(state: EngineState, request: Request): void {
   pool.runCount++;
   indexRun(state, run);
   occupyNodes(state, run);
-  touchShares(state, poolLine);
+  touchShares(state, poolLine, request);
   undo.addTo(state.unsettled, pool);
 }
 
@@ -59,7 +59,7 @@ export function stopRun(state: EngineState, run: Run): void {
   removeCandidate(state, run);
   state.undo.set(run, "isStopping", true);
   noteStopping(state, run);
-  touchShares(state, run.poolLine);
+  touchShares(state, run.poolLine, run.request);
   stopOnNodes(state, run);
   state.undo.add(run.poolLine.pool.stopping, run.poolLine.need, 1);
 }
@@ -73,7 +73,7 @@ export function endRun(state: EngineState, request: Request): void {
   addUsage(state, run, -1);
   state.undo.remove(run.poolLine.policy.runs, run);
   touchBorrowersIfUndone(state, run);
-  touchShares(state, run.poolLine);
+  touchShares(state, run.poolLine, run.request);
   state.undo.removeFrom(run.poolLine.stoppingRuns, run);
   if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
   else removeCandidate(state, run);

@@ -5,26 +5,18 @@ import { lookAgain } from "../disciplines/fair_share/operations.ts";
 import type { StarvationChange } from "../events.ts";
 import { operationKey } from "../lines.ts";
 import { SortedList } from "../sorted-list.ts";
-import {
-  bySubmission,
-  type EngineState,
-  type Line,
-  type Pool,
-  type PoolLine,
-  type Request,
-} from "../state.ts";
+import { bySubmission, type EngineState, type Pool, type PoolLine, type Request } from "../state.ts";
 
-/** Demand or usage of a line changed: the shares of its pool are looked at again (9). */
-export function touchShares(state: EngineState, poolLine: PoolLine): void {
-  const { pool } = poolLine;
+/** Demand or usage by a request changed: the shares of its pool are looked at again (9). */
+export function touchShares(state: EngineState, { pool }: Pick<PoolLine, "pool">, request: Request): void {
   if (!disciplineOf(pool).hasShares) return;
   state.undo.addTo(state.unsettled, pool);
-  pool.staleLines.add(poolLine);
-  state.undo.touchIfTakenBack(pool.takenBackLines, poolLine);
+  pool.staleRequests.add(request);
+  state.undo.touchIfTakenBack(pool.takenBackRequests, request);
 }
 
-export function touchLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.poolLines) touchShares(state, poolLine);
+export function touchWaiter(state: EngineState, request: Request): void {
+  for (const poolLine of request.line.poolLines) touchShares(state, poolLine, request);
 }
 
 /** Something about the pool itself changed: nothing of what was computed holds any more. */
@@ -35,17 +27,23 @@ export function forgetShares(state: EngineState, pool: Pool): void {
   state.undo.run(forget, forget);
 }
 
+/** Somebody else found how elements stand, as in a replay: the next look does not take it from the tree. */
+export function recheck(state: EngineState, { shareTree }: Pool, changes: readonly StarvationChange[]): void {
+  if (shareTree !== null) for (const { element } of changes) lookAgain(state, shareTree, element);
+}
+
 /** The tree knows what the last look found; when that is taken back, those elements are looked at again (9.4). */
 export function recheckWhenTakenBack(
   state: EngineState,
   pool: Pool,
   changes: readonly StarvationChange[],
 ): void {
-  const recheck = () => {
+  const recheckAll = () => {
     const tree = pool.shareTree;
-    if (tree !== null && !changes.every(({ element }) => lookAgain(tree, element))) pool.shareTree = null;
+    if (tree !== null && !changes.every(({ element }) => lookAgain(state, tree, element)))
+      pool.shareTree = null;
   };
-  state.undo.run(() => {}, recheck);
+  state.undo.run(() => {}, recheckAll);
 }
 
 /** What only the first look at a new tree finds. */
@@ -77,17 +75,14 @@ export function rememberOperation(state: EngineState, request: Request): void {
 }
 
 /** An operation that goes on becomes younger with the record of its first request, and older when that is taken back. */
-function touchOperation(state: EngineState, { spec }: Request): void {
+function touchOperation(state: EngineState, request: Request): void {
   // Not that of its line: a component that had neither requests nor policies for a while is another object since.
-  const policies = state.components.get(spec.component)?.policies.values() ?? [];
-  const pools = Array.from(policies, ({ pool }) => pool);
-  const linesIn = ({ shareTree }: Pool) => shareTree?.operations.get(operationKey(spec))?.lines ?? [];
-  for (const pool of pools) for (const { poolLine } of linesIn(pool)) touchShares(state, poolLine);
-  // A tree that is built meanwhile knows the younger one.
-  const touchAgain = () => {
-    for (const pool of pools) for (const { poolLine } of linesIn(pool)) pool.staleLines.add(poolLine);
-  };
-  state.undo.run(() => {}, touchAgain);
+  const policies = state.components.get(request.spec.component)?.policies.values() ?? [];
+  for (const policy of policies) {
+    const { shareTree, takenBackRequests } = policy.pool;
+    if (shareTree?.named.has(operationKey(request.spec))) touchShares(state, policy, request);
+    else state.undo.touchIfTakenBack(takenBackRequests, request); // A tree that is built meanwhile knows the younger one.
+  }
 }
 
 export function forgetOperation(state: EngineState, request: Request): void {

@@ -4,13 +4,13 @@ import { setAside } from "../placement/occupancy.ts";
 import { Room } from "../placement/room.ts";
 import { type EngineState, fitsFree, type Line, type Request, requirePool } from "../state.ts";
 import { suspectHoldIfUndone, touchHolder, touchMembers } from "./order.ts";
-import { touchLine } from "./shares.ts";
+import { touchWaiter } from "./shares.ts";
 
 /** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
 export function enqueue(state: EngineState, request: Request): void {
   const { line, progress } = request;
   if (progress.delayed) return;
-  touchLine(state, line);
+  touchWaiter(state, request);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     touchHolder(state, request);
@@ -49,7 +49,7 @@ export function dequeue(state: EngineState, request: Request): void {
   const { line, progress } = request;
   if (progress.delayed) return;
   unsettleLine(state, line);
-  touchLine(state, line);
+  touchWaiter(state, request);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
     touchHolder(state, request);

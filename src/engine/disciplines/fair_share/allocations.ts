@@ -1,7 +1,8 @@
 // The allocations of operations in their groups (9.5), as the search for victims and people see them.
 
-import type { Node, Pool, PoolLine, Run } from "../../state.ts";
+import type { Node, Pool, Run } from "../../state.ts";
 import { type AllocationGroup, splitAllocationGroups } from "./allocation-groups.ts";
+import { runsIn } from "./entries.ts";
 import type { Operation, Peers, PoolTree } from "./tree.ts";
 
 export interface Allocation {
@@ -63,17 +64,10 @@ export function* allocationsOfAll(pool: Pool, tree: PoolTree): Generator<Allocat
   }
 }
 
-/** The operation that is known of a line; what an earlier tree knew does not count. */
-export function operationWith(tree: PoolTree, { share }: PoolLine): Operation | undefined {
-  return share?.tree === tree ? share.operation : undefined;
-}
-
 /** Every run that is not stopping: NP work first, then the oldest (9.5). */
 function runsOf({ lines }: Operation): Run[] {
   const runs: Run[] = [];
-  for (const { poolLine } of lines) {
-    for (const kind of poolLine.runKinds) runs.push(...kind.runs);
-  }
+  for (const entry of lines) runs.push(...runsIn(entry));
   return runs.length < 2 ? runs : runs.sort(byProtection);
 }
 

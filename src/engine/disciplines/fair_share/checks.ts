@@ -2,6 +2,7 @@
 
 import type { EngineState, Pool } from "../../state.ts";
 import { groupsAt } from "./allocations.ts";
+import { knowOperation, operationsIn } from "./entries.ts";
 import { leafKeyOf, peersKeyOf } from "./operations.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
 import { Stages, takeOverChanges } from "./stages.ts";
@@ -21,7 +22,8 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
   pool.shareTree = null;
   const fresh = shareTreeOf(state, pool);
   pool.shareTree = kept;
-  for (const { lines } of kept.operations.values()) for (const entry of lines) entry.poolLine.share = entry;
+  for (const operation of operationsIn(kept))
+    if (operation.request !== null) knowOperation(operation.request, operation);
   takeOverChanges(pool, kept, nowMs);
   const [has, should] = [describe(kept), describe(fresh)];
   const differences = [...new Set([...has.keys(), ...should.keys()])]
@@ -37,7 +39,8 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
 }
 
 /** Every element in one line of text; shares to seven digits, since their last ones depend on what came before. */
-function describe({ operations, branches, overcommitted, promises }: PoolTree): Map<string, string> {
+function describe(tree: PoolTree): Map<string, string> {
+  const { branches, overcommitted, promises } = tree;
   const rounded = (numbers: readonly number[]) => numbers.map((number) => Math.round(number * 1e7));
   const standing = (each: Standing) => {
     const { demandShare, usageShare, fairShare, waitingCount } = each;
@@ -57,7 +60,7 @@ function describe({ operations, branches, overcommitted, promises }: PoolTree): 
     const { demand, usage } = branch;
     found.set(key, `${ageOf(branch)}, ${demand}, ${usage}, ${promised(branch)}, ${standing(branch)}`);
   }
-  for (const { key, peers, order, lines } of operations.values()) {
+  for (const { key, peers, order, lines } of operationsIn(tree)) {
     const { leaf, operations: alike } = peers as Peers;
     const { demand, pathUsage, operationCount } = leaf;
     const counts = lines.map(({ waiting, promised, passing, running }) => [
@@ -75,7 +78,7 @@ function describe({ operations, branches, overcommitted, promises }: PoolTree): 
 
 /** What is known of peers is what their shares give now. */
 function* marginViolations(pool: Pool, tree: PoolTree): Generator<string> {
-  for (const { key, peers } of tree.operations.values()) {
+  for (const { key, peers } of operationsIn(tree)) {
     const { fairShare, margin, groups } = peers as Peers;
     if (margin !== null && fairShare.some((share, i) => share < margin.low[i]! || share > margin.high[i]!))
       yield `${key} has left its margin`;
@@ -88,11 +91,9 @@ function* marginViolations(pool: Pool, tree: PoolTree): Generator<string> {
 function indexViolations(tree: PoolTree): string[] {
   const found: string[] = [];
   const peersOf = new Set<Peers>();
-  for (const operation of tree.operations.values()) {
+  for (const operation of operationsIn(tree)) {
     const peers = operation.peers as Peers;
     peersOf.add(peers);
-    if (operation.lines.some((entry) => entry.poolLine.share !== entry))
-      found.push(`a line of ${operation.key} is lost`);
     if (peers.leaf.key !== leafKeyOf(tree, operation) || peers.key !== peersKeyOf(operation))
       found.push(`${operation.key} is among others than its like`);
   }

@@ -17,7 +17,7 @@ export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
   for (const member of root.isFifo ? [] : root.renewed) {
     if (!member.isStale || member.index < 0) continue;
     const level = member.weight * (place?.position ?? 0);
-    // The weight of operations changes with their curve, so that their level tells nothing.
+    // Nothing was drawn yet for operations that are new.
     const mayStay = isStill && member.path === null;
     if (mayStay) growthAt(member.curve, level, BEFORE);
     drawStale(member, tree);

@@ -28,7 +28,8 @@ import type {
   Verdict,
 } from "../../why.ts";
 import type { Taker, Victim } from "../discipline.ts";
-import { allocationsIn, freshnessOf, operationWith } from "./allocations.ts";
+import { allocationsIn, freshnessOf } from "./allocations.ts";
+import { operationWith } from "./entries.ts";
 import { promisesOf } from "./holds.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
@@ -81,8 +82,8 @@ export function explainByShares(
   const tree = shareTreeOf(state, pool);
   const order = [...inOrder(tree)];
   const queue = order.flatMap((operation) => waitersOf(pool, operation));
-  const place = order.findIndex(({ lines }) => lines.some((entry) => entry.poolLine === poolLine));
-  const operation = order[place] as Operation;
+  const operation = operationWith(tree, request) as Operation;
+  const place = order.indexOf(operation);
   const share = shareOf(pool, tree, order, place, poolLine, nowMs);
   const lacking = shortageOf(poolLine);
   const startMs = earliestEnd(pool, coverOf(poolLine));
@@ -148,7 +149,7 @@ interface Waiting {
 
 /** The first part of the order on which two differ (Y7, 9.6): on the level where the ways to them part. */
 function differenceOf(tree: PoolTree, theirs: Waiting, mine: Waiting): OrderDifference {
-  const operationOf = ({ poolLine }: Waiting) => operationWith(tree, poolLine) as Operation;
+  const operationOf = ({ request }: Waiting) => operationWith(tree, request) as Operation;
   const [way, own] = [wayTo(operationOf(theirs)), wayTo(operationOf(mine))];
   const fork = way.findIndex((element, level) => element !== own[level]);
   if (fork < 0) {
@@ -196,7 +197,7 @@ const TAKERS_LOOKED_AT_MAX = 200;
 export function takersByShares(state: EngineState, run: Run, nowMs: number): Taker[] {
   const { pool } = run.poolLine;
   const tree = shareTreeOf(state, pool);
-  const owner = operationWith(tree, run.poolLine);
+  const owner = operationWith(tree, run.request);
   const allocation = owner && allocationsIn(pool, tree, owner).get(run);
   if (allocation === undefined) return [];
   const takers: Taker[] = [];
@@ -224,7 +225,7 @@ export function takersByShares(state: EngineState, run: Run, nowMs: number): Tak
 export function protectionByShares(state: EngineState, run: Run, nowMs: number): Protection[] {
   const { pool } = run.poolLine;
   const tree = shareTreeOf(state, pool);
-  const owner = operationWith(tree, run.poolLine);
+  const owner = operationWith(tree, run.request);
   const group = owner && allocationsIn(pool, tree, owner).get(run)?.group;
   const own: Protection[] =
     group === undefined || group === "preemptible" ? [] : [{ by: "fair_share", group }];
@@ -278,7 +279,9 @@ function shareOf(
     aheadCount: place,
     mayPreempt: right === 2 ? "aggressively" : right === 1 ? "preemptible" : "no",
     backoffUntilMs: backoffUntilMs > nowMs ? backoffUntilMs : null,
-    exceedsFairShare: isBeyondFairShare(tree, operation, poolLine),
+    exceedsFairShare: operation.lines.some(
+      (entry) => entry.poolLine === poolLine && isBeyondFairShare(tree, operation, entry),
+    ),
     isGangWithoutShare: isGangWithoutShare(operation.peers as Peers),
   };
 }

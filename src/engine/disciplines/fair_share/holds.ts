@@ -92,6 +92,6 @@ const NOBODY: ReadonlySet<Request> = new Set();
  * What could lose a promise here, another node or another verdict on a line, brings a new tree; and one that had ended
  * may be back.
  */
-export function suspectHolders({ shareTree, takenBackLines, promised }: Pool): ReadonlySet<Request> {
-  return shareTree?.areHoldsChecked === true && takenBackLines.size === 0 ? NOBODY : promised;
+export function suspectHolders({ shareTree, takenBackRequests, promised }: Pool): ReadonlySet<Request> {
+  return shareTree?.areHoldsChecked === true && takenBackRequests.size === 0 ? NOBODY : promised;
 }

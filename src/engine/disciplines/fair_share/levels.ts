@@ -155,6 +155,7 @@ function countBelow({ paper, start, pointCount }: Curve, level: number): number 
 export interface Member {
   readonly curve: Curve;
   readonly weight: number;
+  readonly count: number;
 }
 
 /**
@@ -274,12 +275,12 @@ function isWithin(value: readonly number[], limit: readonly number[]): boolean {
 
 function sumAt(members: readonly Member[], position: number, isBelow: boolean, keyCount: number): number[] {
   const sum = new Array<number>(keyCount).fill(0);
-  for (const { curve, weight } of members) {
+  for (const { curve, weight, count } of members) {
     const { numbers, stride } = curve.paper;
     const { point, part } = locate(curve, weight * position, isBelow);
     for (let key = 0, offset = offsetOf(curve, point) + VALUE; key < keyCount; key++, offset++) {
       const value = numbers[offset]!;
-      sum[key]! += part === 0 ? value : value + part * (numbers[offset + stride]! - value);
+      sum[key]! += count * (part === 0 ? value : value + part * (numbers[offset + stride]! - value));
     }
   }
   return sum;

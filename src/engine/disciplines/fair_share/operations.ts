@@ -6,14 +6,14 @@
 
 import { operationKey } from "../../lines.ts";
 import { SortedList, type Summaries } from "../../sorted-list.ts";
-import { type EngineState, type Pool, type PoolLine, requireRequest } from "../../state.ts";
+import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
-import { operationWith } from "./allocations.ts";
+import { forgetOperation, knowOperation, operationBy, operationWith } from "./entries.ts";
 import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, isNothing, noteChanged, removeMember, ShareNode, setClaim } from "./share-tree.ts";
+import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
 import { catchUp } from "./shares.ts";
 import type {
   Branch,
@@ -28,43 +28,74 @@ import type {
   Shape,
 } from "./tree.ts";
 
-/** The operation that a line belongs to, made if it is the first. Nobody's below a policy that is removed by force (P8). */
-export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | undefined {
-  const known = operationWith(tree, poolLine);
-  if (known !== undefined) return known;
-  const { shape } = poolLine.line;
-  const key = operationKey(shape);
-  let operation = tree.operations.get(key);
-  if (operation === undefined) {
-    const parent = tree.policies.get(poolLine.policy);
-    if (parent === undefined) {
-      poolLine.share = null; // Nothing is left of an earlier tree.
-      return undefined;
-    }
-    operation = {
-      key,
-      name: shape.operation ?? shape.id,
-      parent,
-      lines: NO_LINES,
-      order: 0,
-      peers: null,
-      isMoved: false,
-      isStale: false,
-      allocations: null,
-      right: 0,
-      wakeAtMs: Number.POSITIVE_INFINITY,
-      judgedIn: 0,
-    };
-    tree.operations.set(key, operation);
-  }
-  const { number, need } = shapeOf(tree, poolLine);
-  need.lineCount++;
-  const entry: LineEntry = {
+/**
+ * The operation that a request belongs to, with a place for it, made if it is the first. Nobody's if there is neither, as
+ * below a policy that is removed by force (P8).
+ */
+export function operationOf(
+  state: EngineState,
+  pool: Pool,
+  tree: PoolTree,
+  request: Request,
+): Operation | undefined {
+  const known = operationWith(tree, request);
+  const isAlive = isWaitingOrRunning(state, request);
+  const poolLine = isAlive ? request.line.pools.get(pool.record.name) : undefined;
+  if (poolLine === undefined) return known;
+  const operation = known ?? newOperation(tree, poolLine, request);
+  if (operation === undefined) return undefined;
+  const { lines } = operation;
+  if (lines.some((entry) => entry.poolLine === poolLine)) return operation;
+  const entry = newEntry(tree, poolLine, operation);
+  if (lines.length === 0)
+    operation.lines = [entry]; // Mostly the only one: it needs no room for others.
+  else lines.push(entry);
+  return operation;
+}
+
+/** A request that was taken back is none at all. */
+function isWaitingOrRunning(state: EngineState, request: Request): boolean {
+  const { progress, run } = request;
+  return state.requests.get(request.spec.id) === request && (run !== null || progress.status === "queued");
+}
+
+function newOperation(tree: PoolTree, { policy }: PoolLine, request: Request): Operation | undefined {
+  const parent = tree.policies.get(policy);
+  if (parent === undefined) return undefined;
+  const { spec } = request;
+  const operation: Operation = {
+    key: operationKey(spec),
+    name: spec.operation ?? spec.id,
     tree,
+    parent,
+    request: spec.operation === null ? request : null,
+    lines: NO_LINES,
+    order: 0,
+    peers: null,
+    isMoved: false,
+    isStale: false,
+    allocations: null,
+    right: 0,
+    wakeAtMs: Number.POSITIVE_INFINITY,
+    judgedIn: 0,
+    record: null,
+  };
+  if (operation.request === null) tree.named.set(operation.key, operation);
+  knowOperation(request, operation);
+  return operation;
+}
+
+const NO_LINES: LineEntry[] = [];
+
+function newEntry(tree: PoolTree, poolLine: PoolLine, operation: Operation): LineEntry {
+  const shape = shapeOf(tree, poolLine);
+  const { need } = shape;
+  need.lineCount++;
+  return {
     poolLine,
-    operation,
+    shape,
     need,
-    shape: number,
+    operation,
     waiting: 0,
     promised: 0,
     passing: 0,
@@ -72,19 +103,12 @@ export function operationOf(tree: PoolTree, poolLine: PoolLine): Operation | und
     stopping: 0,
     returning: 0,
   };
-  if (operation.lines.length === 0)
-    operation.lines = [entry]; // Mostly the only one: it needs no room for others.
-  else operation.lines.push(entry);
-  poolLine.share = entry;
-  return operation;
 }
 
-const NO_LINES: LineEntry[] = [];
-
-/** Takes an operation anew from its lines, puts it among its like, and adds the difference to those above it. */
+/** Takes an operation anew from its requests, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
   operation.isStale = false;
-  for (const entry of operation.lines) countAgain(tree, entry, pool);
+  for (const entry of operation.lines) countAgain(state, tree, entry, pool);
   dropIdle(tree, operation);
   const before = operation.peers;
   operation.allocations = null;
@@ -131,23 +155,49 @@ function forgetGroups(tree: PoolTree, peers: Peers): void {
 function dropOperation(tree: PoolTree, operation: Operation): void {
   addDifference(tree, operation.parent, operation.peers, null);
   leavePeers(tree, operation);
-  tree.operations.delete(operation.key);
+  if (operation.request === null) tree.named.delete(operation.key);
+  else forgetOperation(operation.request, operation);
+  operation.tree = null;
   operation.isMoved = false;
-  tree.gone.push(operation.key);
+  tree.gone.push(operation);
   wakeAt(tree, operation, Number.POSITIVE_INFINITY);
   countRights(tree, operation.right, 0);
 }
 
-function orderOf(state: EngineState, { key, lines }: Operation): number {
-  const { shape } = (lines[0] as LineEntry).poolLine.line;
-  const first = shape.operation === null ? undefined : state.operations.get(key)?.first();
-  return (first ?? requireRequest(state, shape.id)).progress.seq;
+function orderOf(state: EngineState, { key, request }: Operation): number {
+  const first = request ?? state.operations.get(key)?.first();
+  return (first as Request).progress.seq;
 }
 
-/** Takes over where the requests of a line are, and notes what has come free by that. */
-function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
-  const { promised: promisedBefore, poolLine } = entry;
+/** Takes over where the requests of an entry are, and notes what has come free by that. */
+function countAgain(state: EngineState, tree: PoolTree, entry: LineEntry, pool: Pool): void {
+  const { promised: promisedBefore } = entry;
+  const { request } = entry.operation;
   const occupied = occupiedBy(entry);
+  if (request === null) countAll(entry, pool);
+  else countOne(state, entry, request, pool);
+  if (occupiedBy(entry) < occupied) tree.hasNewRoom = true;
+  if (entry.promised !== promisedBefore) tree.promises.add(entry.poolLine, entry.promised - promisedBefore);
+}
+
+function countOne(state: EngineState, entry: LineEntry, request: Request, pool: Pool): void {
+  const { poolLine } = entry;
+  const { progress, run, line } = request;
+  const isHere = line === poolLine.line && isWaitingOrRunning(state, request);
+  const isRunningHere = isHere && run?.poolLine.pool === pool;
+  const isWaiting = isHere && progress.status === "queued" && !progress.delayed;
+  const isPromised = isWaiting && progress.hold?.pool === pool.record.name;
+  const isAdmitted = isWaiting && poolLine.verdict === null;
+  entry.promised = Number(isPromised);
+  entry.passing = Number(isAdmitted && !isPromised && progress.hold !== null);
+  entry.waiting = Number(isAdmitted || isPromised);
+  entry.running = Number(isRunningHere && !run.isStopping);
+  entry.stopping = Number(isRunningHere && run.isStopping);
+  entry.returning = Number(isRunningHere && run.isStopping && comesBack(request));
+}
+
+function countAll(entry: LineEntry, pool: Pool): void {
+  const { poolLine } = entry;
   const { line, verdict, runKinds, stoppingRuns } = poolLine;
   entry.promised = countOf(pool.promised, poolLine);
   entry.passing = verdict === null ? countOf(pool.passers, poolLine) : 0;
@@ -157,11 +207,9 @@ function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
   entry.stopping = stoppingRuns.size;
   entry.returning = 0;
   if (entry.stopping > 0) for (const { request } of stoppingRuns) if (comesBack(request)) entry.returning++;
-  if (occupiedBy(entry) < occupied) tree.hasNewRoom = true;
-  if (entry.promised !== promisedBefore) tree.promises.add(poolLine, entry.promised - promisedBefore);
 }
 
-function countOf(requests: ReadonlySet<{ readonly line: unknown }>, { line }: PoolLine): number {
+function countOf(requests: ReadonlySet<Request>, { line }: PoolLine): number {
   let count = 0;
   if (requests.size > 0) for (const request of requests) if (request.line === line) count++;
   return count;
@@ -188,7 +236,6 @@ function dropIdle(tree: PoolTree, operation: Operation): void {
     const entry = lines[index]!;
     if (wantedBy(entry) + entry.stopping > 0) continue;
     dropNeed(tree, entry.need);
-    entry.poolLine.share = null;
     lines.splice(index, 1);
   }
 }
@@ -202,9 +249,10 @@ export function leafKeyOf(tree: PoolTree, operation: Operation): Key {
   if (isAlone(operation)) {
     const entry = lines[0] as LineEntry;
     const wanted = wantedBy(entry);
-    const used = isBent(tree, entry) ? usedBy(entry) : 0;
-    if (wanted < COUNT_END && used < COUNT_END) return (entry.shape * COUNT_END + wanted) * COUNT_END + used;
-    return `${entry.shape}|${wanted}|${used}`;
+    const { isBent, number } = entry.shape;
+    const used = isBent ? usedBy(entry) : 0;
+    if (wanted < COUNT_END && used < COUNT_END) return (number * COUNT_END + wanted) * COUNT_END + used;
+    return `${number}|${wanted}|${used}`;
   }
   const usage = isGang(operation) ? "gang" : unitsOf(tree, lines, usedBy);
   return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
@@ -215,13 +263,13 @@ export function peersKeyOf({ lines }: Operation): Key {
   if (lines.length === 1) {
     const { shape, waiting, promised, passing, running } = lines[0] as LineEntry;
     if (Math.max(waiting, promised, passing, running) < COUNT_END) {
-      const held = (shape * COUNT_END + waiting) * COUNT_END + promised;
+      const held = (shape.number * COUNT_END + waiting) * COUNT_END + promised;
       return (held * COUNT_END + passing) * COUNT_END + running;
     }
   }
   let key = "";
   for (const { shape, waiting, promised, passing, running } of lines) {
-    key += `${shape}: ${waiting} ${promised} ${passing} ${running}|`;
+    key += `${shape.number}: ${waiting} ${promised} ${passing} ${running}|`;
   }
   return key;
 }
@@ -232,18 +280,8 @@ function isAlone(operation: Operation): boolean {
 }
 
 function isGang({ lines }: Operation): boolean {
-  for (const { poolLine } of lines) {
-    const { gang, nodes } = poolLine.line.shape;
-    if (gang || nodes > 1) return true;
-  }
+  for (const { shape } of lines) if (shape.isGang) return true;
   return false;
-}
-
-/** On one key every path is straight, whatever is in use. */
-function isBent({ keys }: PoolTree, { poolLine: { need } }: LineEntry): boolean {
-  let keysAskedFor = 0;
-  for (let i = 0; i < keys.length; i++) if (need[keys[i]!]! > 0) keysAskedFor++;
-  return keysAskedFor > 1;
 }
 
 /** Over the share keys. */
@@ -255,18 +293,23 @@ function unitsOf(
   const sum = keys.map(() => 0);
   for (const entry of lines) {
     const times = timesOf(entry);
-    for (let i = 0; i < keys.length; i++) sum[i]! += times * entry.poolLine.need[keys[i]!]!;
+    for (let i = 0; i < keys.length; i++) sum[i]! += times * entry.shape.units[i]!;
   }
   return sum;
 }
 
 function shapeOf(tree: PoolTree, poolLine: PoolLine): Shape {
-  const { shapeKey } = poolLine.line;
-  let shape = tree.shapes.get(shapeKey);
+  const { share, line } = poolLine;
+  let shape = share?.tree === tree ? share : tree.shapes.get(line.shapeKey);
   if (shape === undefined) {
-    shape = { number: tree.shapes.size, need: needOf(tree, poolLine) };
-    tree.shapes.set(shapeKey, shape);
+    const units = tree.keys.map((key) => poolLine.need[key]!);
+    const isBent = units.filter((amount) => amount > 0).length > 1;
+    const { gang, nodes } = line.shape;
+    const need = needOf(tree, poolLine);
+    shape = { tree, number: tree.shapes.size, need, units, isBent, isGang: gang || nodes > 1 };
+    tree.shapes.set(line.shapeKey, shape);
   }
+  poolLine.share = shape;
   if (shape.need.lineCount === 0) shape.need = needOf(tree, poolLine); // The one that was known has gone.
   return shape;
 }
@@ -290,14 +333,13 @@ function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, aft
 }
 
 function joinPeers(tree: PoolTree, operation: Operation, leafKey: Key, peersKey: Key): void {
-  const { parent, order } = operation;
+  const { parent } = operation;
   const leaf = parent.leaves.get(leafKey) ?? newLeaf(tree, operation, leafKey);
   const peers = leaf.peers.get(peersKey) ?? newPeers(tree, operation, leaf, peersKey);
-  if (leaf.isGang || parent.isInLine) leaf.order = order; // Then it is the only one.
   operation.peers = peers;
   peers.operations.insert(operation);
   leaf.operationCount++;
-  noteClaim(tree, leaf);
+  noteRecounted(tree, leaf);
   countRight(operation, 1);
   hopeFor(tree, peers);
 }
@@ -369,7 +411,7 @@ class PeersNode implements Peers {
 
   get fairShare(): readonly number[] {
     if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
-    return this.leaf.shareOfEach;
+    return this.leaf.fairShare;
   }
 
   get satisfaction(): number {
@@ -389,20 +431,8 @@ function handDownTo(tree: PoolTree, policy: Branch): void {
   catchUp(policy, tree);
   for (const leaf of changed.splice(from) as Leaf[]) {
     leaf.isChanged = false;
-    if (takeShare(leaf)) for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
+    for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
   }
-}
-
-/** What each of the operations has of what all of them have; answers whether that is something else than before. */
-export function takeShare({ fairShare, shareOfEach, weight }: Leaf): boolean {
-  let isMoved = false;
-  for (let key = 0; key < fairShare.length; key++) {
-    const share = fairShare[key]! / weight;
-    if (shareOfEach[key] === share) continue;
-    isMoved = true;
-    shareOfEach[key] = share;
-  }
-  return isMoved;
 }
 
 function newLeaf(tree: PoolTree, operation: Operation, key: Key): Leaf {
@@ -420,11 +450,9 @@ class LeafNode extends ShareNode implements Leaf {
   readonly demand: readonly number[];
   readonly demandShare: readonly number[];
   readonly pathUsage: readonly number[];
-  readonly shareOfEach: number[];
   readonly peers = new Map<Key, Peers>();
   operationCount = 0;
-  claimedOrder = 0;
-  isClaimStale = false;
+  isRecounted = false;
 
   constructor(tree: PoolTree, operation: Operation, key: Key) {
     const { total, root } = tree;
@@ -434,11 +462,10 @@ class LeafNode extends ShareNode implements Leaf {
     this.isGang = isGang(operation);
     this.demand = unitsOf(tree, lines, wantedBy);
     this.demandShare = this.demand.map((units, i) => fraction(units, total[i]!));
-    const isStraight = this.isGang || (isAlone(operation) && !isBent(tree, lines[0] as LineEntry));
+    const isStraight = this.isGang || (isAlone(operation) && !(lines[0] as LineEntry).shape.isBent);
     this.pathUsage = unitsOf(tree, lines, usedBy).map((units, i) =>
       isStraight ? 0 : fraction(units, total[i]!),
     );
-    this.shareOfEach = this.demand.map(() => 0);
   }
 }
 
@@ -450,7 +477,7 @@ function leavePeers(tree: PoolTree, operation: Operation): void {
   operation.peers = null;
   peers.operations.remove(operation);
   leaf.operationCount--;
-  noteClaim(tree, leaf);
+  noteRecounted(tree, leaf);
   if (peers.operations.size > 0) return;
   leaf.peers.delete(peers.key);
   hideNeeds(tree, peers);
@@ -458,10 +485,10 @@ function leavePeers(tree: PoolTree, operation: Operation): void {
   peers.isTouched = false;
 }
 
-function noteClaim({ claims }: PoolTree, leaf: Leaf): void {
-  if (leaf.isClaimStale) return;
-  leaf.isClaimStale = true;
-  claims.push(leaf);
+function noteRecounted({ recounted }: PoolTree, leaf: Leaf): void {
+  if (leaf.isRecounted) return;
+  leaf.isRecounted = true;
+  recounted.push(leaf);
 }
 
 /** An element stands otherwise than at the last look. */
@@ -478,30 +505,26 @@ export function noteMoved({ moved }: PoolTree, operation: Operation): void {
   moved.push(operation);
 }
 
-/** Leaves claim what their operations want together; those without any go. */
-export function settleClaims(tree: PoolTree): void {
-  for (const leaf of tree.claims) {
-    leaf.isClaimStale = false;
-    const { demandShare, pathUsage, isGang, order, operationCount: weight, parent } = leaf;
-    if (weight === 0) {
+/** Shares learn how many operations leaves have; those without any go. */
+export function settleCounts(tree: PoolTree): void {
+  for (const leaf of tree.recounted) {
+    leaf.isRecounted = false;
+    const { parent, operationCount, path } = leaf;
+    if (operationCount === 0) {
       parent.leaves.delete(leaf.key);
       removeMember(parent, leaf);
       leaf.isChanged = false;
       continue;
     }
-    const isAsBefore = leaf.path !== null && leaf.weight === weight && leaf.claimedOrder === order;
-    if (isAsBefore) continue;
-    leaf.claimedOrder = order;
-    const demand = times(demandShare, weight);
-    setClaim(leaf, { demand, usage: times(pathUsage, weight), isGang, order, weight });
-    noteChanged(tree, leaf); // What each of them has may be another part now.
+    const isOneOnly = leaf.isGang || parent.isInLine; // A place of its own, so that it matters which one it is.
+    const { order } = (leaf.peers.values().next().value as Peers).operations.first() as Operation;
+    if (path === null || (isOneOnly && leaf.order !== order)) {
+      const { demandShare: demand, pathUsage: usage, isGang } = leaf;
+      setClaim(leaf, { demand, usage, isGang, order: isOneOnly ? order : 0 });
+    }
+    if (leaf.count !== operationCount) setCount(leaf, operationCount);
   }
-  tree.claims.length = 0;
-}
-
-function times(shares: readonly number[], count: number): readonly number[] {
-  if (count === 1 || shares.every(isNothing)) return shares;
-  return shares.map((each) => each * count);
+  tree.recounted.length = 0;
 }
 
 function byAge(a: Operation, b: Operation): number {
@@ -552,13 +575,15 @@ function countRight({ peers, right }: Operation, more: 1 | -1): void {
   if (right > 1) peers.aggressiveCount += more;
 }
 
-/** The status of an element may not be what the last look found. Answers whether there is such an element. */
-export function lookAgain(tree: PoolTree, key: string): boolean {
+/** The status of an element may not be what the last look found, nor its record. Answers whether there is such an element. */
+export function lookAgain(state: EngineState, tree: PoolTree, key: string): boolean {
   const branch = tree.branches.get(key);
+  const operation = operationBy(state, tree, key);
   if (branch !== undefined) touch(tree, branch);
-  const operation = tree.operations.get(key);
   if (operation !== undefined) noteMoved(tree, operation);
-  return branch !== undefined || operation !== undefined;
+  const element = branch ?? operation;
+  if (element !== undefined) element.record = null;
+  return element !== undefined;
 }
 
 /** What the last look found may have been taken back. */

@@ -2,6 +2,7 @@
 
 import { Heap } from "../../heap.ts";
 import type { Pool, PoolLine, Request } from "../../state.ts";
+import { holdersIn, membersIn, passersIn } from "./entries.ts";
 import { satisfaction } from "./satisfaction.ts";
 import { SATISFACTION_STEPS } from "./tolerances.ts";
 import type { Branch, Operation, Peers, PoolTree, Standing } from "./tree.ts";
@@ -76,9 +77,8 @@ function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): bo
 }
 
 function isBefore(a: Branch | Peers, b: Branch | Peers): boolean {
-  const difference = stepOf(a) - stepOf(b);
-  // Of two that are infinitely satisfied neither is more so.
-  return difference < 0 || (!(difference > 0) && ageOf(a) < ageOf(b));
+  const [step, other] = [stepOf(a), stepOf(b)];
+  return step === other ? ageOf(a) < ageOf(b) : step < other;
 }
 
 function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operation> {
@@ -183,13 +183,13 @@ function comesBefore(a: Turn, b: Turn): boolean {
 /** All requests of an operation that wait in the pool, by original submission. */
 export function waitersOf(pool: Pool, { lines }: Operation): { request: Request; poolLine: PoolLine }[] {
   const waiters: { request: Request; poolLine: PoolLine }[] = [];
-  for (const { poolLine } of lines) {
-    const { line, verdict } = poolLine;
+  for (const entry of lines) {
+    const { poolLine } = entry;
     const add = (request: Request) => waiters.push({ request, poolLine });
-    for (const holder of pool.promised) if (holder.line === line) add(holder);
-    if (verdict !== null) continue;
-    for (const passer of pool.passers) if (passer.line === line) add(passer);
-    for (const request of line.members) add(request);
+    for (const holder of holdersIn(pool, entry)) add(holder);
+    if (poolLine.verdict !== null) continue;
+    for (const passer of passersIn(pool, entry)) add(passer);
+    for (const request of membersIn(entry)) add(request);
   }
   return waiters.sort((a, b) => a.request.progress.seq - b.request.progress.seq);
 }

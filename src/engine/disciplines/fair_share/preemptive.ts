@@ -7,6 +7,7 @@ import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { Node, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
 import { type Allocation, unitsOn } from "./allocations.ts";
+import { membersIn } from "./entries.ts";
 import { hasRoomFor } from "./needs.ts";
 import { ask, inOrder } from "./order.ts";
 import {
@@ -169,8 +170,7 @@ export class PreemptiveStages {
       if (!done) heads.push({ request, entry, rest });
     };
     for (const entry of lines) {
-      const { verdict, line } = entry.poolLine;
-      if (verdict === null) show(entry, line.members[Symbol.iterator]());
+      if (entry.poolLine.verdict === null) show(entry, membersIn(entry)[Symbol.iterator]());
     }
     while (heads.length > 0) {
       heads.sort((a, b) => b.request.progress.seq - a.request.progress.seq);

@@ -19,9 +19,9 @@ import {
   byPreference,
   groupsIn,
   isTakeable,
-  operationWith,
   unitsOn,
 } from "./allocations.ts";
+import { operationWith, runsIn } from "./entries.ts";
 import { forgetMargin, type Margin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
@@ -187,7 +187,7 @@ export class Search {
 
   /** Its allocation, if the stage may take it, perhaps later (9.5, 9.8, V2). */
   #candidateFor(run: Run): Allocation | undefined {
-    const operation = operationWith(this.#tree, run.poolLine);
+    const operation = operationWith(this.#tree, run.request);
     if (operation === undefined || run.isStopping || operation.right > 0 || !isTakeable(run))
       return undefined;
     const peers = operation.peers as Peers;
@@ -492,10 +492,8 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
     const search = searches[stage];
     if (search === null) continue;
     search.note(null);
-    for (const { poolLine } of lines) {
-      for (const { runs } of poolLine.runKinds) {
-        for (const { nodes } of runs) for (const node of nodes) search.note(node);
-      }
+    for (const entry of lines) {
+      for (const { nodes } of runsIn(entry)) for (const node of nodes) search.note(node);
     }
   }
 }

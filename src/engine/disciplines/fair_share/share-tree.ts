@@ -16,8 +16,9 @@ import { type Path, pathOf } from "./paths.ts";
 /** The root, a group, a policy, or operations that are alike. All amounts are fractions of the pool. */
 export interface ShareElement {
   readonly parent: ShareElement | null;
-  /** As many equal operations are one that is as many times as large and as heavy. */
-  weight: number;
+  readonly weight: number;
+  /** How many equal operations it stands for; all others stand for themselves. Its curve and its share are those of each. */
+  count: number;
   /** Whether all operations below it stand in one line. */
   readonly isFifo: boolean;
   /** What it reserves per key, undefined where it does not say; undefined as a whole if it reserves nothing. */
@@ -25,12 +26,12 @@ export interface ShareElement {
   readonly limit: readonly number[];
   /** Those among whom it divides its share; of a FIFO group, those whose operations it serves. */
   readonly members: ShareElement[];
-  /** Those of them that are stale or drawn anew, and some that are not any more, or no longer members. */
+  /** Those of them that are stale, drawn anew or others in number, and some that are not any more, or no longer members. */
   readonly renewed: ShareElement[];
   /** Its place among the members of its parent. */
   index: number;
 
-  /** Of operations: their way to what they want together; null for all others. */
+  /** Of operations: the way of each to what it wants; null for all others. */
   path: Path | null;
   isGang: boolean;
   /** Place by original submission, of operations in a line and of gangs. */
@@ -98,7 +99,8 @@ export type ShareFields = Pick<ShareElement, "parent" | "weight" | "isFifo" | "r
 /** A class, so that all of them are alike to the runtime: they are made with every change. */
 export class ShareNode implements ShareElement {
   readonly parent: ShareElement | null;
-  weight: number;
+  readonly weight: number;
+  count = 1;
   readonly isFifo: boolean;
   readonly reserved: readonly (number | undefined)[] | undefined;
   readonly limit: readonly number[];
@@ -165,32 +167,42 @@ export function addMember(parent: ShareElement, member: ShareElement): void {
 
 /** The last member takes its place. */
 export function removeMember(parent: ShareElement, member: ShareElement): void {
-  if (parent.parent === null) parent.place = null; // What was left to the others there is not what is left now.
   const last = parent.members.pop() as ShareElement;
   if (last !== member) {
     parent.members[member.index] = last;
     last.index = member.index;
   }
   member.index = -1;
-  parent.renewed.push(member); // What the others have together is less by its share.
   if (member.gangCount > 0) countGangs(parent, -member.gangCount);
-  makeStale(parent);
+  noteOthers(parent, member);
 }
 
-/** What operations want and have, as fractions of the pool, and how many they are. */
+/** What each of some operations wants and has, as fractions of the pool. */
 export interface Claim {
   readonly demand: readonly number[];
   readonly usage: readonly number[];
   readonly isGang: boolean;
   readonly order: number;
-  readonly weight: number;
   /** Of its own, where it stands in a line; operations of a pool have none. */
   readonly limit?: readonly (number | undefined)[] | undefined;
 }
 
-/** Operations want something else, or are more or fewer than before. */
+/** Operations are more or fewer than before. */
+export function setCount(element: ShareElement, count: number): void {
+  element.count = count;
+  if (element.parent !== null) noteOthers(element.parent, element);
+}
+
+/** What all members have together is another part, though none of them may have changed. */
+function noteOthers(parent: ShareElement, member: ShareElement): void {
+  if (parent.parent === null) parent.place = null; // What was left to the others there is not what is left now.
+  parent.renewed.push(member);
+  makeStale(parent);
+}
+
+/** Operations want something else than before. */
 export function setClaim(element: ShareElement, claim: Claim): void {
-  const { demand, usage, isGang, order, weight, limit } = claim;
+  const { demand, usage, isGang, order, limit } = claim;
   // Gangs grow straight to their demand (9.11).
   const isStraight = isGang || usage.every(isNothing);
   const used = isStraight ? NOTHING : usage.map((share, key) => Math.min(share, demand[key]!));
@@ -198,7 +210,6 @@ export function setClaim(element: ShareElement, claim: Claim): void {
   element.path = pathOf({ demand, usage: used, limit: isInLine(element) ? limit : undefined });
   element.isGang = isGang;
   element.order = order;
-  element.weight = weight;
   element.hasGivenUp = false;
   const gangCount = isGang ? 1 : 0;
   if (gangCount !== element.gangCount) countGangs(element, gangCount - element.gangCount);

@@ -44,14 +44,16 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean
   return isOther && sumShares(element, tree);
 }
 
-/** Answers whether one of them has another share, or there is one less. */
+/** Answers whether one of them may have another share, or they are others. */
 function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): boolean {
   const { position, isBelow } = element.place as Place;
   element.isBehind = false;
   let isOther = isMoved;
   for (const member of isMoved ? element.members : element.renewed) {
-    if (member.index < 0) isOther = true;
-    if ((!isMoved && !member.isRedrawn) || member.index < 0) continue;
+    if (member.index < 0 || (!isMoved && !member.isRedrawn)) {
+      isOther = true; // They may be fewer, or more.
+      continue;
+    }
     const level = member.weight * position;
     const place = placeAt(member.curve, level, isBelow);
     const isBehind = !isBelow && isWithinSpan(member, place);
@@ -84,7 +86,7 @@ export function catchUp(element: ShareElement, tree: ShareTree): void {
 export function shareThere(member: ShareElement, position: number, share: number[]): void {
   const { curve, weight, path } = member;
   const at = positionAt(curve, weight * position, false);
-  for (let key = 0; key < member.fairShare.length; key++) share[key] = pathAt(path as Path, at, key) / weight;
+  for (let key = 0; key < member.fairShare.length; key++) share[key] = pathAt(path as Path, at, key);
 }
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */
@@ -99,7 +101,8 @@ function sumShares(element: ShareElement, tree: ShareTree): boolean {
   const { members, fairShare } = element;
   for (let key = 0; key < fairShare.length; key++) {
     let sum = 0;
-    for (let index = 0; index < members.length; index++) sum += members[index]!.fairShare[key]!;
+    for (let index = 0; index < members.length; index++)
+      sum += members[index]!.count * members[index]!.fairShare[key]!;
     VALUE[key] = sum;
   }
   return setShares(element, VALUE, tree);

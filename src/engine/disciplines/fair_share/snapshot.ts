@@ -99,17 +99,13 @@ export function buildShareTree({ total, mainKey, root }: ShareInput): BuiltTree 
   return { tree, elements };
 }
 
-export function claimOf(
-  { demand, usage, isGang, order, weight = 1, limit }: SnapshotOperation,
-  total: Units,
-): Claim {
+export function claimOf({ demand, usage, isGang, order, limit }: SnapshotOperation, total: Units): Claim {
   const fractions = (units: Units) => units.map((amount, key) => fraction(amount, total[key]!));
   return {
     demand: fractions(demand),
     usage: fractions(usage),
     isGang,
     order,
-    weight,
     limit: limit?.map((amount, key) => fraction(amount, total[key]!)),
   };
 }

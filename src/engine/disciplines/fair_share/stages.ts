@@ -4,6 +4,7 @@ import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
+import { membersIn, operationsIn, passersIn } from "./entries.ts";
 import { firstServed, isOnNodes } from "./holds.ts";
 import { forgetMarginsWithoutGroups } from "./margins.ts";
 import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
@@ -13,7 +14,7 @@ import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
 import { spaceOf } from "./space.ts";
-import { Evaluation } from "./starvation.ts";
+import { evaluate, finishEvaluation } from "./starvation.ts";
 import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeInTime } from "./tree.ts";
 import { chooseOver, isBelow, type Round } from "./victims.ts";
 
@@ -39,9 +40,9 @@ function lookAtTree(
 ): PoolLook | null {
   const { state, nowMs } = transaction;
   const overcommitUntilMs = lookForOvercommit(transaction, pool, !tree.isLookedAt);
-  const evaluation = new Evaluation(transaction, pool, tree);
+  const evaluation = evaluate(transaction, pool, tree);
   if (!takeOverChanges(pool, tree, nowMs, isTimeUp)) {
-    evaluation.finish(false);
+    finishEvaluation(evaluation, false);
     forgetFindings(tree);
     return null;
   }
@@ -50,7 +51,7 @@ function lookAtTree(
   const enforce = waiter === undefined ? stages.findEnforcement() : undefined;
   const isBusy = waiter !== undefined || enforce !== undefined;
   const service = isBusy ? undefined : stages.findService();
-  const statusUntilMs = evaluation.finish(!isBusy && service === undefined);
+  const statusUntilMs = finishEvaluation(evaluation, !isBusy && service === undefined);
   return {
     grant: waiter === undefined ? undefined : { waiter, opportunistic: false },
     enforce,
@@ -151,7 +152,7 @@ export class Stages {
     if (peers.fitsIn === asking) return true;
     if (peers.waitingCount === 0) return false;
     for (const entry of (peers.operations.first() as Operation).lines) {
-      if (!this.#mayStart(entry) || !this.#hasWaiter(entry)) continue;
+      if (!this.#mayStart(entry)) continue;
       peers.fitsIn = asking;
       ask(peers, asking);
       return true;
@@ -159,23 +160,14 @@ export class Stages {
     return false;
   }
 
-  #mayStart({ poolLine, need }: LineEntry): boolean {
-    if (poolLine.verdict !== null || !this.#hasRoomFor(need)) return false;
+  /** Whether the first that waits without units here may start; who is promised some is served before. */
+  #mayStart({ poolLine, need, waiting, promised }: LineEntry): boolean {
+    if (poolLine.verdict !== null || waiting === promised || !this.#hasRoomFor(need)) return false;
     return quotaBlockOf(poolLine, this.#tree.promises, isOnNodes) === null;
   }
 
   #hasRoomFor(need: Need): boolean {
     return hasRoomFor(this.#tree, this.#round.space, need);
-  }
-
-  #hasWaiter({ poolLine: { line } }: LineEntry): boolean {
-    return line.members.size > 0 || this.#passersOf(line).length > 0;
-  }
-
-  /** Those of a line that are promised units elsewhere. */
-  #passersOf(line: PoolLine["line"]): readonly Request[] {
-    const { passers } = this.#pool;
-    return passers.size === 0 ? NOBODY : [...passers].filter((passer) => passer.line === line);
   }
 
   /** The first request of the operation that fits. */
@@ -186,10 +178,9 @@ export class Stages {
     for (const entry of lines) {
       if (!this.#mayStart(entry)) continue;
       const { poolLine } = entry;
-      const { line } = poolLine;
-      const first = line.members.first();
+      const [first] = membersIn(entry);
       if (first !== undefined && !precedes(found, first)) [found, from, hold] = [first, poolLine, null];
-      for (const passer of this.#passersOf(line)) {
+      for (const passer of passersIn(this.#pool, entry)) {
         if (!precedes(found, passer)) [found, from, hold] = [passer, poolLine, "elsewhere"];
       }
     }
@@ -224,11 +215,10 @@ export class Stages {
     if ("devices" in owner) return excessOn(owner);
     const excess = owner.usage.map((units, i) => units - owner.limit[i]!);
     if (excess.every((units) => units <= 0)) return excess;
-    for (const { lines } of this.#tree.operations.values()) {
-      for (const { poolLine } of lines) {
-        const { policy, need, stoppingRuns } = poolLine;
-        if (stoppingRuns.size === 0 || !isBelow(policy, owner)) continue;
-        need.forEach((amount, i) => (excess[i]! -= amount * stoppingRuns.size));
+    for (const { lines } of operationsIn(this.#tree)) {
+      for (const { poolLine, stopping } of lines) {
+        if (stopping === 0 || !isBelow(poolLine.policy, owner)) continue;
+        poolLine.need.forEach((amount, i) => (excess[i]! -= amount * stopping));
       }
     }
     return excess;
@@ -272,8 +262,6 @@ export class Stages {
     return nextMs;
   }
 }
-
-const NOBODY: readonly Request[] = [];
 
 function precedes(found: Request | undefined, request: Request): boolean {
   return found !== undefined && found.progress.seq < request.progress.seq;

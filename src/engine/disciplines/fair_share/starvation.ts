@@ -4,149 +4,166 @@ import type { StarvationChange } from "../../events.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
+import { operationBy, operationsIn } from "./entries.ts";
 import { noteMoved, setRight, setRightBelow, touch, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
 import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
 
 export type StarvationStatus = StarvationChange["status"];
 
+/** One look at everybody's status. */
+export interface Evaluation {
+  readonly transaction: Transaction;
+  readonly pool: Pool;
+  readonly tree: PoolTree;
+  /** Operations that stand otherwise than at the last look. */
+  moved: readonly Operation[];
+  /** Those who have just come below their fair share. */
+  readonly fresh: (Branch | Operation)[];
+  changes: StarvationChange[];
+}
+
 /**
- * One look at everybody's status; an element that is found normal begins anew. Peers are above or below together, so
- * that only those operations are looked at singly that moved, whose peers changed, or whose time has come.
+ * An element that is found normal begins anew. Peers are above or below together, so that only those operations are
+ * looked at singly that moved, whose peers changed, or whose time has come.
  *
  * Who has just come below its fair share has no right from that yet, and mostly gets what it lacks at the same moment.
- * So that is left for the last look of the moment: `isLast` says whether the caller found nothing more to do.
+ * So that is left for the last look of the moment (`finishEvaluation`).
  */
-export class Evaluation {
-  readonly #transaction: Transaction;
-  readonly #pool: Pool;
-  readonly #tree: PoolTree;
-  #changes: StarvationChange[] = [];
-  /** Those who have just come below their fair share. */
-  readonly #fresh: (Branch | Operation)[] = [];
-  /** Operations that stand otherwise than at the last look. */
-  readonly moved: readonly Operation[];
+export function evaluate(transaction: Transaction, pool: Pool, tree: PoolTree): Evaluation {
+  const evaluation: Evaluation = { transaction, pool, tree, moved: tree.moved, fresh: [], changes: [] };
+  tree.lookCount++;
+  judgeTouched(evaluation);
+  judgeMoved(evaluation);
+  judgeDue(evaluation);
+  clearGone(evaluation);
+  tree.isLookedAt = true;
+  emit(evaluation);
+  return evaluation;
+}
 
-  constructor(transaction: Transaction, pool: Pool, tree: PoolTree) {
-    this.#transaction = transaction;
-    this.#pool = pool;
-    this.#tree = tree;
-    tree.lookCount++;
-    this.#judgeTouched();
-    this.moved = this.#judgeMoved();
-    this.#judgeDue();
-    this.#clearGone();
-    tree.isLookedAt = true;
-    this.#emit();
+/** `isLast`: nothing more is to be done now. Answers when time alone changes a status next; infinite: never. */
+export function finishEvaluation(evaluation: Evaluation, isLast: boolean): number {
+  const { tree, fresh } = evaluation;
+  for (const element of fresh) {
+    if (isLast) begin(evaluation, element, NORMAL);
+    else if (isOperation(element)) noteMoved(tree, element);
+    else touch(tree, element);
   }
+  emit(evaluation);
+  return tree.wakes.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY;
+}
 
-  /** Answers when time alone changes a status next; infinite: never. */
-  finish(isLast: boolean): number {
-    for (const element of this.#fresh) {
-      if (isLast) this.#begin(element, undefined);
-      else if (isOperation(element)) noteMoved(this.#tree, element);
-      else touch(this.#tree, element);
+/** Elements that stand otherwise than at the last look. The root never starves. */
+function judgeTouched(evaluation: Evaluation): void {
+  const { touched } = evaluation.tree;
+  for (const each of touched) {
+    if (!each.isTouched) continue; // It has gone since.
+    each.isTouched = false;
+    if (each.kind !== "peers") {
+      if (each.kind !== "root") judge(evaluation, each);
+      continue;
     }
-    this.#emit();
-    return this.#tree.wakes.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY;
+    const isNowBelow = isBelow(each);
+    if (isNowBelow === each.isBelow) continue;
+    each.isBelow = isNowBelow;
+    for (const operation of each.operations) judge(evaluation, operation);
   }
+  touched.length = 0;
+}
 
-  /** Elements that stand otherwise than at the last look. The root never starves. */
-  #judgeTouched(): void {
-    const { touched } = this.#tree;
-    for (const each of touched) {
-      if (!each.isTouched) continue; // It has gone since.
-      each.isTouched = false;
-      if (each.kind !== "peers") {
-        if (each.kind !== "root") this.#judge(each);
-        continue;
-      }
-      const isNowBelow = isBelow(each);
-      if (isNowBelow === each.isBelow) continue;
-      each.isBelow = isNowBelow;
-      for (const operation of each.operations) this.#judge(operation);
+function judgeMoved(evaluation: Evaluation): void {
+  const { moved, tree } = evaluation;
+  if (moved.length === 0) return;
+  tree.moved = [];
+  for (const operation of moved) {
+    if (!operation.isMoved) continue;
+    operation.isMoved = false;
+    judge(evaluation, operation);
+  }
+}
+
+/** Those whose time has come; who was judged has another time by now. */
+function judgeDue(evaluation: Evaluation): void {
+  const { wakes } = evaluation.tree;
+  for (let next = wakes.first(); next !== undefined; next = wakes.first()) {
+    if (next.wakeAtMs > evaluation.transaction.nowMs) return;
+    judge(evaluation, next);
+  }
+}
+
+function judge(evaluation: Evaluation, element: Branch | Operation): void {
+  const { tree, pool } = evaluation;
+  if (element.judgedIn === tree.lookCount) return;
+  element.judgedIn = tree.lookCount;
+  element.record ??= pool.starvation.get(element.key) ?? NORMAL;
+  const { record } = element;
+  const standing = standingOf(element);
+  if (!(isOperation(element) ? (element.peers as Peers).isBelow : isBelow(standing))) {
+    if (record !== NORMAL) {
+      evaluation.changes.push({ element: element.key, belowSinceMs: null, status: "normal" });
+      element.record = NORMAL;
     }
-    touched.length = 0;
+    return setStatus(tree, element, "normal", Number.POSITIVE_INFINITY);
   }
+  if (record !== NORMAL || statusAfter(standing.settings, 0) !== "below_fair_share")
+    return begin(evaluation, element, record);
+  // What a look that was taken back has left of a right does not count.
+  setStatus(tree, element, "below_fair_share", Number.POSITIVE_INFINITY);
+  evaluation.fresh.push(element);
+}
 
-  #judgeMoved(): readonly Operation[] {
-    const { moved } = this.#tree;
-    if (moved.length === 0) return moved;
-    this.#tree.moved = [];
-    for (const operation of moved) {
-      if (!operation.isMoved) continue;
-      operation.isMoved = false;
-      this.#judge(operation);
-    }
-    return moved;
-  }
+const NORMAL: StarvationChange = { element: "", belowSinceMs: null, status: "normal" };
 
-  /** Those whose time has come; who was judged has another time by now. */
-  #judgeDue(): void {
-    const { wakes } = this.#tree;
-    for (let next = wakes.first(); next !== undefined; next = wakes.first()) {
-      if (next.wakeAtMs > this.#transaction.nowMs) return;
-      this.#judge(next);
-    }
+/** It is below its fair share, since now or since the time that is recorded. */
+function begin(
+  { transaction, tree, changes }: Evaluation,
+  element: Branch | Operation,
+  record: StarvationChange,
+): void {
+  const { nowMs } = transaction;
+  const { settings } = standingOf(element);
+  const belowSinceMs = record.belowSinceMs ?? nowMs;
+  const status = statusAfter(settings, nowMs - belowSinceMs);
+  if (record.status !== status) {
+    element.record = { element: element.key, belowSinceMs, status };
+    changes.push(element.record);
   }
+  setStatus(tree, element, status, nextChange(settings, belowSinceMs, nowMs));
+}
 
-  #judge(element: Branch | Operation): void {
-    if (element.judgedIn === this.#tree.lookCount) return;
-    element.judgedIn = this.#tree.lookCount;
-    const standing = standingOf(element);
-    const { settings } = standing;
-    const record = this.#pool.starvation.get(element.key);
-    if (!(isOperation(element) ? (element.peers as Peers).isBelow : isBelow(standing))) {
-      if (record !== undefined) this.#noteNormal(element.key);
-      this.#setStatus(element, "normal", Number.POSITIVE_INFINITY);
-      return;
-    }
-    const sinceMs = record?.belowSinceMs ?? null;
-    if (sinceMs !== null || statusAfter(settings, 0) !== "below_fair_share")
-      return this.#begin(element, record);
-    // What a look that was taken back has left of a right does not count.
-    this.#setStatus(element, "below_fair_share", Number.POSITIVE_INFINITY);
-    this.#fresh.push(element);
-  }
+function setStatus(
+  tree: PoolTree,
+  element: Branch | Operation,
+  status: StarvationStatus,
+  wakeAtMs: number,
+): void {
+  if (isOperation(element)) setRight(tree, element, rightOf(status));
+  else setRightBelow(tree, element, rightOf(status));
+  wakeAt(tree, element, wakeAtMs);
+}
 
-  /** It is below its fair share, since now or since the time that is recorded. */
-  #begin(element: Branch | Operation, record: StarvationChange | undefined): void {
-    const { nowMs } = this.#transaction;
-    const { settings } = standingOf(element);
-    const belowSinceMs = record?.belowSinceMs ?? nowMs;
-    const status = statusAfter(settings, nowMs - belowSinceMs);
-    if (record?.status !== status) this.#changes.push({ element: element.key, belowSinceMs, status });
-    this.#setStatus(element, status, nextChange(settings, belowSinceMs, nowMs));
-  }
+/** Records of elements that went since the last look; before the first one of a tree all records are gone through. */
+function clearGone(evaluation: Evaluation): void {
+  const { gone, isLookedAt } = evaluation.tree;
+  if (!isLookedAt) for (const key of evaluation.pool.starvation.keys()) clear(evaluation, key);
+  else for (const { key, record } of gone) if (record !== NORMAL) clear(evaluation, key);
+  gone.length = 0;
+}
 
-  #setStatus(element: Branch | Operation, status: StarvationStatus, wakeAtMs: number): void {
-    if (isOperation(element)) setRight(this.#tree, element, rightOf(status));
-    else setRightBelow(this.#tree, element, rightOf(status));
-    wakeAt(this.#tree, element, wakeAtMs);
-  }
+function clear({ transaction, pool, tree, changes }: Evaluation, key: string): void {
+  if (!pool.starvation.has(key) || tree.branches.has(key)) return;
+  if (operationBy(transaction.state, tree, key) !== undefined) return;
+  changes.push({ element: key, belowSinceMs: null, status: "normal" });
+}
 
-  #noteNormal(element: string): void {
-    this.#changes.push({ element, belowSinceMs: null, status: "normal" });
-  }
-
-  /** Records of elements that went since the last look; before the first one of a tree all records are gone through. */
-  #clearGone(): void {
-    const { branches, operations, gone, isLookedAt } = this.#tree;
-    const { starvation } = this.#pool;
-    for (const key of isLookedAt ? gone : starvation.keys()) {
-      if (starvation.has(key) && !branches.has(key) && !operations.has(key)) this.#noteNormal(key);
-    }
-    gone.length = 0;
-  }
-
-  #emit(): void {
-    const changes = this.#changes;
-    if (changes.length === 0) return;
-    this.#changes = [];
-    if (changes.length > 1) changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
-    const { nowMs: atMs } = this.#transaction;
-    this.#transaction.emit({ kind: "starvationChanged", pool: this.#pool.record.name, changes, atMs });
-  }
+function emit(evaluation: Evaluation): void {
+  const { transaction, pool, changes } = evaluation;
+  if (changes.length === 0) return;
+  evaluation.changes = [];
+  if (changes.length > 1) changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
+  const { nowMs: atMs } = transaction;
+  transaction.emit({ kind: "starvationChanged", pool: pool.record.name, changes, atMs });
 }
 
 function isOperation(element: Branch | Operation): element is Operation {
@@ -208,7 +225,7 @@ export function rightFrom(pool: Pool, branch: Branch): Right {
 export function statusViolations(pool: Pool, tree: PoolTree, nowMs: number): string[] {
   if (!tree.isLookedAt) return [];
   const found: string[] = [];
-  const elements = [...tree.branches.values(), ...tree.operations.values()];
+  const elements = [...tree.branches.values(), ...operationsIn(tree)];
   let wakeCount = 0;
   for (const element of elements) {
     const { key, wakeAtMs } = element;

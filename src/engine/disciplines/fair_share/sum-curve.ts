@@ -16,7 +16,7 @@ import { LEVEL_EPSILON } from "./tolerances.ts";
 
 /**
  * The position on a group's path is the level of the water inside: a member of weight w stands at level w × position
- * of its own curve, and the value is what all of them hold together.
+ * of its own curve, and the value is what all of them hold together, equal ones as often as there are.
  */
 export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
   const { paper } = drawing;
@@ -32,7 +32,7 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
   for (let next = 0; next < events.count; next++) {
     const event = order[next]!;
     const time = events.times[event]!;
-    const { curve, weight } = members[events.owners[event]!]!;
+    const { curve, weight, count } = members[events.owners[event]!]!;
     const point = events.points[event]!;
     // Jumps that rounding alone tells apart are one jump: it fits as a whole or not at all.
     const joinsJump = jumpAt >= 0 && (time - jumpAt) * weight <= LEVEL_EPSILON;
@@ -50,15 +50,15 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
     const { numbers } = paper;
     const offset = offsetOf(curve, point);
     if (numbers[offset - stride]! / weight < time) {
-      rise.addSlope(offset - stride, weight, -1);
+      rise.addSlope(offset - stride, weight, -count);
     } else {
       for (let key = 0, at = offset + VALUE; key < keyCount; key++, at++) {
-        sum[key]! += numbers[at]! - numbers[at - stride]!;
+        sum[key]! += count * (numbers[at]! - numbers[at - stride]!);
       }
       if (jumpAt < 0) jumpAt = time;
     }
     if (point + 1 < curve.pointCount && numbers[offset + stride]! / weight > time)
-      rise.addSlope(offset, weight, 1);
+      rise.addSlope(offset, weight, count);
   }
   if (jumpAt >= 0) jumpTo(trace, sum);
   return endTrace(trace, isComplete && !trace.isStopped, drawing);
@@ -100,11 +100,11 @@ class Rise {
     this.events.runCount = 0;
   }
 
-  /** Begins or ends the stretch from a member's point to its next one. */
-  addSlope(offset: number, weight: number, sign: 1 | -1): void {
+  /** Begins the stretch from a member's point to its next one for so many equal ones, or ends it, with a count below 0. */
+  addSlope(offset: number, weight: number, count: number): void {
     const { numbers, stride } = this.#drawing.paper;
     const slopes = this.#slopes;
-    const factor = sign / (numbers[offset + stride]! / weight - numbers[offset]! / weight);
+    const factor = count / (numbers[offset + stride]! / weight - numbers[offset]! / weight);
     for (let key = 0, at = offset + VALUE; key < slopes.length; key++, at++) {
       const added = (numbers[at + stride]! - numbers[at]!) * factor;
       if (added === 0) continue;
@@ -129,12 +129,12 @@ function collectEvents(members: readonly Member[], rise: Rise): boolean {
   const { events, sum } = rise;
   let isComplete = true;
   for (let owner = 0; owner < members.length; owner++) {
-    const { curve, weight } = members[owner]!;
+    const { curve, weight, count } = members[owner]!;
     const { numbers } = curve.paper;
     if (!curve.isComplete) isComplete = false;
     const first = firstPoint(curve);
     const offset = offsetOf(curve, first);
-    for (let key = 0; key < sum.length; key++) sum[key]! += numbers[offset + VALUE + key]!;
+    for (let key = 0; key < sum.length; key++) sum[key]! += count * numbers[offset + VALUE + key]!;
     if (first + 1 === curve.pointCount || weight === 0) continue;
     events.runs[events.runCount++] = events.count;
     for (let point = first + 1; point < curve.pointCount; point++) {
@@ -142,7 +142,7 @@ function collectEvents(members: readonly Member[], rise: Rise): boolean {
       events.owners[events.count] = owner;
       events.points[events.count++] = point;
     }
-    rise.addSlope(offset, weight, 1);
+    rise.addSlope(offset, weight, count);
   }
   return isComplete;
 }

@@ -17,17 +17,18 @@
 //      still be there, without the mark.
 
 import { breaksWhen } from "../../breaks.ts";
+import type { StarvationChange } from "../../events.ts";
 import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
-import type { EngineState, Group, Node, Policy, Pool, PoolLine, Run } from "../../state.ts";
+import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
 import { allowSpan, isWithinMargin, type Margin } from "./margins.ts";
 import type { Need } from "./needs.ts";
-import { forgetFindings, operationOf, refresh, settleClaims, takeShare, touch } from "./operations.ts";
+import { forgetFindings, operationOf, refresh, settleCounts, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
 import { leaveMargin, type Search, type Stage } from "./search.ts";
 import {
@@ -80,6 +81,8 @@ export interface Starver {
   wakeAtMs: number;
   /** The number of the last look that judged it. */
   judgedIn: number;
+  /** What is recorded of it; null: to be looked up. */
+  record: StarvationChange | null;
 }
 
 /** The root, a group or a policy. */
@@ -118,13 +121,10 @@ export interface Leaf extends ShareElement {
   readonly demandShare: readonly number[];
   /** The part of the usage that bends the path to the demand (9.1). */
   readonly pathUsage: readonly number[];
-  readonly shareOfEach: number[];
   readonly peers: Map<Key, Peers>;
   operationCount: number;
-  /** The order that its claim was made with; it counts for gangs and in a line. */
-  claimedOrder: number;
-  /** Whether it may have more or fewer operations than its claim says. */
-  isClaimStale: boolean;
+  /** Whether it may have more or fewer operations than shares know, or others. */
+  isRecounted: boolean;
 }
 
 /** Operations of a leaf that no rule tells apart, except by their age. The standing is that of each one of them. */
@@ -161,7 +161,11 @@ export interface Former {
 }
 
 export interface Operation extends Starver {
+  /** Null: it has gone. */
+  tree: PoolTree | null;
   readonly parent: Branch;
+  /** What it consists of if it is a request that names no operation; null: any number of them may belong to it. */
+  readonly request: Request | null;
   lines: LineEntry[];
   /** Its place by original submission: that of its first request (9.11). */
   order: number;
@@ -169,7 +173,7 @@ export interface Operation extends Starver {
   peers: Peers | null;
   /** Whether it is new, stands elsewhere, or must be looked at again. */
   isMoved: boolean;
-  /** Whether one of its lines has changed. */
+  /** Whether one of its requests has changed. */
   isStale: boolean;
   /** Its runs by the groups that its peers had then; null: to be made anew when asked for. */
   allocations: AllocationsOf | null;
@@ -197,8 +201,9 @@ export interface PoolTree extends ShareTree {
   /** Groups and policies by key, parents before what is below them; the root comes first. */
   readonly branches: ReadonlyMap<string, Branch>;
   readonly policies: ReadonlyMap<Policy, Branch>;
-  readonly operations: Map<string, Operation>;
-  /** Operations that are to be taken anew from their lines. */
+  /** Operations that have a name of their own, by key; a request that is one knows it itself. */
+  readonly named: Map<string, Operation>;
+  /** Operations that are to be taken anew from their requests. */
   readonly stale: Operation[];
   readonly needs: Map<string, Need>;
   /** Those of requests that wait, but for those that were found to fit nowhere. */
@@ -212,13 +217,13 @@ export interface PoolTree extends ShareTree {
   readonly shapes: Map<string, Shape>;
   /** Those with something known of their former peers. */
   readonly heirs: Peers[];
-  /** Leaves that may have more or fewer operations than their claim says. */
-  readonly claims: Leaf[];
+  /** Leaves that may have more or fewer operations than shares know, or others. */
+  readonly recounted: Leaf[];
   /** Elements that stand otherwise than at the last look. */
   readonly touched: (Branch | Peers)[];
-  /** Operations that are new, stand elsewhere, or must be looked at again; and keys of those that have gone. */
+  /** Operations that are new, stand elsewhere, or must be looked at again; and those that have gone. */
   moved: Operation[];
-  readonly gone: string[];
+  readonly gone: Operation[];
   /** Those whose status time alone changes, soonest first. */
   readonly wakes: SortedList<Branch | Operation>;
   /** What is promised to whom. */
@@ -246,18 +251,22 @@ export interface PoolTree extends ShareTree {
 
 /** Requests of one shape are alike to every rule; the number stands for a long text. */
 export interface Shape {
+  readonly tree: PoolTree;
   readonly number: number;
   need: Need;
+  /** Over the share keys. */
+  readonly units: readonly number[];
+  /** Whether usage bends the path to the demand: on one key every path is straight. */
+  readonly isBent: boolean;
+  readonly isGang: boolean;
 }
 
-/** What the tree keeps of a line, and how many of its requests were where when it was last taken over. */
+/** The requests of an operation that are of one line, and how many of them were where when they were last counted. */
 export interface LineEntry {
-  readonly tree: PoolTree;
   readonly poolLine: PoolLine;
-  readonly operation: Operation;
+  readonly shape: Shape;
   readonly need: Need;
-  /** The number of its shape. */
-  readonly shape: number;
+  readonly operation: Operation;
   /** Requests that wait in this pool, wherever they are promised units. */
   waiting: number;
   /** Those of them that are promised units here, and elsewhere. */
@@ -277,30 +286,28 @@ export function shareTreeOf(state: EngineState, pool: Pool): PoolTree {
 /** The same; null: the time was up before all was taken over from the records, and the next call goes on. */
 export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => boolean): PoolTree | null {
   const known = pool.shareTree;
-  const { staleLines, takenBackLines } = pool;
-  if (known !== null && staleLines.size + takenBackLines.size === 0 && !isUnfinished(known)) return known;
+  const { staleRequests, takenBackRequests } = pool;
+  if (known !== null && staleRequests.size + takenBackRequests.size === 0 && !isUnfinished(known))
+    return known;
   const tree = known ?? newTree(pool);
   pool.shareTree = tree;
-  if (takenBackLines.size > 0) {
-    forgetFindings(tree);
-    for (const poolLine of takenBackLines) staleLines.add(poolLine);
-    takenBackLines.clear();
-  }
-  const { stale, changed } = tree;
-  for (const poolLine of known === null ? linesOf(state, pool) : staleLines) {
-    staleLines.delete(poolLine); // One by one: to clear a set costs more than to empty one with a single entry.
-    const operation = operationOf(tree, poolLine);
-    if (operation === undefined || operation.isStale) continue;
+  const noteStale = (request: Request) => {
+    const operation = operationOf(state, pool, tree, request);
+    if (operation === undefined || operation.isStale) return;
     operation.isStale = true;
     stale.push(operation);
-  }
-  if (staleLines.size > 0) staleLines.clear();
+  };
+  const { stale, changed } = tree;
+  if (known === null) for (const request of requestsIn(state, pool)) noteStale(request);
+  if (takenBackRequests.size > 0) forgetFindings(tree);
+  takenBackRequests.drain(noteStale);
+  staleRequests.drain(noteStale);
   const isBreak = breaksWhen(isTimeUp);
   for (let operation = stale.shift(); operation !== undefined; operation = stale.shift()) {
     refresh(state, tree, operation, pool);
     if (isBreak()) return null;
   }
-  settleClaims(tree);
+  settleCounts(tree);
   updateShares(tree);
   if (changed.length > 0) tree.moveCount++;
   for (const node of changed) {
@@ -319,12 +326,13 @@ function isUnfinished({ stale, changed }: PoolTree): boolean {
   return stale.length + changed.length > 0;
 }
 
-function* linesOf(state: EngineState, pool: Pool): Generator<PoolLine> {
-  for (const { record } of pool.policies.values()) {
-    for (const line of state.components.get(record.component)?.lines ?? []) {
-      const poolLine = line.pools.get(pool.record.name);
-      if (poolLine !== undefined) yield poolLine;
-    }
+/** All that wait or run in a pool. */
+function* requestsIn(state: EngineState, pool: Pool): Generator<Request> {
+  yield* pool.promised;
+  yield* pool.passers;
+  for (const { record, runs } of pool.policies.values()) {
+    for (const { request } of runs) yield request;
+    for (const line of state.components.get(record.component)?.lines ?? []) yield* line.members;
   }
 }
 
@@ -335,7 +343,6 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
     node.satisfaction = Number.NaN;
     return touch(tree, node);
   }
-  if (!takeShare(node)) return;
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
     if (isWithinMargin(tree, peers)) continue;
@@ -374,7 +381,7 @@ function newTree(pool: Pool): PoolTree {
     total,
     branches,
     policies,
-    operations: new Map(),
+    named: new Map(),
     stale: [],
     needs: new Map(),
     openNeeds: new Set(),
@@ -383,7 +390,7 @@ function newTree(pool: Pool): PoolTree {
     running: new Set(),
     shapes: new Map(),
     heirs: [],
-    claims: [],
+    recounted: [],
     touched: [],
     moved: [],
     gone: [],
@@ -522,6 +529,7 @@ class BranchNode extends ShareNode implements Branch {
   right: Right = 0;
   wakeAtMs = Number.POSITIVE_INFINITY;
   judgedIn = 0;
+  record: StarvationChange | null = null;
 
   constructor(
     { kind, key, name, parent, group, policy }: BranchFields,

@@ -1,14 +1,16 @@
 // What people see of a fair-share pool (9.10).
 
 import type { PoolName, RequestId } from "../../records.ts";
-import { type EngineState, type Pool, type PoolLine, type Request, requirePool } from "../../state.ts";
+import { type EngineState, type Pool, type Request, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOfAll } from "./allocations.ts";
+import { membersIn, operationsIn } from "./entries.ts";
 import { inOrder, parentIn, satisfactionOf, waitersOf } from "./order.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
 import { SHARE_EPSILON, SHOWN_STEPS, UNIT_EPSILON } from "./tolerances.ts";
 import {
   type Branch,
+  type LineEntry,
   type Operation,
   type Peers,
   type PoolTree,
@@ -61,7 +63,7 @@ export function shareViewOf(state: EngineState, name: PoolName): ShareView {
   const allocationGroups = new Map<RequestId, AllocationGroup>();
   if (pool.record.discipline !== "fair_share") return { elements: [], allocationGroups, overcommitted: [] };
   const tree = shareTreeOf(state, pool);
-  const operations = [...tree.operations.values()].sort((a, b) => a.order - b.order);
+  const operations = [...operationsIn(tree)].sort((a, b) => a.order - b.order);
   for (const { run, group } of allocationsOfAll(pool, tree)) {
     allocationGroups.set(run.request.spec.id, group);
   }
@@ -100,9 +102,7 @@ export function viewOfInner(pool: Pool, tree: PoolTree, node: Branch): ElementVi
 }
 
 export function viewOfOperation(pool: Pool, tree: PoolTree, operation: Operation): ElementView {
-  const exceedsFairShare = operation.lines.some(({ poolLine }) =>
-    isBeyondFairShare(tree, operation, poolLine),
-  );
+  const exceedsFairShare = operation.lines.some((entry) => isBeyondFairShare(tree, operation, entry));
   return { ...viewOf(pool, tree, operation, "operation", operation.peers as Peers), exceedsFairShare };
 }
 
@@ -110,11 +110,12 @@ export function viewOfOperation(pool: Pool, tree: PoolTree, operation: Operation
  * Whether no request of the line can ever be served within the fair share of its operation (9.10). Below a FIFO group
  * the next one is owed nothing yet, and as much as the group when its turn comes.
  */
-export function isBeyondFairShare(tree: PoolTree, operation: Operation, { need, line }: PoolLine): boolean {
+export function isBeyondFairShare(tree: PoolTree, operation: Operation, entry: LineEntry): boolean {
   const { fairShare: own, leaf } = operation.peers as Peers;
-  if (leaf.isGang || line.members.size === 0) return false;
+  const [waiting] = membersIn(entry);
+  if (leaf.isGang || waiting === undefined) return false;
   const { fairShare } = operation.parent.isInLine ? parentIn(operation) : { fairShare: own };
-  return tree.keys.some((key, i) => need[key]! > fairShare[i]! * tree.total[i]! + UNIT_EPSILON);
+  return entry.shape.units.some((amount, i) => amount > fairShare[i]! * tree.total[i]! + UNIT_EPSILON);
 }
 
 /** The policy of an operation and the groups above it, the nearest first. */
