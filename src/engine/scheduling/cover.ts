@@ -196,13 +196,15 @@ export class NodeCover implements Cover {
     }
   }
 
-  /** Whether some node has so much left. */
-  couldServe(need: readonly number[]): boolean {
-    return this.#room.hasRoomFor({ ...this.#ask, need, count: 1 });
+  /** Whether the waiter may go to a node, whatever is left there. */
+  mayServe(node: Node): boolean {
+    return mayServe(node, this.#ask);
   }
 
-  leftOn(node: Node): readonly number[] {
-    return this.#room.leftOn(node);
+  /** What a node lacks for its part of the waiter, per key; not positive where nothing is. */
+  lackingOn(node: Node): number[] {
+    const left = this.#room.leftOn(node);
+    return this.#ask.need.map((amount, i) => (amount === 0 ? 0 : amount - (left[i] as number)));
   }
 
   #add(run: Run, sign: 1 | -1): void {
