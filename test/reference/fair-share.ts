@@ -656,7 +656,7 @@ export function victimsFor(
     if (group === "aggressively_preemptible" && !operation.settings.allow_aggressive_preemption) continue;
     if (world.now - victim.run!.startedAt < settingsOf(pool).min_runtime_seconds) continue;
     if (!short.some((key) => heldIn(look, room, victim, key) > 0)) continue;
-    if (hasDisplaced(world, pool, victim.id, request.id)) continue;
+    if (hasDisplaced(world, victim.id, request.id)) continue;
     const taken = chosen.filter((other) => other.operation === operation).map((other) => other.request);
     if (isLeftTooPoor(look, operation, [...taken, victim], waiter)) continue;
     chosen.push(candidate);

@@ -81,7 +81,7 @@ function mayBeVictim(world: World, pool: Pool, run: Request, waiter: Request, sh
     !isSensitive(world, pool, run) &&
     world.now - run.run!.startedAt >= settingsOf(pool).min_runtime_seconds &&
     short.some((key) => amountOf(pool, run, key) > 0) &&
-    !hasDisplaced(world, pool, run.id, waiter.id)
+    !hasDisplaced(world, run.id, waiter.id)
   );
 }
 

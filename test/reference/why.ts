@@ -262,7 +262,7 @@ function byPriority(world: World, pool: Pool, { request, holders, short }: Stand
     return difference > 0 || mayReclaim ? "uses_own_reserve" : "priority_not_lower";
   const shielded = isShielded(world, pool, run);
   if (shielded && !permits.reclaim) return "shielded";
-  if (hasDisplaced(world, pool, run.id, request.id)) return "guarded";
+  if (hasDisplaced(world, run.id, request.id)) return "guarded";
   return permits.priority && !shielded ? "+priority" : permits.reclaim ? "+reclaim" : "+gap";
 }
 
@@ -300,8 +300,7 @@ function byClass(world: World, pool: Pool, place: Standing, run: Request): strin
       borrows(short.filter((key) => reserved.includes(key))),
     gap: run.run!.opportunistic && !isService,
   };
-  const guarded = (permit: string) =>
-    hasDisplaced(world, pool, run.id, request.id) ? "guarded" : `+${permit}`;
+  const guarded = (permit: string) => (hasDisplaced(world, run.id, request.id) ? "guarded" : `+${permit}`);
   if (permits.sensitive_claim) return guarded("sensitive_claim");
   if (permits.class && !shielded) {
     const isDear = !isLess(costOf(world, pool, run), worthOf(world, pool, request));
@@ -537,7 +536,7 @@ function byShares(
     return "protected_share";
   if (isShielded(world, pool, run)) return "shielded";
   if (isLeftTooPoor(look, owner, [run], operation)) return "left_too_poor";
-  if (hasDisplaced(world, pool, run.id, request.id)) return "guarded";
+  if (hasDisplaced(world, run.id, request.id)) return "guarded";
   return group === "preemptible" ? "+beyond_share" : "+within_share";
 }
 

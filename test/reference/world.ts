@@ -132,12 +132,12 @@ export function shieldMoments(request: Request): number[] {
   return request.preemptedAt.map((time) => time + DAY_SECONDS);
 }
 
-/** Whether one, or something it displaced, has displaced the other since the last new event of the pool (V6). */
-export function hasDisplaced(world: World, pool: Pool, by: string, of: string): boolean {
+/** Whether one, or something it displaced, has displaced the other, each since the last new event of the pool where it did (V6). */
+export function hasDisplaced(world: World, by: string, of: string): boolean {
   const reached = new Set([by]);
   for (const one of reached) {
     for (const entry of world.displaced) {
-      if (entry.pool === pool.name && entry.by === one) reached.add(entry.of);
+      if (entry.by === one) reached.add(entry.of);
     }
   }
   return by !== of && reached.has(of);
