@@ -41,12 +41,12 @@ export function joinLine(state: EngineState, component: Component, spec: Request
 /** Whether a request of the same shape belongs to a line, too. */
 function isOfLine({ component, shape, liveCount }: Line, { operation }: RequestSpec): boolean {
   if (liveCount === 0) return false;
-  return (operation !== null && operation === shape.operation) || !isServedByOperation(component);
+  return (operation !== null && operation === shape.operation) || !component.isServedByOperation;
 }
 
 /** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 function lineOf(state: EngineState, component: Component, spec: RequestSpec, shapeKey: string): Line {
-  const isByOperation = isServedByOperation(component);
+  const isByOperation = component.isServedByOperation;
   const isShared = !isByOperation || spec.operation !== null;
   const key = isByOperation ? `${shapeKey}|${spec.operation ?? `#${spec.id}`}` : shapeKey;
   const known = isShared ? state.lines.get(key) : undefined;
@@ -137,12 +137,6 @@ function needIn(line: Line, pool: Pool): number[] {
   return nodes === 1
     ? need
     : need.map((amount, i) => (pool.keys[i] === "step_run" ? amount : amount * nodes));
-}
-
-/** Where operations are served one by one, an operation's requests are a line of their own. */
-export function isServedByOperation(component: Component): boolean {
-  for (const { pool } of component.policies.values()) if (disciplineOf(pool).hasShares) return true;
-  return false;
 }
 
 const NO_POOL_LINES: readonly PoolLine[] = [];
