@@ -21,7 +21,7 @@ import { type JobPhase, type RequestId, type RequestSpec, TERMINAL_STATUSES } fr
 import { type Refusal, RefusedError, refusal, refuse } from "./refusals.ts";
 import { amountOf } from "./resources.ts";
 import { pauseScheduling, schedule } from "./scheduling/schedule.ts";
-import type { EngineState, Request, Run } from "./state.ts";
+import { CLASS_MAX, type EngineState, type Request, type Run } from "./state.ts";
 import {
   cancelRun,
   deferStop,
@@ -276,14 +276,18 @@ function checkSpec(state: EngineState, spec: RequestSpec): void {
   if (keys > 64)
     refuse("invalid_request", `The ${what} names more than 64 keys.`, "Ask for fewer kinds of resources.");
   checkAmounts(what, spec.resources, 1);
-  if (!Number.isInteger(spec.preemptionClass) || spec.preemptionClass < 0 || spec.preemptionClass > 10) {
+  if (
+    !Number.isInteger(spec.preemptionClass) ||
+    spec.preemptionClass < 0 ||
+    spec.preemptionClass > CLASS_MAX
+  ) {
     refuse(
       "invalid_class",
       `The ${what} has class ${spec.preemptionClass}.`,
       "Use a whole number from 0 to 10.",
     );
   }
-  const highest = highestClass(state, spec.component);
+  const highest = state.components.get(spec.component)?.classMax ?? CLASS_MAX;
   if (spec.preemptionClass > highest) {
     refuse(
       "invalid_class",
@@ -329,15 +333,6 @@ function checkBeginning(state: EngineState, { array, operation, after, id }: Req
       "Give all members of an array the same operation.",
     );
   }
-}
-
-/** The highest class that some policy of the component allows (A5). */
-function highestClass(state: EngineState, component: RequestSpec["component"]): number {
-  const policies = state.components.get(component)?.policies;
-  if (policies === undefined || policies.size === 0) return 10;
-  let highest = 0;
-  for (const { record } of policies.values()) highest = Math.max(highest, record.maxClass);
-  return highest;
 }
 
 /** Cancelling what waits, or what nobody holds, ends it; what runs is stopped and ends when it has stopped (Q5, L2). */

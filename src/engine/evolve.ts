@@ -18,7 +18,7 @@ import {
   removePolicy,
   setGroup,
 } from "./indexes/pools.ts";
-import { endRun, sortRunAnew, startRun, stopRun } from "./indexes/running.ts";
+import { endRun, sortRunAnew, startRun, startRunIn, stopRun } from "./indexes/running.ts";
 import {
   forgetOperation,
   forgetShares,
@@ -337,7 +337,7 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">,
   assertGrant(request, poolLine);
   if (poolLine) assertPlacement(request, poolLine, event.placement);
   dequeue(state, request);
-  const allocation: AllocationRecord = {
+  const record: AllocationRecord = {
     pool: event.pool,
     token: state.seq,
     startedAtMs: event.atMs,
@@ -349,8 +349,9 @@ function evolveAllocated(state: EngineState, event: EventOf<"requestAllocated">,
   if (progress.hold !== null) state.undo.set(progress, "hold", null);
   if (progress.preemptedFor !== null) state.undo.set(progress, "preemptedFor", null);
   setStatus(state, progress, "allocated");
-  setAllocation(state, progress, isJob ? { ...allocation, phase: "assigned" } : allocation);
-  startRun(state, request);
+  const allocation: AllocationRecord = isJob ? { ...record, phase: "assigned" } : record;
+  setAllocation(state, progress, allocation);
+  if (poolLine) startRunIn(state, request, allocation, poolLine);
   rewake(state, request);
 }
 
@@ -462,9 +463,9 @@ function setAllocation(
 
 function forgetRequest(state: EngineState, id: RequestId): void {
   const request = requireRequest(state, id);
-  if (!TERMINAL_STATUSES.has(request.progress.status)) throw new Error(`forgetting ${id}, which is alive`);
+  if (request.progress.endedAtMs === null) throw new Error(`forgetting ${id}, which is alive`);
   forgetOperation(state, request);
-  state.undo.drop(state.requests, id);
+  state.undo.dropKnown(state.requests, id, request);
   state.undo.remove(state.ended, request);
 }
 

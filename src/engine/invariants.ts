@@ -230,7 +230,9 @@ function describeIndexes(state: EngineState): Map<string, string> {
   }
   note(
     "the components",
-    [...state.components].map(([name, { policies, lines }]) => [name, policies.size, lines.size]).sort(),
+    Array.from(state.components.values(), ({ name, policies, lines, classMax, isServedByOperation }) =>
+      JSON.stringify([name, policies.size, lines.size, classMax, isServedByOperation]),
+    ).sort(),
   );
   note(
     "the timers",

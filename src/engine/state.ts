@@ -78,6 +78,10 @@ export interface Component {
   readonly name: ComponentName;
   readonly policies: Map<PoolName, Policy>;
   readonly lines: Set<Line>;
+  /** The highest class that one of its policies allows (A5). */
+  classMax: number;
+  /** One of its pools has shares: operations are served one by one, and their requests are lines of their own (9). */
+  isServedByOperation: boolean;
   /** The line that was last joined; it counts as long as it is alive. Not part of the records. */
   joinedLast: Line | null;
 }
@@ -422,9 +426,12 @@ export function kindKeyOf({ opportunistic, shieldEndsAtMs, ...kind }: RunKind): 
   return `${opportunistic ? "o" : ""}${shield}${kind.hasWalltime ? "w" : ""}${kind.hasCheckpoint ? "c" : ""}${kind.isAway ? "a" : ""}`;
 }
 
+/** Where no policy says anything else (A5). */
+export const CLASS_MAX = 10;
+
 /** One for each class (A5). */
 export function noKinds(): number[] {
-  return new Array<number>(11).fill(0);
+  return new Array<number>(CLASS_MAX + 1).fill(0);
 }
 
 /** How many requests wait in a pool, whether or not they are promised something. */

@@ -192,7 +192,11 @@ export class UndoLog {
   /** Removes an entry of a map. */
   drop<Key, Value>(map: Map<Key, Value>, key: Key): void {
     const before = map.get(key);
-    if (before === undefined) return;
+    if (before !== undefined) this.dropKnown(map, key, before);
+  }
+
+  /** The same where the caller knows its value. */
+  dropKnown<Key, Value>(map: Map<Key, Value>, key: Key, before: Value): void {
     if (this.#recording) this.#note(map, REPLACED, [key, before]);
     map.delete(key);
   }

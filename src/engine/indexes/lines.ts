@@ -40,12 +40,12 @@ export function joinLine(state: EngineState, component: Component, spec: Request
 
 /** Whether a request of the same shape belongs to a line, too. */
 function isOfLine({ component, shape, liveCount }: Line, { operation }: RequestSpec): boolean {
-  return liveCount > 0 && (operation === shape.operation || !isServedByOperation(component));
+  return liveCount > 0 && (operation === shape.operation || !component.isServedByOperation);
 }
 
 /** Walltime is an order inside the line (it matters to backfill only), so it is not part of the key. */
 function lineOf(state: EngineState, component: Component, spec: RequestSpec, shapeKey: string): Line {
-  const hasOwn = spec.operation !== null && isServedByOperation(component);
+  const hasOwn = spec.operation !== null && component.isServedByOperation;
   const key = hasOwn ? `${shapeKey}|${spec.operation}` : shapeKey;
   const known = state.lines.get(key);
   if (known !== undefined) return known;
@@ -133,12 +133,6 @@ function needIn(line: Line, pool: Pool): number[] {
   return nodes === 1
     ? need
     : need.map((amount, i) => (pool.keys[i] === "step_run" ? amount : amount * nodes));
-}
-
-/** Where operations are served one by one, the requests of one that has a name are lines of their own. */
-export function isServedByOperation(component: Component): boolean {
-  for (const { pool } of component.policies.values()) if (disciplineOf(pool).hasShares) return true;
-  return false;
 }
 
 const NO_POOL_LINES: readonly PoolLine[] = [];

@@ -7,6 +7,7 @@ import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
 import { type ComponentName, type GroupRecord, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
 import { amountOf, toVector } from "../resources.ts";
 import {
+  CLASS_MAX,
   type Component,
   type EngineState,
   type Group,
@@ -22,14 +23,7 @@ import {
   runsByEnd,
   runsByReserve,
 } from "../state.ts";
-import {
-  createPoolLine,
-  describe,
-  isServedByOperation,
-  joinLine,
-  leaveLine,
-  releaseComponent,
-} from "./lines.ts";
+import { createPoolLine, describe, joinLine, leaveLine, releaseComponent } from "./lines.ts";
 import { forgetOrder, forgetPolicies } from "./order.ts";
 import { indexRun } from "./running.ts";
 import { forgetShares } from "./shares.ts";
@@ -113,6 +107,7 @@ function settlePolicy(state: EngineState, policy: Policy, isOnlyQuotas: boolean)
 export function changePolicy(state: EngineState, policy: Policy, record: PolicyRecord): void {
   const { record: before, pool } = policy;
   state.undo.set(policy, "record", record);
+  judgePolicies(state, policyComponent(state, policy));
   const isSamePlace =
     before.group === record.group &&
     isNobodysHome(before) &&
@@ -253,15 +248,31 @@ function policyComponent(state: EngineState, policy: Policy): Component {
 export function ensureComponent(state: EngineState, name: ComponentName): Component {
   const known = state.components.get(name);
   if (known !== undefined) return known;
-  const created: Component = { name, policies: new Map(), lines: new Set(), joinedLast: null };
+  const created: Component = {
+    name,
+    policies: new Map(),
+    lines: new Set(),
+    classMax: CLASS_MAX,
+    isServedByOperation: false,
+    joinedLast: null,
+  };
   state.undo.putNew(state.components, name, created);
   return created;
+}
+
+/** Its policies are others, or say something else. */
+function judgePolicies({ undo }: EngineState, component: Component): void {
+  const policies = [...component.policies.values()];
+  const classes = policies.map(({ record }) => record.maxClass);
+  undo.set(component, "classMax", classes.length === 0 ? CLASS_MAX : Math.max(...classes));
+  const isServedByOperation = policies.some(({ pool }) => disciplineOf(pool).hasShares);
+  undo.set(component, "isServedByOperation", isServedByOperation);
 }
 
 export function addPolicy(state: EngineState, record: PolicyRecord): void {
   const pool = requirePool(state, record.pool);
   const component = ensureComponent(state, record.component);
-  const wasServedByOperation = isServedByOperation(component);
+  const wasServedByOperation = component.isServedByOperation;
   const policy: Policy = {
     record,
     pool,
@@ -285,17 +296,18 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
       component.policies.delete(record.pool);
     },
   );
+  judgePolicies(state, component);
   for (const line of component.lines) {
     const poolLine = createPoolLine(line, policy);
     state.undo.set(line, "poolLines", [...line.poolLines, poolLine]);
   }
   settlePolicy(state, policy, isNobodysHome(record));
-  if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
+  if (component.isServedByOperation !== wasServedByOperation) moveToNewLines(state, component);
 }
 
 export function removePolicy(state: EngineState, pool: Pool, policy: Policy): void {
   const component = policyComponent(state, policy);
-  const wasServedByOperation = isServedByOperation(component);
+  const wasServedByOperation = component.isServedByOperation;
   const { name } = pool.record;
   for (const line of component.lines) {
     const poolLine = line.pools.get(name) as PoolLine;
@@ -318,8 +330,9 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
       component.policies.set(name, policy);
     },
   );
+  judgePolicies(state, component);
   settlePolicy(state, policy, isNobodysHome(policy.record) && policy.runs.size === 0);
-  if (isServedByOperation(component) !== wasServedByOperation) moveToNewLines(state, component);
+  if (component.isServedByOperation !== wasServedByOperation) moveToNewLines(state, component);
   releaseComponent(state, component);
 }
 

@@ -2,7 +2,7 @@
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
-import type { Placement } from "../records.ts";
+import type { AllocationRecord, Placement } from "../records.ts";
 import type { SortedList } from "../sorted-list.ts";
 import {
   type EngineState,
@@ -19,11 +19,20 @@ import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts
 import { touchShares } from "./shares.ts";
 import { shieldEndOf } from "./shields.ts";
 
+/** What is granted outside all pools is no run (A4). */
 export function startRun(state: EngineState, request: Request): void {
-  const { undo } = state;
   const { allocation } = request.progress;
-  if (allocation === null || allocation.pool === null) return; // Granted outside all pools (A4).
-  const poolLine = request.line.pools.get(allocation.pool) as PoolLine;
+  if (allocation === null || allocation.pool === null) return;
+  startRunIn(state, request, allocation, request.line.pools.get(allocation.pool) as PoolLine);
+}
+
+export function startRunIn(
+  state: EngineState,
+  request: Request,
+  allocation: AllocationRecord,
+  poolLine: PoolLine,
+): void {
+  const { undo } = state;
   const { pool } = poolLine;
   const run: Run = {
     request,

@@ -35,7 +35,7 @@ export class LineIndex {
 
   /** All parts, each with those that want the same nodes side by side. */
   parts(): readonly Part[] {
-    if (this.stale.size > 0) this.#refresh();
+    if (this.stale.size > 0) this.stale.drain(this.#settle);
     this.#all ??= [...this.#parts.values()].flat();
     return this.#all;
   }
@@ -65,16 +65,14 @@ export class LineIndex {
     return found;
   }
 
-  #refresh(): void {
-    for (const poolLine of this.stale) {
-      const part = this.#partOf.get(poolLine);
-      const isWaiting = this.#pool.waiting.has(poolLine);
-      if (part !== undefined && isWaiting) part.forgetWalltimes();
-      else if (part !== undefined) this.#leave(poolLine, part);
-      else if (isWaiting) this.#enter(poolLine);
-    }
-    this.stale.clear();
-  }
+  /** Made once: it is handed over with every look. */
+  readonly #settle = (poolLine: PoolLine): void => {
+    const part = this.#partOf.get(poolLine);
+    const isWaiting = this.#pool.waiting.has(poolLine);
+    if (part !== undefined && isWaiting) part.forgetWalltimes();
+    else if (part !== undefined) this.#leave(poolLine, part);
+    else if (isWaiting) this.#enter(poolLine);
+  };
 
   #enter(poolLine: PoolLine): void {
     const key = keyOf(poolLine);
