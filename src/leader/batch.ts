@@ -265,12 +265,12 @@ const MIXED_VERSIONS: LeaderRefusal = {
 };
 
 function include(batch: Batch, memory: Memory, events: readonly Event[]): void {
-  const firstSeq = memory.state.seq - events.length + 1;
-  for (const [index, event] of events.entries()) {
-    const seq = firstSeq + index;
-    note(memory, event, { seq, atMs: batch.nowMs });
-    batch.events.push({ seq, atMs: batch.nowMs, event });
-    batch.decisions.push(...decisionsOf(event, seq));
+  let seq = memory.state.seq - events.length;
+  for (const event of events) {
+    const committed: CommittedEvent = { seq: ++seq, atMs: batch.nowMs, event };
+    note(memory, event, committed);
+    batch.events.push(committed);
+    for (const decision of decisionsOf(event, seq)) batch.decisions.push(decision);
     for (const id of touchedBy(event)) batch.touched.add(id);
     if (event.kind === "requestDeleted") batch.deletedRequestIds.add(event.requestId);
   }

@@ -55,7 +55,7 @@ export function createChores(
     const { state } = ledger.memory;
     const events = state.seq - triedSeq;
     // The larger the state, the rarer the snapshots: their cost stays a small part of the whole.
-    const isLong = events >= Math.max(settings.snapshotEveryEvents, state.requests.size / 2);
+    const isLong = events >= Math.max(settings.snapshotEveryEvents, state.requests.size);
     const isOld = events > 0 && nowMs() - triedAtMs >= settings.snapshotEveryMs;
     return isDue || isLong || isOld;
   }

@@ -17,6 +17,16 @@ test("a token is the engine's token and its signature, and is known again", () =
   expect(createGrants(keys).verify(id, `42.${mac}`)).toBe(42);
 });
 
+test("the signature is an HMAC of all of the text, however long the id is", () => {
+  const grants = createGrants(keys);
+  const macOf = (text: string) =>
+    createHmac("sha256", Buffer.from(secret, "hex")).update(text, "latin1").digest("base64url");
+  for (const length of [1, 200, 126, 125, 3, 256]) {
+    const long = "x".repeat(length);
+    expect(grants.sign(long, 7)).toBe(`7.${macOf(`${long}:7`)}`);
+  }
+});
+
 const forgeries: Record<string, (token: string) => string> = {
   "another number with the same signature": (token) => token.replace("42.", "43."),
   "a number written otherwise": (token) => token.replace("42.", "042."),

@@ -16,6 +16,11 @@ export interface Grants {
 
 const REMEMBERED_MAX = 20_000;
 
+interface Signed {
+  readonly requestId: string;
+  readonly signed: string;
+}
+
 /** Keys are given oldest first. */
 export function createGrants(keys: readonly GrantKey[]): Grants {
   let signers = signersOf(keys);
@@ -23,17 +28,16 @@ export function createGrants(keys: readonly GrantKey[]): Grants {
   // A token is signed when it is granted and again when it comes back, often soon: the last ones are remembered.
   // In two halves, of which the older goes as a whole: the first key of a map from which keys are taken one by one
   // is found behind the places of all that went before.
-  let recent = new Map<string, string>();
+  let recent = new Map<number, Signed>();
   let older = recent;
   const sign = (requestId: string, engineToken: number) => {
-    const text = `${requestId}:${engineToken}`;
-    const known = recent.get(text) ?? older.get(text);
-    if (known !== undefined) return known;
+    const known = recent.get(engineToken) ?? older.get(engineToken);
+    if (known?.requestId === requestId) return known.signed;
     const signer = signerOf(engineToken);
     if (signer === undefined) throw new Error(`no key signs grant ${engineToken}`);
     const number = engineToken + signer.offset;
     const signed = `${number}.${signer.mac(`${requestId}:${number}`)}`;
-    recent.set(text, signed);
+    recent.set(engineToken, { requestId, signed });
     if (recent.size >= REMEMBERED_MAX / 2) {
       older = recent;
       recent = new Map();
@@ -74,20 +78,27 @@ function signersOf(keys: readonly GrantKey[]) {
 }
 
 const BLOCK_BYTES = 64;
+const HASH_BYTES = 32;
+/** Of the texts that are usual: the id of a request and a number. */
+const TEXT_BYTES = 128;
 
 /**
  * HMAC-SHA-256 (RFC 2104) of short ASCII texts by two plain hashes: an `Hmac` object for every grant is a handle
- * that the garbage collector has to finalise.
+ * that the garbage collector has to finalise. For the same reason both buffers are written into again and again.
  */
 function createMac(secretHex: string): (text: string) => string {
   const secret = Buffer.from(secretHex, "hex");
   if (secret.length < 16) throw new Error("the secret for grant tokens is too short");
   const key = Buffer.alloc(BLOCK_BYTES);
   (secret.length > BLOCK_BYTES ? hash("sha256", secret, "buffer") : secret).copy(key);
-  const inner = Buffer.from(key.map((byte) => byte ^ 0x36)).toString("latin1");
-  const outer = Buffer.from(key.map((byte) => byte ^ 0x5c));
+  const innerKey = key.map((byte) => byte ^ 0x36);
+  const roomy = Buffer.concat([innerKey, Buffer.alloc(TEXT_BYTES)]);
+  const outer = Buffer.concat([key.map((byte) => byte ^ 0x5c), Buffer.alloc(HASH_BYTES)]);
   return (text) => {
-    const innerHash = hash("sha256", Buffer.from(inner + text, "latin1"), "buffer");
-    return hash("sha256", Buffer.concat([outer, innerHash]), "base64url");
+    const length = BLOCK_BYTES + text.length;
+    const inner = length <= roomy.length ? roomy : Buffer.concat([innerKey, Buffer.alloc(text.length)]);
+    inner.write(text, BLOCK_BYTES, "latin1");
+    outer.write(hash("sha256", inner.subarray(0, length), "binary"), BLOCK_BYTES, "latin1");
+    return hash("sha256", outer, "base64url");
   };
 }

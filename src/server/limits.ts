@@ -24,10 +24,6 @@ export const IDLE_CONNECTIONS_PER_ADDRESS_MAX = 500;
 /** Below this size the schemas alone bound what a body can contain, and no walk through it is needed. */
 export const SMALL_BODY_BYTES = 4 * 1024;
 
-/** Of bulk calls that are parsed, decided or written, two or three batches of the leader; and of those that wait unparsed. */
-export const BULK_BYTES_UNDER_WAY_MAX = 256 * 1024;
-export const BULK_BYTES_WAITING_MAX = 64 * 1024 * 1024;
-
 export const STREAMS_PER_TOKEN_MAX = 10;
 /** With the streams of its sessions: whoever opens the dashboard often must not take those of others. */
 export const STREAMS_WITH_SESSIONS_MAX = 50;

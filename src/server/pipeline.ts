@@ -17,18 +17,17 @@ import {
   toProblem,
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
-import { keepBytes, readBytes, readJson } from "./body.ts";
+import { readJson } from "./body.ts";
 import type { Call, Handlers, Reply, Services } from "./call.ts";
 import { NOT_TAKEN } from "./forwarding.ts";
 import { SECURITY_HEADERS } from "./headers.ts";
 import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
-import { BULK_BYTES_UNDER_WAY_MAX, BULK_BYTES_WAITING_MAX, URL_LENGTH_MAX } from "./limits.ts";
+import { URL_LENGTH_MAX } from "./limits.ts";
 import type { Pages } from "./pages.ts";
 import { checkPermission, methodsOf, parseBody, parseParams, parseQuery, takesBody } from "./parsing.ts";
 import { ProblemError, problemError } from "./problems.ts";
 import type { Replicated } from "./replicated.ts";
-import { createRoom } from "./room.ts";
 import { sessionSecretOf } from "./sessions.ts";
 
 type Env = { Bindings: HttpBindings };
@@ -47,7 +46,6 @@ export interface Pipeline {
 export function createApp(pipeline: Pipeline): Hono<Env> {
   const app = new Hono<Env>();
   const headers = { ...SECURITY_HEADERS, ...pipeline.extraHeaders };
-  const room = createRoom({ bytesMax: BULK_BYTES_UNDER_WAY_MAX, waitingBytesMax: BULK_BYTES_WAITING_MAX });
   const jsonHeaders = { ...headers, "content-type": "application/json" };
   for (const [name, route] of Object.entries(ROUTES) as [RouteName, Route][]) {
     if (route.permission === undefined || pipeline.handlers[name] === undefined) {
@@ -67,7 +65,6 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
     const { replicated } = pipeline;
     const address = replicated?.clientAddress(incoming) ?? incoming.socket.remoteAddress ?? "";
     let identity: Identity | undefined;
-    let leaveRoom: (() => void) | undefined;
     try {
       pipeline.checkHost(incoming);
       // What takes long lets those go first who wait for a commit (X4).
@@ -89,7 +86,6 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       if (identity.isSession === true && name !== "renewSession") noteUse(identity, incoming, address);
       checkPermission(identity, route.permission);
       if (name === undefined) throw notServed(context);
-      leaveRoom = await enterRoom(incoming, route);
       const call = await toCall(context, name, route, identity, address);
       // The types of the call and of its handler come from the same row of the table.
       const handle = pipeline.handlers[name] as (call: Call, services: Services) => Promise<Reply> | Reply;
@@ -105,20 +101,7 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
         }
       }
       return send(failure(error, pipeline.services), name ?? "unknown");
-    } finally {
-      leaveRoom?.();
     }
-  }
-
-  /** A bulk call is parsed when there is room for it. */
-  async function enterRoom(
-    incoming: HttpBindings["incoming"],
-    { envelope }: Route,
-  ): Promise<(() => void) | undefined> {
-    if (envelope === undefined) return undefined;
-    const bytes = await readBytes(incoming, BATCH_BODY_BYTES_MAX);
-    keepBytes(incoming, bytes);
-    return room.enter(bytes.length);
   }
 
   /** Only the leader writes it down. */
