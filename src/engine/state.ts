@@ -149,8 +149,6 @@ export interface Node {
   promised: number[];
   /** Free units less those set aside: what is left for everybody else. */
   left: number[];
-  /** The same when everything has ended that is stopping. */
-  leftSoon: number[];
   readonly runs: Set<Run>;
   /** Waiting requests that hold units here (V5). */
   readonly holders: Set<Request>;
