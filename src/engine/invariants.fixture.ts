@@ -1,5 +1,5 @@
 // The safety rules as checks that recompute everything from the records. The full check runs after every step
-// in tests and simulations; the cheap assertions in `evolve` and the scheduler stay on in production.
+// in tests and simulations, which alone use it; the cheap assertions in `evolve` stay on in production.
 
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import { type Blocker, explain } from "./explain.ts";
