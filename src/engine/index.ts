@@ -97,7 +97,6 @@ export {
   shieldedRunsOf,
   standingOf,
   teamSharesOf,
-  usageByShareOf,
   usageOf,
   waitingByComponentOf,
   waitingCountOf,
