@@ -2,7 +2,7 @@
 // A failure prints its seed; `npm run sim -- --seed 17` repeats it. In discipline `fair_share` it ends with long-run shares.
 
 import { parseArgs } from "node:util";
-import { simulate } from "../src/simulator/index.ts";
+import { simulate } from "../test/simulation/engine/simulate.ts";
 import { proveLongRun } from "./proving/long-run.ts";
 
 const LONG_RUN_REQUESTS = 10_000;

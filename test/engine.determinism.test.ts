@@ -3,7 +3,7 @@
 // and restarted; the other is left alone. A failure names its seed; `SEED=17 npx vitest run test/engine.determinism.test.ts` repeats it.
 
 import { describe, expect, test } from "vitest";
-import { simulate } from "../src/simulator/index.ts";
+import { simulate } from "./simulation/engine/simulate.ts";
 
 const { SEED, SEEDS = "10" } = process.env;
 const seeds =

@@ -3,7 +3,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { DisciplineName } from "../src/engine/index.ts";
-import { simulate } from "../src/simulator/index.ts";
+import { simulate } from "./simulation/engine/simulate.ts";
 
 const { SEED } = process.env;
 const seeds = SEED === undefined ? Array.from({ length: 40 }, (_, index) => index + 1) : [Number(SEED)];

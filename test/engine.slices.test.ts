@@ -3,7 +3,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { Event } from "../src/engine/index.ts";
-import { simulate } from "../src/simulator/index.ts";
+import { simulate } from "./simulation/engine/simulate.ts";
 
 const { SEED, SEEDS = "12" } = process.env;
 const seeds =

@@ -26,8 +26,8 @@ import {
   toJson,
   toRow,
 } from "../src/history/index.ts";
-import { seededRandom } from "../src/simulator/simulation/random.ts";
 import { openMemoryStore } from "../src/store/index.ts";
+import { seededRandom } from "./simulation/engine/random.ts";
 import { createFakeClock, createPool, createRig, pool, spec, submit } from "./simulation/rig.ts";
 
 const DAY_MS = 24 * 3_600_000;

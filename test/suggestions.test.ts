@@ -14,13 +14,13 @@ import {
   requestIds,
   requestOf,
   snapshotOf,
-  violations,
 } from "../src/engine/index.ts";
+import { violations } from "../src/engine/invariants.fixture.ts";
 import { answer } from "../src/foresight/answer.ts";
 import { createBudget } from "../src/foresight/budget.ts";
 import { suggestionsFor } from "../src/foresight/suggestions.ts";
-import { someCommand, someWorld } from "../src/simulator/simulation/commands.ts";
-import { type Random, seededRandom } from "../src/simulator/simulation/random.ts";
+import { someCommand, someWorld } from "./simulation/engine/commands.ts";
+import { type Random, seededRandom } from "./simulation/engine/random.ts";
 import { pool, request, submit } from "./simulation/rig.ts";
 import { startsOnCopy } from "./support/suggested.ts";
 

@@ -42,7 +42,6 @@ export {
 } from "./explain.ts";
 export { afterStop } from "./explain-runs.ts";
 export { Heap } from "./heap.ts";
-export { reasonViolations, violations } from "./invariants.ts";
 export * from "./records.ts";
 export type { Refusal, RefusalCode } from "./refusals.ts";
 export { amountOf, compareIds, likelyMeantKey, type Resources } from "./resources.ts";
@@ -98,7 +97,6 @@ export {
   shieldedRunsOf,
   standingOf,
   teamSharesOf,
-  usageByShareOf,
   usageOf,
   waitingByComponentOf,
   waitingCountOf,

@@ -3,7 +3,7 @@
 
 import { expect, test } from "vitest";
 import { explain } from "./explain.ts";
-import { violations } from "./invariants.ts";
+import { violations } from "./invariants.fixture.ts";
 import { type Cluster, createCluster, POOL } from "./placement/cluster.fixture.ts";
 import type { RequestId } from "./records.ts";
 

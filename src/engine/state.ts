@@ -1,7 +1,7 @@
 // The state in memory: the records of `records.ts`, and indexes over them that `evolve` keeps up to date with the
 // functions of `indexes/`, always through the undo log.
 //
-// Invariants (checked by `invariants.ts`)
+// Invariants (checked by `invariants.fixture.ts`)
 //   1. Every index can be rebuilt from the records alone.
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
@@ -152,8 +152,6 @@ export interface Node {
   promised: number[];
   /** Free units less those set aside: what is left for everybody else. */
   left: number[];
-  /** The same when everything has ended that is stopping. */
-  leftSoon: number[];
   readonly runs: Set<Run>;
   /** Waiting requests that hold units here (V5). */
   readonly holders: Set<Request>;

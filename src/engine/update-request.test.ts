@@ -1,7 +1,7 @@
 // Changing requests (Q9): every index follows, and what is refused leaves no trace.
 
 import { expect, test } from "vitest";
-import { violations } from "./invariants.ts";
+import { violations } from "./invariants.fixture.ts";
 import { createCluster } from "./placement/cluster.fixture.ts";
 import type { RequestId } from "./records.ts";
 

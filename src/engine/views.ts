@@ -253,21 +253,6 @@ export function reservedOf(state: EngineState, pool: PoolName): Resources {
   return toResources(sums, keys);
 }
 
-/** Usage per key, and how much of it is borrowed (G6): above what is reserved, or on home nodes of others (N3). */
-export function usageByShareOf(
-  state: EngineState,
-  pool: PoolName,
-): Record<string, { readonly reserved: number; readonly borrowed: number }> {
-  const { keys, usage, policies } = requirePool(state, pool);
-  return Object.fromEntries(
-    keys.map((key, i) => {
-      let borrowed = 0;
-      for (const policy of policies.values()) borrowed += borrowedBy(policy, i);
-      return [key, { borrowed, reserved: (usage[i] as number) - borrowed }];
-    }),
-  );
-}
-
 /** What a pool has of each key, by kind of use (G6, V5). */
 export interface KeyUse {
   readonly key: string;

@@ -2,10 +2,10 @@
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import {
-  capacityOf,
   countsOf,
   type ElementView,
   type GroupName,
+  keyUseOf,
   oldestWaitOf,
   type PoolName,
   queuePageOf,
@@ -13,7 +13,6 @@ import {
   reservedOf,
   runsOf,
   teamSharesOf,
-  usageByShareOf,
 } from "../engine/index.ts";
 import type { Foresight } from "../foresight/index.ts";
 import type { CommittedBatch, CommittedEvent, Leader, Observer, View } from "../leader/index.ts";
@@ -328,11 +327,10 @@ function gauge(view: View, meters: Meters): void {
   for (const pool of view.state.pools.keys()) {
     for (const [status, count] of Object.entries(countsOf(view.state, pool)))
       requests.set({ pool, status }, count);
-    for (const [key, amount] of Object.entries(capacityOf(view.state, pool)))
-      capacity.set({ pool, key }, amount);
-    for (const [key, { reserved, borrowed }] of Object.entries(usageByShareOf(view.state, pool))) {
+    for (const { key, capacity: units, own, borrowed } of keyUseOf(view.state, pool)) {
+      capacity.set({ pool, key }, units);
       usage.set({ pool, key, share: "borrowed" }, borrowed);
-      usage.set({ pool, key, share: "reserved" }, reserved);
+      usage.set({ pool, key, share: "reserved" }, own);
     }
     for (const [key, amount] of Object.entries(reservedOf(view.state, pool)))
       reserves.set({ pool, key }, amount);

@@ -14,9 +14,3 @@ export {
 } from "./scenario/report.ts";
 export { runScenario, type Scenario, type ScenarioResult } from "./scenario/run.ts";
 export type { Failure, StepReport } from "./scenario/story.ts";
-export {
-  type SimulationOptions,
-  type SimulationReport,
-  SimulationViolation,
-  simulate,
-} from "./simulation/simulate.ts";

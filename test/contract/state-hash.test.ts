@@ -7,9 +7,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { Command } from "../../src/engine/index.ts";
 import { type Clock, type Leader, startLeader, stateHash } from "../../src/leader/index.ts";
-import { someCommand, someWorld } from "../../src/simulator/simulation/commands.ts";
-import { seededRandom } from "../../src/simulator/simulation/random.ts";
 import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../../src/store/index.ts";
+import { someCommand, someWorld } from "../simulation/engine/commands.ts";
+import { seededRandom } from "../simulation/engine/random.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
 
 const STEPS = 100;

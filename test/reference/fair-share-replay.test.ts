@@ -2,7 +2,8 @@
 // state is sound and at rest, and so is one that begins with a snapshot.
 
 import { expect, test } from "vitest";
-import { createState, evolve, restoreState, resume, snapshotOf, violations } from "../../src/engine/index.ts";
+import { createState, evolve, restoreState, resume, snapshotOf } from "../../src/engine/index.ts";
+import { violations } from "../../src/engine/invariants.fixture.ts";
 import { loadScenarios, runScenario } from "../../src/simulator/index.ts";
 import { randomFairWorld } from "./random-fair-world.ts";
 

@@ -17,8 +17,8 @@ import {
   type RequestSpec,
   restoreState,
   snapshotOf,
-  violations,
 } from "../index.ts";
+import { violations } from "../invariants.fixture.ts";
 
 const POOL = "p" as PoolName;
 const TEAM = "team" as ComponentName;

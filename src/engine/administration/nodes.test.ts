@@ -1,7 +1,7 @@
 // The life of nodes (12): registering, draining, losing, removing, and what that does to requests.
 
 import { expect, test } from "vitest";
-import { violations } from "../invariants.ts";
+import { violations } from "../invariants.fixture.ts";
 import { type Cluster, createCluster, POOL } from "../placement/cluster.fixture.ts";
 import type { ComponentName, NodeName, RequestId } from "../records.ts";
 import { nextWakeMs } from "../timers.ts";

@@ -49,7 +49,6 @@ function addNode(state: EngineState, record: NodeRecord): void {
     free: [...capacity],
     promised: pool.keys.map(() => 0),
     left: [...capacity],
-    leftSoon: [...capacity],
     runs: new Set(),
     holders: new Set(),
     devices: new Set(),
@@ -99,20 +98,13 @@ function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
   const capacity = nodeVector(record.capacity, pool.keys);
   const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
   const left = free.map((amount, i) => amount - (node.promised[i] as number));
-  const leftSoon = left.map((amount, i) => amount + (node.stopping[i] as number));
-  const before = {
-    record: node.record,
-    capacity: node.capacity,
-    free: node.free,
-    left: node.left,
-    leftSoon: node.leftSoon,
-  };
+  const before = { record: node.record, capacity: node.capacity, free: node.free, left: node.left };
   const become = (next: typeof before) => () => {
     leave(state, node);
     Object.assign(node, next);
     enter(state, node);
   };
-  state.undo.run(become({ record, capacity, free, left, leftSoon }), become(before));
+  state.undo.run(become({ record, capacity, free, left }), become(before));
   // Who is away from home follows from labels (N3).
   if (sameLabels || pool.places.homes.length === 0) refreshPool(state, pool);
   else rebuildPool(state, pool);

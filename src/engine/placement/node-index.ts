@@ -4,7 +4,7 @@
 import type { Labels, NodeRecord } from "../records.ts";
 import { compareIds, type Resources } from "../resources.ts";
 import type { Node, Policy, Pool } from "../state.ts";
-import { leftSoon, NodeList } from "./node-list.ts";
+import { NodeList } from "./node-list.ts";
 
 /** Selections are made when a request asks for their labels; the oldest is given up for a new one. */
 const SELECTIONS_MAX = 64;
@@ -36,8 +36,6 @@ export interface Selection {
   readonly wanted: Wanted;
   /** Ready ones by topology group. */
   readonly groups: Map<string, NodeList>;
-  /** Those of them on which something is stopping, by what will be left when it has ended. */
-  readonly stopping: Map<string, NodeList>;
   /** All that are registered, by shape. */
   readonly counts: Map<Shape, number>;
 }
@@ -70,12 +68,7 @@ export class NodeIndex {
     if (known !== undefined) return known;
     const [oldest] = this.#selections.keys();
     if (oldest !== undefined && this.#selections.size >= SELECTIONS_MAX) this.#selections.delete(oldest);
-    const selection: Selection = {
-      wanted,
-      groups: new Map(),
-      stopping: new Map(),
-      counts: new Map(),
-    };
+    const selection: Selection = { wanted, groups: new Map(), counts: new Map() };
     this.#selections.set(wanted.key, selection);
     const selected = [...pool.nodes.values()].filter(({ record }) => hasLabels(record, wanted.labels));
     for (const node of selected) count(selection, this.#shapeOf(node), 1);
@@ -84,7 +77,6 @@ export class NodeIndex {
       const nodes = ready.filter(({ record }) => record.topology === topology);
       selection.groups.set(topology, new NodeList(this.order(pool), nodes));
     }
-    for (const node of ready) if (this.withStopping.has(node)) this.#listStopping(selection, node);
     return selection;
   }
 
@@ -104,7 +96,7 @@ export class NodeIndex {
     if (isReady(node)) shape.readyCount++;
     for (const selection of this.#selectionsWith(node)) {
       count(selection, shape, 1);
-      if (isReady(node)) this.#list(selection, node);
+      if (isReady(node)) list(selection, node);
     }
   }
 
@@ -115,21 +107,21 @@ export class NodeIndex {
     const shape = this.#shapeOf(node);
     for (const selection of this.#selectionsWith(node)) {
       count(selection, shape, -1);
-      if (isReady(node)) this.#unlist(selection, node);
+      if (isReady(node)) unlist(selection, node);
     }
     shape.count--;
     if (isReady(node)) shape.readyCount--;
     if (shape.count === 0) this.shapes.delete(shape.key);
   }
 
-  /** What is left on a node, now or soon, changes, and nothing else about it. */
+  /** What is left on a node changes, and nothing else about it. */
   shift(node: Node, change: () => void): void {
     touch(node);
     if (!isReady(node)) return change();
     const selections = this.#selectionsWith(node);
-    for (const selection of selections) this.#unlist(selection, node);
+    for (const selection of selections) unlist(selection, node);
     change();
-    for (const selection of selections) this.#list(selection, node);
+    for (const selection of selections) list(selection, node);
   }
 
   /** Keys, or the order of best fit, may have changed: lists are made anew when they are next used. */
@@ -146,33 +138,6 @@ export class NodeIndex {
     return found;
   }
 
-  #list(selection: Selection, node: Node): void {
-    const { groups } = selection;
-    const { topology } = node.record;
-    let list = groups.get(topology);
-    if (list === undefined) {
-      list = new NodeList(this.order(node.pool));
-      groups.set(topology, list);
-    }
-    list.insert(node);
-    if (this.withStopping.has(node)) this.#listStopping(selection, node);
-  }
-
-  #listStopping({ stopping }: Selection, node: Node): void {
-    const { topology } = node.record;
-    let list = stopping.get(topology);
-    if (list === undefined) {
-      list = new NodeList(this.order(node.pool), [], leftSoon);
-      stopping.set(topology, list);
-    }
-    list.insert(node);
-  }
-
-  #unlist({ groups, stopping }: Selection, node: Node): void {
-    removeFrom(groups, node);
-    if (this.withStopping.has(node)) removeFrom(stopping, node);
-  }
-
   #shapeOf({ record }: Node): Shape {
     const key = shapeKey(record.capacity);
     let shape = this.shapes.get(key);
@@ -185,12 +150,22 @@ export class NodeIndex {
 }
 
 /** Who remembers something about nodes learns that one changes, or that a change is taken back. */
-function touch(node: Node): void {
+export function touch(node: Node): void {
   node.pool.places.changed.add(node);
   node.pool.order?.hopeless.noteChange(node);
 }
 
-function removeFrom(groups: Map<string, NodeList>, node: Node): void {
+function list({ groups }: Selection, node: Node): void {
+  const { topology } = node.record;
+  let list = groups.get(topology);
+  if (list === undefined) {
+    list = new NodeList(node.pool.places.order(node.pool));
+    groups.set(topology, list);
+  }
+  list.insert(node);
+}
+
+function unlist({ groups }: Selection, node: Node): void {
   const { topology } = node.record;
   const list = groups.get(topology) as NodeList;
   list.remove(node);

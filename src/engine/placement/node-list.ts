@@ -37,16 +37,9 @@ export class NodeList {
   size = 0;
   readonly #chunks: Chunk[] = [];
   readonly #order: readonly number[];
-  readonly #amountsOf: (node: Node) => Vector;
 
-  /** By what is left now, or soon. */
-  constructor(
-    order: readonly number[],
-    nodes: readonly Node[] = [],
-    amountsOf: (node: Node) => Vector = leftNow,
-  ) {
+  constructor(order: readonly number[], nodes: readonly Node[] = []) {
     this.#order = order;
-    this.#amountsOf = amountsOf;
     this.size = nodes.length;
     const sorted = nodes.toSorted((a, b) => this.#compare(a, b));
     for (let at = 0; at < sorted.length; at += CHUNK_LENGTH_MAX / 2) {
@@ -64,9 +57,8 @@ export class NodeList {
     }
     chunk.nodes.splice(this.#positionIn(chunk, node), 0, node);
     if (chunk.most !== null) {
-      const left = this.#amountsOf(node);
       for (let i = 0; i < chunk.most.length; i++) {
-        chunk.most[i] = Math.max(chunk.most[i] as number, left[i] as number);
+        chunk.most[i] = Math.max(chunk.most[i] as number, node.left[i] as number);
       }
     }
     if (chunk.nodes.length <= CHUNK_LENGTH_MAX) return;
@@ -84,7 +76,7 @@ export class NodeList {
     this.size--;
     chunk.nodes.splice(position, 1);
     if (chunk.nodes.length === 0) this.#chunks.splice(at, 1);
-    else if (this.#amountsOf(node).some((amount, i) => amount === chunk.most?.[i])) chunk.most = null;
+    else if (node.left.some((amount, i) => amount === chunk.most?.[i])) chunk.most = null;
   }
 
   /** Up to `countMax` nodes on which the need fits, best fit first, without those to be passed over. */
@@ -95,7 +87,7 @@ export class NodeList {
       chunk.most ??= this.#mostOf(chunk.nodes);
       if (!covers(chunk.most, need)) continue;
       for (const node of chunk.nodes) {
-        if (!covers(this.#amountsOf(node), need) || isPassedOver?.(node)) continue;
+        if (!covers(node.left, need) || isPassedOver?.(node)) continue;
         found.push(node);
         if (found.length === countMax) return found;
       }
@@ -110,8 +102,7 @@ export class NodeList {
       const chunk = this.#chunks[at] as Chunk;
       chunk.most ??= this.#mostOf(chunk.nodes);
       if (!covers(chunk.most, need)) continue;
-      for (const node of chunk.nodes)
-        if (covers(this.#amountsOf(node), need) && !isPassedOver?.(node)) count++;
+      for (const node of chunk.nodes) if (covers(node.left, need) && !isPassedOver?.(node)) count++;
     }
     return count;
   }
@@ -137,7 +128,7 @@ export class NodeList {
     while (low < high) {
       const middle = (low + high) >> 1;
       const last = (this.#chunks[middle] as Chunk).nodes.at(-1) as Node;
-      if ((this.#amountsOf(last)[main] as number) < (need[main] as number)) low = middle + 1;
+      if ((last.left[main] as number) < (need[main] as number)) low = middle + 1;
       else high = middle;
     }
     return low;
@@ -167,23 +158,14 @@ export class NodeList {
   }
 
   #compare(a: Node, b: Node): number {
-    return compareFit(a, this.#amountsOf(a), b, this.#amountsOf(b), this.#order);
+    return compareFit(a, a.left, b, b.left, this.#order);
   }
 
   #mostOf(nodes: readonly Node[]): number[] {
-    const most = [...this.#amountsOf(nodes[0] as Node)];
-    for (const node of nodes) {
-      const left = this.#amountsOf(node);
+    const most = [...(nodes[0] as Node).left];
+    for (const { left } of nodes) {
       for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, left[i] as number);
     }
     return most;
   }
-}
-
-export function leftNow({ left }: Node): Vector {
-  return left;
-}
-
-export function leftSoon({ leftSoon: left }: Node): Vector {
-  return left;
 }

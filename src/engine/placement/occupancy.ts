@@ -4,7 +4,7 @@ import type { HoldRecord, Placement } from "../records.ts";
 import { addInto, compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
-import { hasLabels } from "./node-index.ts";
+import { hasLabels, touch } from "./node-index.ts";
 import { covers } from "./node-list.ts";
 import type { Ask } from "./room.ts";
 
@@ -46,7 +46,6 @@ function addUnits(state: EngineState, { poolLine, isStopping }: Run, node: Node,
       addInto(node.usage, need, direction);
       addInto(node.free, need, -direction);
       addInto(node.left, need, -direction);
-      addInto(node.leftSoon, need, -direction);
     });
     judgePromises(node);
   };
@@ -72,7 +71,6 @@ export function emptyNodes(state: EngineState, pool: Pool): void {
     undo.set(node, "capacity", capacity);
     undo.set(node, "free", [...capacity]);
     undo.set(node, "left", [...capacity]);
-    undo.set(node, "leftSoon", [...capacity]);
     undo.set(
       node,
       "promised",
@@ -107,7 +105,6 @@ export function setAside(state: EngineState, request: Request, pool: Pool, sign:
       pool.places.shift(node, () => {
         addInto(node.promised, need, direction);
         addInto(node.left, need, -direction);
-        addInto(node.leftSoon, need, -direction);
       });
       if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
       else pool.places.withPromises.delete(node);
@@ -171,14 +168,12 @@ export function stopOnNodes(state: EngineState, run: Run): void {
 }
 
 function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | -1): void {
-  const { withStopping } = node.pool.places;
+  const { places } = node.pool;
   const add = (direction: number) => () => {
-    node.pool.places.shift(node, () => {
-      addInto(node.stopping, amounts, direction);
-      addInto(node.leftSoon, amounts, direction);
-      if (node.stopping.some((amount) => amount > 0)) withStopping.add(node);
-      else withStopping.delete(node);
-    });
+    addInto(node.stopping, amounts, direction);
+    if (node.stopping.some((amount) => amount > 0)) places.withStopping.add(node);
+    else places.withStopping.delete(node);
+    touch(node);
     judgePromises(node);
   };
   state.undo.run(add(sign), add(-sign));

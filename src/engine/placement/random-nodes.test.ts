@@ -4,7 +4,7 @@
 import { expect, test } from "vitest";
 import type { Command } from "../commands.ts";
 import { type Decision, decide, preview } from "../decide.ts";
-import { violations } from "../invariants.ts";
+import { violations } from "../invariants.fixture.ts";
 import type { ComponentName, Labels, NodeName, PoolName, RequestId, RequestSpec } from "../records.ts";
 import type { Resources } from "../resources.ts";
 import type { DisciplineName } from "../settings.ts";

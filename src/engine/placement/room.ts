@@ -3,7 +3,7 @@
 
 import { compareIds, type Vector } from "../resources.ts";
 import type { Node, Pool, Run } from "../state.ts";
-import { hasLabels, isReady, type Selection, type Wanted } from "./node-index.ts";
+import { hasLabels, isReady, type Wanted } from "./node-index.ts";
 import { compareFit, covers, type NodeList } from "./node-list.ts";
 
 /** What a request wants of the nodes of a pool (N2). */
@@ -16,39 +16,30 @@ export interface Ask {
   readonly home: Wanted | null;
 }
 
-/** A list of nodes, and which of them are to be looked for elsewhere. */
-interface Listed {
-  readonly list: NodeList;
-  isPassedOver(this: void, node: Node): boolean;
-}
-
 export class Room {
   readonly pool: Pool;
-  /** Everything that is stopping counts as ended. */
-  readonly #isSoon: boolean;
-  readonly #left: Map<Node, number[]>;
+  readonly #left: Map<Node, Vector>;
+  /** Is not where a list has it. */
   readonly #isChanged = (node: Node) => this.#left.has(node);
-  /** Is not where the list of what is left now has it. */
-  readonly #isMoved = (node: Node) => this.#left.has(node) || this.pool.places.withStopping.has(node);
 
-  constructor(pool: Pool, isSoon = false, left: ReadonlyMap<Node, readonly number[]> = new Map()) {
+  constructor(pool: Pool, left: Iterable<readonly [Node, Vector]> = []) {
     this.pool = pool;
-    this.#isSoon = isSoon;
-    this.#left = new Map();
-    for (const [node, amounts] of left) this.#left.set(node, [...amounts]);
+    this.#left = new Map(left);
   }
 
   /** The room there will be when everything has ended that is stopping, beside what is set aside for holds. */
   static soon(pool: Pool): Room {
-    return new Room(pool, true);
+    const room = new Room(pool);
+    for (const node of pool.places.withStopping) room.add(node, node.stopping, 1);
+    return room;
   }
 
   copy(): Room {
-    return new Room(this.pool, this.#isSoon, this.#left);
+    return new Room(this.pool, this.#left);
   }
 
   leftOn(node: Node): Vector {
-    return this.#left.get(node) ?? (this.#isSoon ? node.leftSoon : node.left);
+    return this.#left.get(node) ?? node.left;
   }
 
   /** What would be left on a node with all gone that may go, written into `left`; what is stopping is left out of account. */
@@ -70,12 +61,10 @@ export class Room {
 
   /** Gives units to a node, or with sign -1 takes them from it. */
   add(node: Node, amounts: Vector, sign: 1 | -1): void {
-    let left = this.#left.get(node);
-    if (left === undefined) {
-      left = [...this.leftOn(node)];
-      this.#left.set(node, left);
-    }
-    for (let i = 0; i < left.length; i++) left[i] = (left[i] as number) + sign * (amounts[i] as number);
+    this.#left.set(
+      node,
+      this.leftOn(node).map((left, i) => left + sign * (amounts[i] as number)),
+    );
   }
 
   /** Whether a part of the request fits on a node. */
@@ -96,54 +85,36 @@ export class Room {
   /** On how many nodes a part of the request fits; what it does not ask for is not counted. */
   countFitting({ need, count, wanted }: Ask): number {
     let found = this.#changed(wanted, need).length;
-    const selection = this.pool.places.select(this.pool, wanted);
-    for (const topology of selection.groups.keys()) {
-      for (const { list, isPassedOver } of this.#listsOf(selection, topology)) {
-        if (found >= count) return count;
-        found += list.fitting(need, count - found, isPassedOver).length;
-      }
+    for (const list of this.pool.places.select(this.pool, wanted).groups.values()) {
+      if (found >= count) return count;
+      found += list.fitting(need, count - found, this.#isChanged).length;
     }
     return Math.min(found, count);
   }
 
   /** By best fit within as few topology groups as possible. */
   #placeAmong(wanted: Wanted, { need, count }: Ask): Node[] | null {
-    const selection = this.pool.places.select(this.pool, wanted);
-    const { groups } = selection;
+    const { groups } = this.pool.places.select(this.pool, wanted);
     const changed = this.#changed(wanted, need);
-    const roomIn = (topology: string): [string, number] => {
-      let count = changed.filter(({ record }) => record.topology === topology).length;
-      for (const { list, isPassedOver } of this.#listsOf(selection, topology))
-        count += list.countFitting(need, isPassedOver);
-      return [topology, count];
+    const roomIn = ([topology, list]: [string, NodeList]): [string, number] => {
+      const changedThere = changed.filter(({ record }) => record.topology === topology);
+      return [topology, changedThere.length + list.countFitting(need, this.#isChanged)];
     };
-    const chosen =
-      groups.size <= 1 ? [...groups.keys()] : fewestGroups([...groups.keys()].map(roomIn), count);
+    const chosen = groups.size <= 1 ? [...groups.keys()] : fewestGroups([...groups].map(roomIn), count);
     if (chosen === null) return null;
-    const lists = chosen.flatMap((topology) => this.#listsOf(selection, topology));
+    const lists = chosen.map((topology) => groups.get(topology) as NodeList);
     const changedThere = changed.filter(({ record }) => chosen.includes(record.topology));
     const found = this.#bestIn(lists, changedThere, need, count);
     return found.length < count ? null : found;
   }
 
-  #bestIn(lists: readonly Listed[], changed: readonly Node[], need: Vector, countMax: number): Node[] {
-    const found = lists.flatMap(({ list, isPassedOver }) => list.fitting(need, countMax, isPassedOver));
+  #bestIn(lists: readonly NodeList[], changed: readonly Node[], need: Vector, countMax: number): Node[] {
+    const found = lists.flatMap((list) => list.fitting(need, countMax, this.#isChanged));
     if (lists.length <= 1 && changed.length === 0) return found;
     const order = this.pool.places.order(this.pool);
     found.push(...changed);
     found.sort((a, b) => compareFit(a, this.leftOn(a), b, this.leftOn(b), order));
     return found.slice(0, countMax);
-  }
-
-  /** The nodes of a topology group; those that differ from the state are not where a list has them. */
-  #listsOf({ groups, stopping }: Selection, topology: string): Listed[] {
-    const all = groups.get(topology) as NodeList;
-    const soon = this.#isSoon ? stopping.get(topology) : undefined;
-    if (soon === undefined) return [{ list: all, isPassedOver: this.#isChanged }];
-    return [
-      { list: all, isPassedOver: this.#isMoved },
-      { list: soon, isPassedOver: this.#isChanged },
-    ];
   }
 
   /** Nodes that differ from the state and have room. */

@@ -1,5 +1,6 @@
 // What all disciplines share in the search for victims: who borrows, who is old enough, who is barred (V2, V6).
 
+import type { ConsideredKind } from "../events.ts";
 import type { RequestId } from "../records.ts";
 import { compareIds } from "../resources.ts";
 import {
@@ -107,6 +108,32 @@ export function namedKinds(
     }
   }
   return [...named];
+}
+
+/** A kind with its numbers, for people and for the journal: what may be taken of it, or the rule that forbids that (V7). */
+export function considered<Permission extends { readonly from: number }>(
+  kind: RunKind,
+  verdict: Permission | string,
+  { ruleOf, nowMs }: { readonly ruleOf: (permission: Permission) => string; readonly nowMs: number },
+): ConsideredKind {
+  const { poolLine, runs } = kind;
+  const isForbidden = typeof verdict === "string";
+  return {
+    component: poolLine.policy.record.component,
+    priority: poolLine.policy.record.priority,
+    preemptionClass: poolLine.preemptionClass,
+    resources: poolLine.line.shape.resources,
+    count: runs.size,
+    permitted: isForbidden ? 0 : countFrom(kind, verdict.from, nowMs),
+    rule: isForbidden ? verdict : ruleOf(verdict),
+  };
+}
+
+/** How many runs of a kind are old enough (V2) and began with this grant or later. */
+export function countFrom({ poolLine: { pool }, runs }: RunKind, from: number, nowMs: number): number {
+  if (from === Number.POSITIVE_INFINITY) return 0;
+  const mature = runs.countWhile((run) => isMature(run, pool, nowMs));
+  return Math.max(0, mature - runs.countWhile((run) => run.token < from));
 }
 
 function byLine(a: RunKind, b: RunKind): number {

@@ -160,7 +160,7 @@ function judgeOf(search: VictimSearch, short: readonly number[]): Judge {
   };
 }
 
-export function isInShareWithoutLower({ head: { poolLine }, walk }: VictimSearch): boolean {
+function isInShareWithoutLower({ head: { poolLine }, walk }: VictimSearch): boolean {
   return walk.fitsReserve(
     poolLine,
     usageOf(poolLine, (other) => byClass(other, poolLine) > 0),
@@ -178,8 +178,12 @@ export function rightsOf(search: VictimSearch): string {
 
 /** Shields end with time; costs, and who is near its end, are not looked at. */
 export function mayEverStop(search: VictimSearch): (run: Run) => boolean {
-  const ever = { ...search, nowMs: Number.POSITIVE_INFINITY };
-  return permittedBy(judgeFor(ever, shortKeys(search.shortage)));
+  return permittedBy(judgeFor(withoutShields(search), shortKeys(search.shortage)));
+}
+
+/** When all shields of today have ended. */
+export function withoutShields(search: VictimSearch): VictimSearch {
+  return { ...search, nowMs: NEVER };
 }
 
 /** What the runs of the waiter's component hold in lines that are `counted`, stopping ones included. */
@@ -219,13 +223,6 @@ function reasonFor({ token }: Run, { sensitiveFrom, classFrom, reclaimFrom }: Pe
 export function isNearCompletion({ poolLine, endMs, startedAtMs }: Run, nowMs: number): boolean {
   const { nearCompletionMs } = poolLine.pool.record.settings;
   return endMs < NEVER && endMs - nowMs <= nearCompletionMs && endMs - startedAtMs > 2 * nearCompletionMs;
-}
-
-/** How many runs of a kind are old enough (V2) and began with this grant or later. */
-export function countFrom(from: number, { kind }: Permission, { pool, nowMs }: VictimSearch): number {
-  if (from === NEVER) return 0;
-  const mature = kind.runs.countWhile((run) => isMature(run, pool, nowMs));
-  return Math.max(0, mature - kind.runs.countWhile((run) => run.token < from));
 }
 
 /** The rule by which runs of a kind are taken. */

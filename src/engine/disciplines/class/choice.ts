@@ -6,14 +6,13 @@
 import { Heap } from "../../heap.ts";
 import { memoised } from "../../memoised.ts";
 import { type Cover, Sum } from "../../scheduling/cover.ts";
-import { isMature, permittedBy, spareFrom } from "../../scheduling/victims.ts";
+import { countFrom, isMature, permittedBy, spareFrom } from "../../scheduling/victims.ts";
 import type { SortedList } from "../../sorted-list.ts";
 import type { PoolLine, Run } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
 import {
   type Candidate,
   candidateOf,
-  countFrom,
   isAnyLower,
   type Judge,
   type Permission,
@@ -109,7 +108,7 @@ function couldCover(
   { victimsMax }: Pass,
   permissions: readonly Permission[],
 ): boolean {
-  const counts = permissions.map((permission) => countFrom(permission.from, permission, search));
+  const counts = permissions.map((permission) => countFrom(permission.kind, permission.from, search.nowMs));
   return short.every((i) => {
     let [sum, largest] = [0, 0];
     permissions.forEach(({ kind }, at) => {

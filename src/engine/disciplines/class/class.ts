@@ -2,19 +2,11 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import type { PolicyRecord, RequestSpec } from "../../records.ts";
-import { namedKinds, shortKeys } from "../../scheduling/victims.ts";
+import { considered, namedKinds, shortKeys } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
 import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import {
-  countFrom,
-  type Judged,
-  judgeKinds,
-  mayEverStop,
-  mayStopAnybody,
-  rightsOf,
-  ruleOf,
-} from "./candidates.ts";
+import { judgeKinds, mayEverStop, mayStopAnybody, rightsOf, ruleOf } from "./candidates.ts";
 import { chooseBySum } from "./choice.ts";
 import { costMsOf, priceKeyOf, shownCost, worthMsOf } from "./cost.ts";
 import {
@@ -90,24 +82,16 @@ function worth(poolLine: PoolLine, request: Request): number {
   return shownCost(worthMsOf(poolLine, request));
 }
 
-function consider(search: VictimSearch, victims?: readonly { readonly run: Run }[]): ConsideredKind[] {
+/** The kinds that hold something short, with what the latest of each costs (V7). */
+function consider(search: VictimSearch, victims: readonly { readonly run: Run }[]): ConsideredKind[] {
+  const { nowMs } = search;
   const short = shortKeys(search.shortage);
   const kinds = namedKinds(search.policies, short, victims);
-  return judgeKinds(search, short, kinds).map((judged) => describe(judged, search));
-}
-
-/** A kind with its numbers, for people and for the journal (V7). */
-function describe({ kind: { poolLine, runs }, verdict }: Judged, search: VictimSearch): ConsideredKind {
-  const isForbidden = typeof verdict === "string";
-  const latest = runs.last();
-  return {
-    component: poolLine.policy.record.component,
-    priority: poolLine.policy.record.priority,
-    preemptionClass: poolLine.preemptionClass,
-    resources: poolLine.line.shape.resources,
-    count: runs.size,
-    permitted: isForbidden ? 0 : countFrom(verdict.from, verdict, search),
-    rule: isForbidden ? verdict : ruleOf(verdict),
-    ...(latest === undefined ? {} : { cost: shownCost(costMsOf(latest, search.nowMs)) }),
-  };
+  return judgeKinds(search, short, kinds).map(({ kind, verdict }) => {
+    const latest = kind.runs.last();
+    return {
+      ...considered(kind, verdict, { ruleOf, nowMs }),
+      ...(latest === undefined ? {} : { cost: shownCost(costMsOf(latest, nowMs)) }),
+    };
+  });
 }

@@ -10,11 +10,11 @@ import {
   youth,
 } from "../../scheduling/reasons.ts";
 import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
-import type { Policy, PoolLine, Run } from "../../state.ts";
+import type { Run } from "../../state.ts";
 import type { Permit, PreemptionFact, Protection, Sparing, Verdict } from "../../why.ts";
 import type { Victim, Waiter } from "../discipline.ts";
 import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
-import { isInShareWithoutLower, isNearCompletion, judgeFor } from "./candidates.ts";
+import { isNearCompletion, judgeFor, type Permission, withoutShields } from "./candidates.ts";
 import { chooseBySum, type Field, totalMs } from "./choice.ts";
 import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
 import { chooseOnNodes } from "./on-nodes.ts";
@@ -50,45 +50,42 @@ export function verdictsFor(search: VictimSearch): (run: Run) => Verdict {
   };
 }
 
-/** By class, reclaim, as a sensitive claim, or since it fills a gap (10.1–10.3). */
+/** By class, reclaim, as a sensitive claim, or since it fills a gap (10.1–10.3); a shield keeps off class and gaps only. */
 function permitsFor(search: VictimSearch): (run: Run) => Verdict {
-  const { pool, head, nowMs } = search;
+  const { head, nowMs } = search;
   const waiter = head.poolLine;
   const lines = new BorrowLines();
-  const short = shortKeys(search.shortage);
-  const allKeys = pool.keys.map((_, i) => i);
-  const borrows = (run: Run, keys: readonly number[]) =>
-    keys.some((i) => (pool.isReserved[i] as boolean) && lines.borrows(run, i));
-  const isInShareBeside = (policy: Policy) =>
-    !head.borrows || (policy === waiter.policy && isInShareWithoutLower(search));
-  const isLower = (poolLine: PoolLine) => byClass(poolLine, waiter) > 0;
+  const judge = judgeFor(withoutShields(search), shortKeys(search.shortage));
   return (run) => {
     const { policy, line, preemptionClass } = run.poolLine;
-    const borrowsAny = borrows(run, allKeys);
-    const isService = policy.record.kind === "service" && !borrowsAny;
-    const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
-    const isOther = policy !== waiter.policy || waiter.firm;
-    const hasShare = isInShareBeside(policy);
-    const permits: Readonly<Record<"sensitive_claim" | "class" | "reclaim" | "gap", boolean>> = {
-      sensitive_claim: waiter.sensitive && !isService,
-      class: !waiter.sensitive && isLower(run.poolLine) && !isDear && !isService && (hasShare || borrowsAny),
-      reclaim: !waiter.sensitive && !head.borrows && isOther && borrows(run, short),
-      gap: run.kind.opportunistic && !isService,
-    };
+    const permission = judge(run.kind);
+    const permits = typeof permission === "string" ? [] : permitsOf(run, permission);
     const shielded = isShielded(run.kind, nowMs);
-    const holds = (permit: Permit) =>
-      permits[permit as keyof typeof permits] &&
-      (!shielded || permit === "sensitive_claim" || permit === "reclaim");
-    const permit = PERMITS.find(holds);
+    const permit = permits.find((each) => !shielded || each === "sensitive_claim" || each === "reclaim");
     if (permit !== undefined) return permitted(permit);
-    if (permits.class || permits.gap) return barred("shielded", run.kind.shieldEndsAtMs);
-    if (isService && (waiter.sensitive || isLower(run.poolLine))) return barred("service");
-    if (!isLower(run.poolLine)) return barred("class_not_lower");
-    return barred(isDear ? "no_checkpoint" : "in_share");
+    if (permits.length > 0) return barred("shielded", run.kind.shieldEndsAtMs);
+    const isLower = byClass(run.poolLine, waiter) > 0;
+    if (policy.record.kind === "service" && (waiter.sensitive || isLower) && !borrowsReserved(lines, run))
+      return barred("service");
+    if (!isLower) return barred("class_not_lower");
+    return barred(line.shape.checkpoint === "none" && preemptionClass >= 7 ? "no_checkpoint" : "in_share");
   };
 }
 
-const PERMITS = ["sensitive_claim", "class", "reclaim", "gap"] as const;
+/** All by which a run may be taken, in the order in which a decision names one of them. */
+function permitsOf({ token }: Run, permission: Permission): Permit[] {
+  const permits: Permit[] = [];
+  if (token >= permission.sensitiveFrom) permits.push("sensitive_claim");
+  if (token >= permission.classFrom) permits.push("class");
+  if (token >= permission.reclaimFrom) permits.push("reclaim");
+  if (token >= permission.gapFrom) permits.push("gap");
+  return permits;
+}
+
+/** Something that it holds on a key that somebody reserves (10.1). */
+function borrowsReserved(lines: BorrowLines, run: Run): boolean {
+  return run.poolLine.pool.isReserved.some((isReserved, i) => isReserved && lines.borrows(run, i));
+}
 
 const VICTIMS_MAX = 3;
 
@@ -122,9 +119,8 @@ export function explainBounds(search: VictimSearch): PreemptionFact | null {
 
 /** What 10.2 and 10.3 say about a run, whoever asks. */
 export function protectionOf(run: Run, nowMs: number): Protection[] {
-  const { pool, policy, line, preemptionClass, sensitive } = run.poolLine;
-  const lines = new BorrowLines();
-  const borrows = pool.keys.some((_, i) => (pool.isReserved[i] as boolean) && lines.borrows(run, i));
+  const { policy, line, preemptionClass, sensitive } = run.poolLine;
+  const borrows = borrowsReserved(new BorrowLines(), run);
   return [
     ...commonProtection(run, nowMs),
     ...(preemptionClass === 10 && !sensitive ? [{ by: "top_class" as const }] : []),

@@ -453,7 +453,8 @@ export function mayTake(stage: Stage, { settings }: Peers, group: AllocationGrou
 
 /** What is left when everything has ended that stops for nobody. */
 function leftSoon(pool: Pool, { promises }: PoolTree, node: Node | null): readonly number[] {
-  if (node !== null) return [...node.leftSoon]; // As it is now: places are compared with what was.
+  // As it is now: places are compared with what was.
+  if (node !== null) return node.left.map((amount, i) => amount + node.stopping[i]!);
   return pool.keys.map((_, i) => freeOf(pool, i) + pool.stopping[i]! - promises.claimed[i]!);
 }
 

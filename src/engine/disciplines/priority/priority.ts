@@ -8,6 +8,8 @@ import { type Cover, coverFor, NodeCover, type Sum } from "../../scheduling/cove
 import { countsForReserve } from "../../scheduling/quotas.ts";
 import {
   BorrowLines,
+  considered,
+  countFrom,
   hasDisplaced,
   isEligible,
   isMature,
@@ -235,19 +237,13 @@ function couldCover(
 ): boolean {
   const lacking = short.map((i) => search.shortage[i] as number);
   for (const permission of permissions) {
-    const count = countPermitted(search, permission);
+    const count = countFrom(permission.kind, permission.from, search.nowMs);
     short.forEach((i, at) => {
       lacking[at] = (lacking[at] as number) - count * (permission.kind.poolLine.need[i] as number);
     });
     if (lacking.every((amount) => amount <= 0)) return true;
   }
   return false;
-}
-
-function countPermitted({ pool, nowMs }: VictimSearch, { kind, from }: Permission): number {
-  const mature = kind.runs.countWhile((run) => isMature(run, pool, nowMs));
-  const tooOld = kind.runs.countWhile((run) => run.token < from);
-  return Math.max(0, mature - tooOld);
 }
 
 interface Candidate {
@@ -333,24 +329,13 @@ function* latestFirst(
   }
 }
 
-/** What the search looked at, by kind, with the rule that permits some of them or forbids them all (V7). */
-function consider(search: VictimSearch, victims?: readonly { readonly run: Run }[]): ConsideredKind[] {
+/** What the search looked at, by kind (V7). */
+function consider(search: VictimSearch, victims: readonly { readonly run: Run }[]): ConsideredKind[] {
+  const { nowMs } = search;
   const short = shortKeys(search.shortage);
   const judge = judgeFor(search, short, rightsFor(search, short));
-  return namedKinds(search.policies, short, victims).map((kind) => {
-    const { poolLine, runs } = kind;
-    const verdict = judge(kind);
-    const isForbidden = typeof verdict === "string";
-    return {
-      component: poolLine.policy.record.component,
-      priority: poolLine.policy.record.priority,
-      preemptionClass: poolLine.preemptionClass,
-      resources: poolLine.line.shape.resources,
-      count: runs.size,
-      permitted: isForbidden ? 0 : countPermitted(search, verdict),
-      rule: isForbidden ? verdict : ruleOf(verdict),
-    };
-  });
+  const kinds = namedKinds(search.policies, short, victims);
+  return kinds.map((kind) => considered(kind, judge(kind), { ruleOf, nowMs }));
 }
 
 function ruleOf({ byPriorityFrom, byReclaimFrom }: Permission): string {

@@ -1,7 +1,8 @@
-// Heads for which nobody can be stopped, on so many nodes that they are asked in slices (V3).
+// Heads for which nobody can be stopped are remembered, as long as nothing gives them hope (V3).
 
 import { expect, test } from "vitest";
 import type { Command } from "../../commands.ts";
+import { decide } from "../../decide.ts";
 import {
   type ComponentName,
   type NodeName,
@@ -9,26 +10,22 @@ import {
   type PoolName,
   type RequestId,
 } from "../../records.ts";
-import { type Course, courseOf } from "../../slices.fixture.ts";
 import { createState } from "../../state.ts";
 
 const POOL = "p" as PoolName;
-const NODES = 200;
+const NODES = 20;
 
-test("nodes are asked in slices, and the course is the same", () => {
-  const [whole, sliced] = [false, true].map((isCut) => courseOf(createState(), commands(), isCut)) as [
-    Course,
-    Course,
-  ];
-  expect(sliced.happened).toEqual(whole.happened);
-  expect(whole.cutLooks).toBe(0);
-  expect(sliced.cutLooks).toBeGreaterThan(1);
-  expect(whole.happened.filter(({ kind }) => kind === "preemptionDecided")).toHaveLength(1);
+test("a head has hope again when work that it may stop has started on some node", () => {
+  const state = createState();
+  const events = [...steps()].flatMap((command) => {
+    const decision = decide(state, command, 0);
+    return decision.outcome === "accepted" ? decision.events : [];
+  });
+  const decisions = events.filter((event) => event.kind === "preemptionDecided");
+  expect(decisions.map(({ waiter, victims }) => [waiter, victims.map(({ requestId }) => requestId)])).toEqual(
+    [["last", ["taken"]]],
+  );
 });
-
-function* commands(): Generator<readonly [number, Command]> {
-  for (const command of steps()) yield [0, command];
-}
 
 /** All nodes are full of work of a higher priority; in the end one of them has work of a lower one. */
 function* steps(): Generator<Command> {

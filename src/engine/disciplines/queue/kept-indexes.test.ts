@@ -4,7 +4,7 @@
 import { expect, test } from "vitest";
 import type { Command } from "../../commands.ts";
 import { decide, preview } from "../../decide.ts";
-import { violations } from "../../invariants.ts";
+import { violations } from "../../invariants.fixture.ts";
 import {
   type ComponentName,
   type NodeName,

@@ -1,6 +1,5 @@
 // What one look at a queue finds: the first that can be granted in its turn, or the head and what can be done for it.
 
-import { neverUp } from "../../breaks.ts";
 import { covers } from "../../placement/node-list.ts";
 import { placesOf } from "../../placement/occupancy.ts";
 import { NO_PROMISES, quotaBlockOf } from "../../scheduling/quotas.ts";
@@ -14,14 +13,9 @@ import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf, type QueueOrder } from "./queue-order.ts";
 import { compareIn, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
 
-export function lookAtQueue(
-  rules: QueueRules,
-  transaction: Transaction,
-  pool: Pool,
-  isTimeUp: () => boolean,
-): PoolLook | null {
+export function lookAtQueue(rules: QueueRules, transaction: Transaction, pool: Pool): PoolLook {
   const order = orderOf(transaction.state, rules, pool);
-  return glanceAtQueue(rules, order, pool) ?? walkQueue(rules, transaction, order, pool, isTimeUp);
+  return glanceAtQueue(rules, order, pool) ?? walkQueue(rules, transaction, order, pool);
 }
 
 const NOTHING: PoolLook = { untilMs: Number.POSITIVE_INFINITY };
@@ -56,13 +50,7 @@ function hasNoRoom(): boolean {
 type Moment = Pick<Transaction, "state" | "nowMs">;
 
 /** The same from the front of the queue, one by one. */
-export function walkQueue(
-  rules: QueueRules,
-  moment: Moment,
-  order: QueueOrder,
-  pool: Pool,
-  isTimeUp: () => boolean = neverUp,
-): PoolLook | null {
+export function walkQueue(rules: QueueRules, moment: Moment, order: QueueOrder, pool: Pool): PoolLook {
   const { nowMs } = moment;
   const walk = new QueueWalk(rules, pool, nowMs, order);
   for (let waiter = walk.next(); waiter !== undefined; waiter = walk.next()) {
@@ -72,7 +60,7 @@ export function walkQueue(
     }
     if (walk.quotaBlock(waiter) !== null) continue;
     if (walk.fits(waiter)) return inTurn(waiter);
-    return lookAtHead(rules, moment, order, walk, waiter, isTimeUp);
+    return lookAtHead(rules, moment, order, walk, waiter);
   }
   return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
 }
@@ -115,8 +103,7 @@ function lookAtHead(
   order: QueueOrder,
   walk: QueueWalk,
   waiter: Waiter,
-  isTimeUp: () => boolean,
-): PoolLook | null {
+): PoolLook {
   const { state, nowMs } = moment;
   const { pool } = walk;
   const shortage = walk.shortage(waiter);
@@ -130,8 +117,7 @@ function lookAtHead(
   const promised = promisedBehind(rules, pool, waiter, nowMs);
   if (promised !== undefined) return inTurn(promised);
   const search = { state, nowMs, pool, policies: order.policies, walk, head: waiter, shortage };
-  const isHopeless = pool.runCount === 0 || order.hopeless.isHopeless(search, isTimeUp);
-  if (isHopeless === null) return null;
+  const isHopeless = pool.runCount === 0 || order.hopeless.isHopeless(search);
   const choice = isHopeless ? null : victimsFor(rules, order, search);
   if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
   // Backfill comes last: when the head can neither be promised anything nor preempt (G4).

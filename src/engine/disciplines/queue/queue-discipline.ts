@@ -5,7 +5,7 @@
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { OrderRule, PreemptionFact, Protection, Verdict } from "../../why.ts";
-import type { Discipline, LostHold, PoolLook, VictimChoice, Waiter } from "../discipline.ts";
+import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
 import { glanceAtQueue, lookAtQueue, walkQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
@@ -78,7 +78,7 @@ const PREEMPTIONS_MAX = 5;
 
 export function queueDiscipline(rules: QueueRules): Discipline {
   return {
-    look: (transaction, pool, isTimeUp) => lookAtQueue(rules, transaction, pool, isTimeUp),
+    look: (transaction, pool) => lookAtQueue(rules, transaction, pool),
     suspectHolders,
     lostHold: (pool, suspects, nowMs) => lostHold(rules, pool, suspects, nowMs),
     queue: (_, pool, nowMs) => queueOf(rules, pool, nowMs),
@@ -153,7 +153,7 @@ function violations(rules: QueueRules, state: EngineState, pool: Pool, nowMs: nu
   if (actual !== expected) found.push(`the order is kept as ${actual} and should be ${expected}`);
   const glance = glanceAtQueue(rules, kept, pool);
   if (glance !== null) {
-    const whole = walkQueue(rules, { state, nowMs }, kept, pool) as PoolLook;
+    const whole = walkQueue(rules, { state, nowMs }, kept, pool);
     const [seen, there] = [glance, whole].map((look) => nameOf(look.grant ?? look.promise ?? look.preempt));
     if (seen !== there) found.push(`at a glance it would be the turn of ${seen}, and it is that of ${there}`);
   }

@@ -1,12 +1,12 @@
 // The safety rules as checks that recompute everything from the records. The full check runs after every step
-// in tests and simulations; the cheap assertions in `evolve` and the scheduler stay on in production.
+// in tests and simulations, which alone use it; the cheap assertions in `evolve` stay on in production.
 
 import { disciplineOf } from "./disciplines/disciplines.ts";
 import { type Blocker, explain } from "./explain.ts";
 import { dependenciesOf, hasTurn } from "./indexes/blocked.ts";
 import { rewake } from "./indexes/timers.ts";
 import { ANY_NODE } from "./placement/node-index.ts";
-import { compareFit, leftNow, leftSoon, type NodeList } from "./placement/node-list.ts";
+import { compareFit } from "./placement/node-list.ts";
 import { type RequestId, type RequestProgress, TERMINAL_STATUSES } from "./records.ts";
 import { schedule } from "./scheduling/schedule.ts";
 import { restoreState, snapshotOf } from "./snapshot.ts";
@@ -91,9 +91,7 @@ function poolViolations(state: EngineState, pool: Pool, nowMs: number): string[]
 /** Every node has the sums of its runs, no device is in two allocations, and the lists hold who is ready (12). */
 function nodeViolations(pool: Pool): string[] {
   const found: string[] = [];
-  const { groups, stopping: stoppingGroups } = pool.places.select(pool, ANY_NODE);
-  const listed = listedNodes(pool, groups, leftNow, found);
-  const listedSoon = listedNodes(pool, stoppingGroups, leftSoon, found);
+  const listed = listedNodes(pool, found);
   for (const node of pool.nodes.values()) {
     const { record, runs, devices, capacity, free, usage, stopping, promised, left } = node;
     const given = [...runs].flatMap(
@@ -112,12 +110,8 @@ function nodeViolations(pool: Pool): string[] {
         left.every((amount, i) => amount === (free[i] as number) - (promised[i] as number)),
       ],
       [
-        "leaves soon what it leaves now and what is stopping",
-        node.leftSoon.every((amount, i) => amount === (left[i] as number) + (stopping[i] as number)),
-      ],
-      [
-        "is listed by what it leaves soon while something is stopping",
-        listedSoon.has(node) === (record.state === "ready" && stopping.some((amount) => amount > 0)),
+        "is known to have something that is stopping",
+        pool.places.withStopping.has(node) === stopping.some((amount) => amount > 0),
       ],
       [
         "has no runs when it is down or drained",
@@ -130,20 +124,15 @@ function nodeViolations(pool: Pool): string[] {
   return found;
 }
 
-/** The nodes in some lists, each in its place. */
-function listedNodes(
-  pool: Pool,
-  lists: ReadonlyMap<string, NodeList>,
-  amountsOf: (node: Node) => readonly number[],
-  found: string[],
-): Set<Node> {
+/** The nodes in the lists, each in its place. */
+function listedNodes(pool: Pool, found: string[]): Set<Node> {
   const listed = new Set<Node>();
-  const order = pool.places.order(pool);
-  for (const list of lists.values()) {
+  const { places } = pool;
+  const order = places.order(pool);
+  for (const list of places.select(pool, ANY_NODE).groups.values()) {
     let before: Node | undefined;
     for (const node of list) {
-      const isInOrder =
-        before === undefined || compareFit(before, amountsOf(before), node, amountsOf(node), order) < 0;
+      const isInOrder = before === undefined || compareFit(before, before.left, node, node.left, order) < 0;
       if (!isInOrder) found.push(`node ${node.record.name} is not in its place in the list`);
       listed.add(node);
       before = node;

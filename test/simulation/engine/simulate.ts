@@ -11,16 +11,15 @@ import {
   evolve,
   fork,
   type RequestId,
-  reasonViolations,
   requestIds,
   requestOf,
   restoreState,
   resume,
   type Snapshot,
   snapshotOf,
-  violations,
-} from "../../engine/index.ts";
-import { advance, createWorld, loseHolder, send, type World } from "../scenario/world.ts";
+} from "../../../src/engine/index.ts";
+import { reasonViolations, violations } from "../../../src/engine/invariants.fixture.ts";
+import { advance, createWorld, loseHolder, send, type World } from "../../../src/simulator/scenario/world.ts";
 import { Audit } from "./audit.ts";
 import { rulesOf } from "./books.ts";
 import { someCommand, someWorld } from "./commands.ts";

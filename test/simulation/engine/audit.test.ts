@@ -15,8 +15,8 @@ import {
   type PoolSettings,
   type RequestId,
   type RequestSpec,
-} from "../../engine/index.ts";
-import { advance, createWorld, send } from "../scenario/world.ts";
+} from "../../../src/engine/index.ts";
+import { advance, createWorld, send } from "../../../src/simulator/scenario/world.ts";
 import { Audit } from "./audit.ts";
 
 const POOL = "pool" as PoolName;

@@ -1,7 +1,13 @@
 // What makes worlds of discipline `fair_share` interesting: operations of several requests, trees of groups, short
 // times until starvation, and limits that are enforced.
 
-import type { Command, GroupChange, GroupName, PoolSettings, RequestSpec } from "../../engine/index.ts";
+import type {
+  Command,
+  GroupChange,
+  GroupName,
+  PoolSettings,
+  RequestSpec,
+} from "../../../src/engine/index.ts";
 import type { Random } from "./random.ts";
 
 const GROUPS = ["lab", "cell"] as GroupName[];

@@ -1,7 +1,7 @@
 // What must hold over time, told from the events alone: nobody is lost, statuses move only as they may,
 // nothing is preempted for nothing. The ledger knows no more of the engine than its journal.
 
-import type { Event, RequestId, RequestStatus } from "../../engine/index.ts";
+import type { Event, RequestId, RequestStatus } from "../../../src/engine/index.ts";
 
 /** The only transitions (Q2). */
 const TRANSITIONS: Readonly<Record<RequestStatus, readonly RequestStatus[]>> = {

@@ -1,6 +1,6 @@
 // The auditors: what every event decides is held against the rules, and what is rare about it is counted.
 
-import type { Event, RequestId } from "../../engine/index.ts";
+import type { Event, RequestId } from "../../../src/engine/index.ts";
 import { decisionProblems, decisionTraits } from "./audit-class.ts";
 import { grantProblems, grantTraits, placeProblems, restProblems } from "./audit-grants.ts";
 import { ShareAudit } from "./audit-shares.ts";

@@ -1,6 +1,6 @@
 // What must be true of every grant and of every promise at the moment it is made (G2, N2, N4, 10.8).
 
-import type { Event, NodeRecord, PolicyRecord, PoolRecord } from "../../engine/index.ts";
+import type { Event, NodeRecord, PolicyRecord, PoolRecord } from "../../../src/engine/index.ts";
 import { isFirmOn } from "./audit-class.ts";
 import { type Books, type Entry, hasLabels, isEnough, leftOf, type Running } from "./books.ts";
 

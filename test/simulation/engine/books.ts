@@ -13,7 +13,7 @@ import type {
   RequestId,
   RequestSpec,
   Resources,
-} from "../../engine/index.ts";
+} from "../../../src/engine/index.ts";
 
 /** One attempt that holds units. */
 export interface Run {

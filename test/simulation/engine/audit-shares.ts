@@ -11,7 +11,7 @@ import type {
   PoolRecord,
   RequestId,
   RequestSpec,
-} from "../../engine/index.ts";
+} from "../../../src/engine/index.ts";
 import { type Books, isRunning, type Running, rulesOf } from "./books.ts";
 
 type Decision = Extract<Event, { kind: "preemptionDecided" }>;

@@ -1,7 +1,7 @@
 // What must be true of every preemption in a pool of discipline `class` (10), recomputed from the books. Where the
 // order of the queue decides how much is promised to others, only what holds in every order is asked.
 
-import type { ChosenVictim, Event, PolicyRecord, PoolRecord } from "../../engine/index.ts";
+import type { ChosenVictim, Event, PolicyRecord, PoolRecord } from "../../../src/engine/index.ts";
 import {
   type Books,
   type Entry,

@@ -19,7 +19,7 @@ import {
   type Resources,
   requestIds,
   requestOf,
-} from "../../engine/index.ts";
+} from "../../../src/engine/index.ts";
 import type { Random } from "./random.ts";
 
 const COMPONENTS = ["red", "blue", "green", "grey", "gold"] as ComponentName[];

@@ -9,8 +9,8 @@ import {
   type PoolName,
   type RequestId,
   type RequestSpec,
-} from "../../engine/index.ts";
-import { advance, createWorld, send } from "../scenario/world.ts";
+} from "../../../src/engine/index.ts";
+import { advance, createWorld, send } from "../../../src/simulator/scenario/world.ts";
 import { Audit } from "./audit.ts";
 
 const POOL = "pool" as PoolName;
