@@ -39,18 +39,22 @@ export function operationOf(
   request: Request,
 ): Operation | undefined {
   const known = operationWith(tree, request);
-  const isAlive = isWaitingOrRunning(state, request);
-  const poolLine = isAlive ? request.line.pools.get(pool.record.name) : undefined;
-  if (poolLine === undefined) return known;
+  const poolLine = request.line.pools.get(pool.record.name);
+  if (poolLine === undefined || (known !== undefined && hasEntryOf(known, poolLine))) return known;
+  if (!isWaitingOrRunning(state, request)) return known;
   const operation = known ?? newOperation(tree, poolLine, request);
   if (operation === undefined) return undefined;
   const { lines } = operation;
-  if (lines.some((entry) => entry.poolLine === poolLine)) return operation;
   const entry = newEntry(tree, poolLine, operation);
   if (lines.length === 0)
     operation.lines = [entry]; // Mostly the only one: it needs no room for others.
   else lines.push(entry);
   return operation;
+}
+
+function hasEntryOf({ lines }: Operation, poolLine: PoolLine): boolean {
+  for (const entry of lines) if (entry.poolLine === poolLine) return true;
+  return false;
 }
 
 /** A request that was taken back is none at all. */
@@ -120,7 +124,8 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   const peersKey = peersKeyOf(operation);
   const isSame = before?.leaf.key === leafKey && before.key === peersKey && operation.order === order;
   if (isSame) return; // A run has saved its work, for example, and is fresher now (9.5).
-  const former = before === null ? null : formerOf(tree, before);
+  // A request that is an operation of its own cannot ask more often.
+  const former = before === null || operation.request !== null ? null : formerOf(tree, before);
   leavePeers(tree, operation);
   operation.order = order;
   joinPeers(tree, operation, leafKey, peersKey);
@@ -258,14 +263,13 @@ export function leafKeyOf(tree: PoolTree, operation: Operation): Key {
   return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
 }
 
-/** The same for operations of a leaf that stand alike. */
-export function peersKeyOf({ lines }: Operation): Key {
-  if (lines.length === 1) {
-    const { shape, waiting, promised, passing, running } = lines[0] as LineEntry;
-    if (Math.max(waiting, promised, passing, running) < COUNT_END) {
-      const held = (shape.number * COUNT_END + waiting) * COUNT_END + promised;
-      return (held * COUNT_END + passing) * COUNT_END + running;
-    }
+/** The same for operations of a leaf that stand alike. A leaf that may be shared has one shape. */
+export function peersKeyOf(operation: Operation): Key {
+  const { lines } = operation;
+  if (isAlone(operation)) {
+    const { waiting, promised, passing, running } = lines[0] as LineEntry;
+    if (waiting < COUNT_END && promised < COUNT_END && passing < COUNT_END && running < COUNT_END)
+      return ((waiting * COUNT_END + promised) * COUNT_END + passing) * COUNT_END + running;
   }
   let key = "";
   for (const { shape, waiting, promised, passing, running } of lines) {

@@ -48,37 +48,43 @@ export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
 
 /** The first operation with something waiting, of all or of those that are asked for; there must be one. */
 export function firstInOrder({ root }: PoolTree, asking: number | null): Operation {
-  let first: Branch | Peers = root;
-  while (first.kind !== "peers") first = firstBelow(first, asking, null) as Branch | Peers;
-  return first.operations.first() as Operation;
+  let whose: Branch | Peers = root;
+  while (whose.kind !== "peers") {
+    const first: First = { whose, step: Number.POSITIVE_INFINITY, age: Number.POSITIVE_INFINITY };
+    findFirst(whose, asking, first);
+    whose = first.whose;
+  }
+  return whose.operations.first() as Operation;
 }
 
-function firstBelow(
-  branch: Branch,
-  asking: number | null,
-  among: Branch | Peers | null,
-): Branch | Peers | null {
-  let first = among;
+interface First {
+  whose: Branch | Peers;
+  step: number;
+  age: number;
+}
+
+function findFirst(branch: Branch, asking: number | null, first: First): void {
   for (const member of branch.members) {
-    if (member.kind === "operations") {
-      for (const peers of member.peers.values()) {
-        if (isOneOf(peers, asking) && (first === null || isBefore(peers, first))) first = peers;
-      }
-    } else if (isOneOf(member, asking)) {
-      if (branch.isFifo) first = firstBelow(member, asking, first);
-      else if (first === null || isBefore(member, first)) first = member;
-    }
+    if (member.kind === "operations")
+      for (const peers of member.peers.values()) compare(peers, asking, first);
+    else if (!branch.isFifo) compare(member, asking, first);
+    else if (isOneOf(member, asking)) findFirst(member, asking, first);
   }
-  return first;
+}
+
+function compare(element: Branch | Peers, asking: number | null, first: First): void {
+  if (!isOneOf(element, asking)) return;
+  const step = stepOf(element);
+  if (step > first.step) return;
+  const age = ageOf(element);
+  if (step === first.step && age > first.age) return;
+  first.whose = element;
+  first.step = step;
+  first.age = age;
 }
 
 function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): boolean {
   return asking === null ? waitingCount > 0 : askedIn === asking;
-}
-
-function isBefore(a: Branch | Peers, b: Branch | Peers): boolean {
-  const [step, other] = [stepOf(a), stepOf(b)];
-  return step === other ? ageOf(a) < ageOf(b) : step < other;
 }
 
 function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operation> {
