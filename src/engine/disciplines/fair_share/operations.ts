@@ -4,6 +4,7 @@
 // demand are one leaf of the tree, and those of them that stand alike are peers, so that the cost of a look follows
 // the number of different operations.
 
+import { empty } from "../../few.ts";
 import { operationKey } from "../../lines.ts";
 import { SortedList, type Summaries } from "../../sorted-list.ts";
 import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
@@ -11,6 +12,7 @@ import { comesBack } from "../../stopping.ts";
 import { forgetOperation, knowOperation, operationBy, operationWith } from "./entries.ts";
 import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
+import { ageOf } from "./order.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
@@ -521,14 +523,19 @@ export function settleCounts(tree: PoolTree): void {
       continue;
     }
     const isOneOnly = leaf.isGang || parent.isInLine; // A place of its own, so that it matters which one it is.
-    const { order } = (leaf.peers.values().next().value as Peers).operations.first() as Operation;
-    if (path === null || (isOneOnly && leaf.order !== order)) {
+    const order = isOneOnly ? orderIn(leaf) : 0;
+    if (path === null || leaf.order !== order) {
       const { demandShare: demand, pathUsage: usage, isGang } = leaf;
-      setClaim(leaf, { demand, usage, isGang, order: isOneOnly ? order : 0 });
+      setClaim(leaf, { demand, usage, isGang, order });
     }
     if (leaf.count !== operationCount) setCount(leaf, operationCount);
   }
-  tree.recounted.length = 0;
+  empty(tree.recounted);
+}
+
+function orderIn({ peers }: Leaf): number {
+  const [only] = peers.values();
+  return ageOf(only as Peers);
 }
 
 function byAge(a: Operation, b: Operation): number {

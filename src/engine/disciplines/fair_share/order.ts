@@ -48,39 +48,40 @@ export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
 
 /** The first operation with something waiting, of all or of those that are asked for; there must be one. */
 export function firstInOrder({ root }: PoolTree, asking: number | null): Operation {
-  let whose: Branch | Peers = root;
-  while (whose.kind !== "peers") {
-    const first: First = { whose, step: Number.POSITIVE_INFINITY, age: Number.POSITIVE_INFINITY };
-    findFirst(whose, asking, first);
-    whose = first.whose;
+  let first: Branch | Peers = root;
+  while (first.kind !== "peers") {
+    const least = { step: Number.POSITIVE_INFINITY, all: [] as (Branch | Peers)[] };
+    findLeast(first, asking, least);
+    first = least.all.length === 1 ? least.all[0]! : oldestOf(least.all);
   }
-  return whose.operations.first() as Operation;
+  return first.operations.first() as Operation;
 }
 
-interface First {
-  whose: Branch | Peers;
+/** The least satisfied, all of them. */
+interface Least {
   step: number;
-  age: number;
+  readonly all: (Branch | Peers)[];
 }
 
-function findFirst(branch: Branch, asking: number | null, first: First): void {
+function findLeast(branch: Branch, asking: number | null, least: Least): void {
   for (const member of branch.members) {
-    if (member.kind === "operations")
-      for (const peers of member.peers.values()) compare(peers, asking, first);
-    else if (!branch.isFifo) compare(member, asking, first);
-    else if (isOneOf(member, asking)) findFirst(member, asking, first);
+    if (member.kind === "operations") for (const peers of member.peers.values()) offer(peers, asking, least);
+    else if (!branch.isFifo) offer(member, asking, least);
+    else if (isOneOf(member, asking)) findLeast(member, asking, least);
   }
 }
 
-function compare(element: Branch | Peers, asking: number | null, first: First): void {
+function offer(element: Branch | Peers, asking: number | null, least: Least): void {
   if (!isOneOf(element, asking)) return;
   const step = stepOf(element);
-  if (step > first.step) return;
-  const age = ageOf(element);
-  if (step === first.step && age > first.age) return;
-  first.whose = element;
-  first.step = step;
-  first.age = age;
+  if (step > least.step) return;
+  if (step < least.step) while (least.all.length > 0) least.all.pop();
+  least.step = step;
+  least.all.push(element);
+}
+
+function oldestOf(elements: readonly (Branch | Peers)[]): Branch | Peers {
+  return elements.reduce((oldest, each) => (ageOf(each) < ageOf(oldest) ? each : oldest));
 }
 
 function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): boolean {

@@ -149,7 +149,7 @@ export class Stages {
 
   #askIfFits(peers: Peers, asking: number): boolean {
     if (peers.fitsIn === asking) return true;
-    if (peers.waitingCount === 0) return false;
+    if (peers.waitingCount === 0 || !peers.needs.some((need) => this.#hasRoomFor(need))) return false;
     for (const entry of (peers.operations.first() as Operation).lines) {
       if (!this.#mayStart(entry)) continue;
       peers.fitsIn = asking;
