@@ -3,6 +3,11 @@
 
 const FEW = 8;
 
+/** To set the length of a list is a call of the runtime. */
+export function empty(list: unknown[]): void {
+  while (list.length > 0) list.pop();
+}
+
 export class Few<Item> {
   #few: Item[] = [];
   #many: Set<Item> | null = null;
@@ -45,7 +50,7 @@ export class Few<Item> {
 
   clear(): void {
     this.#many = null;
-    while (this.#few.length > 0) this.#few.pop(); // To set its length is a call of the runtime.
+    empty(this.#few);
   }
 
   /** Hands all of them over and is empty then. */

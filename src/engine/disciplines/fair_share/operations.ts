@@ -4,6 +4,7 @@
 // demand are one leaf of the tree, and those of them that stand alike are peers, so that the cost of a look follows
 // the number of different operations.
 
+import { empty } from "../../few.ts";
 import { operationKey } from "../../lines.ts";
 import { SortedList, type Summaries } from "../../sorted-list.ts";
 import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
@@ -11,6 +12,7 @@ import { comesBack } from "../../stopping.ts";
 import { forgetOperation, knowOperation, operationBy, operationWith } from "./entries.ts";
 import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
+import { ageOf } from "./order.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
@@ -39,18 +41,22 @@ export function operationOf(
   request: Request,
 ): Operation | undefined {
   const known = operationWith(tree, request);
-  const isAlive = isWaitingOrRunning(state, request);
-  const poolLine = isAlive ? request.line.pools.get(pool.record.name) : undefined;
-  if (poolLine === undefined) return known;
+  const poolLine = request.line.pools.get(pool.record.name);
+  if (poolLine === undefined || (known !== undefined && hasEntryOf(known, poolLine))) return known;
+  if (!isWaitingOrRunning(state, request)) return known;
   const operation = known ?? newOperation(tree, poolLine, request);
   if (operation === undefined) return undefined;
   const { lines } = operation;
-  if (lines.some((entry) => entry.poolLine === poolLine)) return operation;
   const entry = newEntry(tree, poolLine, operation);
   if (lines.length === 0)
     operation.lines = [entry]; // Mostly the only one: it needs no room for others.
   else lines.push(entry);
   return operation;
+}
+
+function hasEntryOf({ lines }: Operation, poolLine: PoolLine): boolean {
+  for (const entry of lines) if (entry.poolLine === poolLine) return true;
+  return false;
 }
 
 /** A request that was taken back is none at all. */
@@ -120,7 +126,8 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   const peersKey = peersKeyOf(operation);
   const isSame = before?.leaf.key === leafKey && before.key === peersKey && operation.order === order;
   if (isSame) return; // A run has saved its work, for example, and is fresher now (9.5).
-  const former = before === null ? null : formerOf(tree, before);
+  // A request that is an operation of its own cannot ask more often.
+  const former = before === null || operation.request !== null ? null : formerOf(tree, before);
   leavePeers(tree, operation);
   operation.order = order;
   joinPeers(tree, operation, leafKey, peersKey);
@@ -258,14 +265,13 @@ export function leafKeyOf(tree: PoolTree, operation: Operation): Key {
   return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
 }
 
-/** The same for operations of a leaf that stand alike. */
-export function peersKeyOf({ lines }: Operation): Key {
-  if (lines.length === 1) {
-    const { shape, waiting, promised, passing, running } = lines[0] as LineEntry;
-    if (Math.max(waiting, promised, passing, running) < COUNT_END) {
-      const held = (shape.number * COUNT_END + waiting) * COUNT_END + promised;
-      return (held * COUNT_END + passing) * COUNT_END + running;
-    }
+/** The same for operations of a leaf that stand alike. A leaf that may be shared has one shape. */
+export function peersKeyOf(operation: Operation): Key {
+  const { lines } = operation;
+  if (isAlone(operation)) {
+    const { waiting, promised, passing, running } = lines[0] as LineEntry;
+    if (waiting < COUNT_END && promised < COUNT_END && passing < COUNT_END && running < COUNT_END)
+      return ((waiting * COUNT_END + promised) * COUNT_END + passing) * COUNT_END + running;
   }
   let key = "";
   for (const { shape, waiting, promised, passing, running } of lines) {
@@ -517,14 +523,19 @@ export function settleCounts(tree: PoolTree): void {
       continue;
     }
     const isOneOnly = leaf.isGang || parent.isInLine; // A place of its own, so that it matters which one it is.
-    const { order } = (leaf.peers.values().next().value as Peers).operations.first() as Operation;
-    if (path === null || (isOneOnly && leaf.order !== order)) {
+    const order = isOneOnly ? orderIn(leaf) : 0;
+    if (path === null || leaf.order !== order) {
       const { demandShare: demand, pathUsage: usage, isGang } = leaf;
-      setClaim(leaf, { demand, usage, isGang, order: isOneOnly ? order : 0 });
+      setClaim(leaf, { demand, usage, isGang, order });
     }
     if (leaf.count !== operationCount) setCount(leaf, operationCount);
   }
-  tree.recounted.length = 0;
+  empty(tree.recounted);
+}
+
+function orderIn({ peers }: Leaf): number {
+  const [only] = peers.values();
+  return ageOf(only as Peers);
 }
 
 function byAge(a: Operation, b: Operation): number {

@@ -49,36 +49,43 @@ export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
 /** The first operation with something waiting, of all or of those that are asked for; there must be one. */
 export function firstInOrder({ root }: PoolTree, asking: number | null): Operation {
   let first: Branch | Peers = root;
-  while (first.kind !== "peers") first = firstBelow(first, asking, null) as Branch | Peers;
+  while (first.kind !== "peers") {
+    const least = { step: Number.POSITIVE_INFINITY, all: [] as (Branch | Peers)[] };
+    findLeast(first, asking, least);
+    first = least.all.length === 1 ? least.all[0]! : oldestOf(least.all);
+  }
   return first.operations.first() as Operation;
 }
 
-function firstBelow(
-  branch: Branch,
-  asking: number | null,
-  among: Branch | Peers | null,
-): Branch | Peers | null {
-  let first = among;
+/** The least satisfied, all of them. */
+interface Least {
+  step: number;
+  readonly all: (Branch | Peers)[];
+}
+
+function findLeast(branch: Branch, asking: number | null, least: Least): void {
   for (const member of branch.members) {
-    if (member.kind === "operations") {
-      for (const peers of member.peers.values()) {
-        if (isOneOf(peers, asking) && (first === null || isBefore(peers, first))) first = peers;
-      }
-    } else if (isOneOf(member, asking)) {
-      if (branch.isFifo) first = firstBelow(member, asking, first);
-      else if (first === null || isBefore(member, first)) first = member;
-    }
+    if (member.kind === "operations") for (const peers of member.peers.values()) offer(peers, asking, least);
+    else if (!branch.isFifo) offer(member, asking, least);
+    else if (isOneOf(member, asking)) findLeast(member, asking, least);
   }
-  return first;
+}
+
+function offer(element: Branch | Peers, asking: number | null, least: Least): void {
+  if (!isOneOf(element, asking)) return;
+  const step = stepOf(element);
+  if (step > least.step) return;
+  if (step < least.step) while (least.all.length > 0) least.all.pop();
+  least.step = step;
+  least.all.push(element);
+}
+
+function oldestOf(elements: readonly (Branch | Peers)[]): Branch | Peers {
+  return elements.reduce((oldest, each) => (ageOf(each) < ageOf(oldest) ? each : oldest));
 }
 
 function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): boolean {
   return asking === null ? waitingCount > 0 : askedIn === asking;
-}
-
-function isBefore(a: Branch | Peers, b: Branch | Peers): boolean {
-  const [step, other] = [stepOf(a), stepOf(b)];
-  return step === other ? ageOf(a) < ageOf(b) : step < other;
 }
 
 function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operation> {

@@ -8,6 +8,7 @@
 // anew: the outcome is that of a tree that is drawn from nothing. Where the owner of the tree has said that a small step
 // of the water makes no difference below an element, its members get their shares when somebody asks for them.
 
+import { empty } from "../../few.ts";
 import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
 import { isSamePlace, type Place, placeAt, positionAt, valueAt } from "./levels.ts";
@@ -40,7 +41,7 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
   const isOther = handDownToMembers(element, isMoved || element.isBehind, tree);
-  element.renewed.length = 0;
+  empty(element.renewed);
   return isOther && sumShares(element, tree);
 }
 
@@ -116,7 +117,7 @@ function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree)
   }
   const assign = (element: ShareElement): boolean => {
     element.isRedrawn = false;
-    element.renewed.length = 0;
+    empty(element.renewed);
     element.handedCurve = element.curve;
     if (element.path !== null) return setShareAt(element, reached.get(element) ?? 0, tree);
     for (const member of element.members) assign(member);

@@ -9,7 +9,7 @@ import { firstServed, isOnNodes } from "./holds.ts";
 import { forgetMarginsWithoutGroups } from "./margins.ts";
 import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
 import { forgetFindings } from "./operations.ts";
-import { ask, firstInOrder, inOrder } from "./order.ts";
+import { type Asked, ask, firstInOrder, inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
@@ -96,49 +96,48 @@ export class Stages {
   #regular(moved: readonly Operation[]): Waiter | undefined {
     const tree = this.#tree;
     const preemptive = this.#preemptiveStages();
-    const first = preemptive === undefined ? this.#firstIfFits() : undefined;
-    if (first !== undefined) return first;
+    if (tree.hasNewRoom) {
+      tree.hasNewRoom = this.#hasRoomForAny();
+      return tree.hasNewRoom ? this.#firstThatFits(preemptive) : undefined;
+    }
     const asking = ++tree.askCount;
-    if (tree.hasNewRoom) return this.#firstThatFits(preemptive, asking);
     tree.hasNewRoom = this.#askThoseThatFit(moved, asking);
     if (!tree.hasNewRoom) return undefined;
     if (preemptive === undefined || !preemptive.askAll(asking)) {
       return this.#grantTo(firstInOrder(tree, asking));
     }
     const isAskedFor = (peers: Peers) => peers.fitsIn === asking || preemptive.mayHope(peers);
-    for (const operation of inOrder(tree, { asking, isAskedFor })) {
-      if ((operation.peers as Peers).fitsIn === asking) return this.#grantTo(operation);
-      if (preemptive.couldServe(operation)) return undefined;
-    }
-    return undefined;
+    return this.#firstToServe(preemptive, { asking, isAskedFor }) ?? undefined;
   }
 
   /** When units have come free, most who ask for little fit: only those of them are looked at whose turn comes. */
-  #firstThatFits(preemptive: PreemptiveStages | undefined, asking: number): Waiter | undefined {
+  #firstThatFits(preemptive: PreemptiveStages | undefined): Waiter | undefined {
     const tree = this.#tree;
-    if (this.#hasRoomForAny()) {
-      for (const { peers } of tree.openNeeds) for (const waiters of peers) ask(waiters, asking);
-      preemptive?.askAll(asking);
-      const isAskedFor = (peers: Peers) =>
-        this.#askIfFits(peers, asking) || (preemptive?.mayHope(peers) ?? false);
-      for (const operation of inOrder(tree, { asking, isAskedFor })) {
-        if ((operation.peers as Peers).fitsIn === asking) return this.#grantTo(operation);
-        if (preemptive?.couldServe(operation)) return undefined;
-      }
+    // Mostly the first of all that wait fits: then nobody else need be looked at.
+    const first = preemptive === undefined ? this.#grantTo(firstInOrder(tree, null)) : undefined;
+    if (first !== undefined) return first;
+    const asking = ++tree.askCount;
+    for (const { peers } of tree.openNeeds) for (const waiters of peers) ask(waiters, asking);
+    preemptive?.askAll(asking);
+    const isAskedFor = (peers: Peers) =>
+      this.#askIfFits(peers, asking) || (preemptive?.mayHope(peers) ?? false);
+    const served = this.#firstToServe(preemptive, { asking, isAskedFor });
+    if (served === undefined) tree.hasNewRoom = false;
+    return served ?? undefined;
+  }
+
+  /** The first that fits; null: a preemptive stage could serve one before it. */
+  #firstToServe(preemptive: PreemptiveStages | undefined, asked: Asked): Waiter | null | undefined {
+    for (const operation of inOrder(this.#tree, asked)) {
+      if ((operation.peers as Peers).fitsIn === asked.asking) return this.#grantTo(operation);
+      if (preemptive?.couldServe(operation)) return null;
     }
-    tree.hasNewRoom = false;
     return undefined;
   }
 
   #hasRoomForAny(): boolean {
     for (const need of this.#tree.openNeeds) if (this.#hasRoomFor(need)) return true;
     return false;
-  }
-
-  /** Mostly the first of all that wait fits, if anybody does: then nobody else need be looked at. */
-  #firstIfFits(): Waiter | undefined {
-    if (!this.#tree.hasNewRoom || !this.#hasRoomForAny()) return undefined;
-    return this.#grantTo(firstInOrder(this.#tree, null));
   }
 
   /** As long as no units have come free, nobody fits who did not at the last look. Answers whether anybody does. */
@@ -150,7 +149,7 @@ export class Stages {
 
   #askIfFits(peers: Peers, asking: number): boolean {
     if (peers.fitsIn === asking) return true;
-    if (peers.waitingCount === 0) return false;
+    if (peers.waitingCount === 0 || !peers.needs.some((need) => this.#hasRoomFor(need))) return false;
     for (const entry of (peers.operations.first() as Operation).lines) {
       if (!this.#mayStart(entry)) continue;
       peers.fitsIn = asking;

@@ -1,6 +1,7 @@
 // Who is below its fair share, since when, and what that entitles it to (9.3, 9.4).
 
 import type { StarvationChange } from "../../events.ts";
+import { empty } from "../../few.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
@@ -69,7 +70,7 @@ function judgeTouched(evaluation: Evaluation): void {
     each.isBelow = isNowBelow;
     for (const operation of each.operations) judge(evaluation, operation);
   }
-  touched.length = 0;
+  empty(touched);
 }
 
 function judgeMoved(evaluation: Evaluation): void {
@@ -148,7 +149,7 @@ function clearGone(evaluation: Evaluation): void {
   const { gone, isLookedAt } = evaluation.tree;
   if (!isLookedAt) for (const key of evaluation.pool.starvation.keys()) clear(evaluation, key);
   else for (const { key, record } of gone) if (record !== NORMAL) clear(evaluation, key);
-  gone.length = 0;
+  empty(gone);
 }
 
 function clear({ transaction, pool, tree, changes }: Evaluation, key: string): void {

@@ -9,6 +9,7 @@ import {
   jumpTo,
   lineTo,
   offsetOf,
+  type Paper,
   VALUE,
 } from "./curves.ts";
 import type { Member } from "./levels.ts";
@@ -22,9 +23,11 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
   const { paper } = drawing;
   const { stride } = paper;
   const keyCount = stride - VALUE;
-  const rise = new Rise(drawing);
-  const { events, sum } = rise;
-  const isComplete = collectEvents(members, rise);
+  const rise = RISE;
+  const events = EVENTS;
+  const { sum } = rise;
+  rise.begin(keyCount);
+  const isComplete = collectEvents(members, paper);
   const trace = beginTrace(drawing, sum);
   let now = 0;
   let jumpAt = -1;
@@ -50,7 +53,7 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
     const { numbers } = paper;
     const offset = offsetOf(curve, point);
     if (numbers[offset - stride]! / weight < time) {
-      rise.addSlope(offset - stride, weight, -count);
+      rise.addSlope(paper, offset - stride, weight, -count);
     } else {
       for (let key = 0, at = offset + VALUE; key < keyCount; key++, at++) {
         sum[key]! += count * (numbers[at]! - numbers[at - stride]!);
@@ -58,7 +61,7 @@ export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
       if (jumpAt < 0) jumpAt = time;
     }
     if (point + 1 < curve.pointCount && numbers[offset + stride]! / weight > time)
-      rise.addSlope(offset, weight, count);
+      rise.addSlope(paper, offset, weight, count);
   }
   if (jumpAt >= 0) jumpTo(trace, sum);
   return endTrace(trace, isComplete && !trace.isStopped, drawing);
@@ -83,29 +86,25 @@ const ORDERS: [number[], number[]] = [[], []];
 
 /** What the members hold together now, and how fast that grows. */
 class Rise {
-  readonly #drawing: Drawing;
-  readonly sum: number[];
-  readonly #slopes: number[];
+  readonly sum: number[] = [];
+  readonly #slopes: number[] = [];
   /** Slopes differ by many orders of magnitude; what rounding loses is kept, so that what remains is right. */
-  readonly #lost: number[];
-  /** One per point, in the order of members. */
-  readonly events = EVENTS;
+  readonly #lost: number[] = [];
 
-  constructor(drawing: Drawing) {
-    this.#drawing = drawing;
-    this.sum = drawing.limit.map(() => 0);
-    this.#slopes = this.sum.slice();
-    this.#lost = this.sum.slice();
-    this.events.count = 0;
-    this.events.runCount = 0;
+  begin(keyCount: number): void {
+    this.sum.length = keyCount;
+    for (let key = 0; key < keyCount; key++) {
+      this.sum[key] = 0;
+      this.#slopes[key] = 0;
+      this.#lost[key] = 0;
+    }
   }
 
   /** Begins the stretch from a member's point to its next one for so many equal ones, or ends it, with a count below 0. */
-  addSlope(offset: number, weight: number, count: number): void {
-    const { numbers, stride } = this.#drawing.paper;
+  addSlope({ numbers, stride }: Paper, offset: number, weight: number, count: number): void {
     const slopes = this.#slopes;
     const factor = count / (numbers[offset + stride]! / weight - numbers[offset]! / weight);
-    for (let key = 0, at = offset + VALUE; key < slopes.length; key++, at++) {
+    for (let key = 0, at = offset + VALUE; key < this.sum.length; key++, at++) {
       const added = (numbers[at + stride]! - numbers[at]!) * factor;
       if (added === 0) continue;
       const old = slopes[key]!;
@@ -124,9 +123,14 @@ class Rise {
   }
 }
 
+/** Like the events, it serves all curves. */
+const RISE = new Rise();
+
 /** Whether all members have their whole demand in the end. */
-function collectEvents(members: readonly Member[], rise: Rise): boolean {
-  const { events, sum } = rise;
+function collectEvents(members: readonly Member[], paper: Paper): boolean {
+  const [events, { sum }] = [EVENTS, RISE];
+  events.count = 0;
+  events.runCount = 0;
   let isComplete = true;
   for (let owner = 0; owner < members.length; owner++) {
     const { curve, weight, count } = members[owner]!;
@@ -142,7 +146,7 @@ function collectEvents(members: readonly Member[], rise: Rise): boolean {
       events.owners[events.count] = owner;
       events.points[events.count++] = point;
     }
-    rise.addSlope(offset, weight, count);
+    RISE.addSlope(paper, offset, weight, count);
   }
   return isComplete;
 }

@@ -18,6 +18,7 @@
 
 import { breaksWhen } from "../../breaks.ts";
 import type { StarvationChange } from "../../events.ts";
+import { empty } from "../../few.ts";
 import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
@@ -316,9 +317,9 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     if (isBreak()) return null;
   }
   for (const peers of tree.heirs) peers.former = null; // From now on it may not hold.
-  tree.heirs.length = 0;
+  empty(tree.heirs);
   for (const node of changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
-  changed.length = 0;
+  empty(changed);
   return tree;
 }
 
