@@ -88,6 +88,8 @@ export class QueueWalk {
   /** What comes after the next member of a line. */
   #followers: Map<PoolLine, Iterator<Request>> | undefined;
   #last: Waiter | undefined;
+  /** Whether a promise on the way has changed the places of those behind it. */
+  isReordered = false;
 
   /**
    * `source` says who is walked: the kept order, or the members that somebody wants of each line. Of the kept order a walk
@@ -190,6 +192,7 @@ export class QueueWalk {
       return false;
     waiter.borrows = true;
     waiter.rank = this.#rules.rankOf(poolLine, true);
+    this.isReordered = true;
     return true;
   }
 
