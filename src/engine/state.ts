@@ -26,6 +26,7 @@ import type {
   RequestProgress,
   RequestSpec,
 } from "./records.ts";
+import { RequestsById } from "./requests-by-id.ts";
 import { compareIds, type Vector } from "./resources.ts";
 import { SortedList, type Summaries } from "./sorted-list.ts";
 import { UndoLog } from "./undo.ts";
@@ -41,7 +42,7 @@ export interface EngineState {
   /** Nodes to be drained by a certain time. */
   readonly draining: Set<Node>;
   readonly components: Map<ComponentName, Component>;
-  readonly requests: Map<RequestId, Request>;
+  readonly requests: RequestsById;
   /** Requests in a terminal status that are still remembered, oldest end first. */
   readonly ended: SortedList<Request>;
   readonly lines: Map<string, Line>;
@@ -307,7 +308,7 @@ export function createState(): EngineState {
     nodes: new Map(),
     draining: new Set(),
     components: new Map(),
-    requests: new Map(),
+    requests: new RequestsById(),
     ended: new SortedList(byEndOfRequest, { key: ({ progress }) => progress.endedAtMs as number }),
     lines: new Map(),
     operations: new Map(),

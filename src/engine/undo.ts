@@ -19,6 +19,12 @@ interface Bag<Item> {
   delete(item: Item): boolean;
 }
 
+/** A map, or what is filled like one. */
+interface Table<Key, Value> {
+  set(key: Key, value: Value): unknown;
+  delete(key: Key): boolean;
+}
+
 const INSERTED = Symbol("inserted");
 const REMOVED = Symbol("removed");
 const REPLACED = Symbol("replaced");
@@ -70,7 +76,7 @@ export class UndoLog {
       if (typeof target === "function") target();
       else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
       else if (field === REMOVED) putBack(target as List<unknown> | Bag<unknown>, entries[i + 2]);
-      else if (field === REPLACED) (target as Map<unknown, unknown>).set(...(entries[i + 2] as Entry));
+      else if (field === REPLACED) (target as Table<unknown, unknown>).set(...(entries[i + 2] as Entry));
       else if (field === TOUCHED) (target as Bag<unknown>).add(entries[i + 2]);
       else if (field === CHANGED) Object.assign(target as object, entries[i + 2]);
       else if (field === CLEARED) refill(target as Map<unknown, unknown> | Bag<unknown>, entries[i + 2]);
@@ -176,7 +182,7 @@ export class UndoLog {
   }
 
   /** Sets an entry of a map that has none under this key. */
-  putNew<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): void {
+  putNew<Key, Value>(map: Table<Key, Value>, key: Key, value: Value): void {
     if (this.#recording) this.#note(map, INSERTED, key);
     map.set(key, value);
   }
@@ -196,7 +202,7 @@ export class UndoLog {
   }
 
   /** The same where the caller knows its value. */
-  dropKnown<Key, Value>(map: Map<Key, Value>, key: Key, before: Value): void {
+  dropKnown<Key, Value>(map: Table<Key, Value>, key: Key, before: Value): void {
     if (this.#recording) this.#note(map, REPLACED, [key, before]);
     map.delete(key);
   }
@@ -216,7 +222,7 @@ export class UndoLog {
 }
 
 type Entry = [key: unknown, value: unknown];
-type Collection = List<unknown> | Bag<unknown> | Map<unknown, unknown>;
+type Collection = List<unknown> | Bag<unknown> | Table<unknown, unknown>;
 
 function addAt(target: number[], index: number, amount: number): void {
   target[index] = (target[index] as number) + amount;
