@@ -58,27 +58,27 @@ export function preview(state: EngineState, command: Command, nowMs: number): De
 
 /** Decisions that `act` makes on the state are taken back at its end, as if it had had a copy (X5). Forks nest. */
 export function fork<T>(state: EngineState, act: () => T): T {
-  state.undo.begin();
+  state.undo.begin(state);
   try {
     return act();
   } finally {
-    state.undo.rollback();
+    state.undo.rollback(state);
   }
 }
 
 function attempt(transaction: Transaction, command: Command, then: "keep" | "take back"): Decision {
   const { state, nowMs } = transaction;
   if (nowMs < state.clockMs) throw new Error(`time ran backwards, from ${state.clockMs} to ${nowMs}`);
-  state.undo.begin();
+  state.undo.begin(state);
   try {
-    state.undo.set(state, "clockMs", nowMs);
+    state.clockMs = nowMs;
     carryOut(transaction, command);
     if (!transaction.isCut) {
       enterReady(transaction);
       schedule(transaction); // Time has passed, whatever the command was about.
     }
   } catch (error) {
-    state.undo.rollback();
+    state.undo.rollback(state);
     if (error instanceof RefusedError) return { outcome: "refused", refusal: error.refusal };
     if (error instanceof EvolveError) throw error;
     const message = `The engine failed on ${command.kind}; nothing was changed.`;
@@ -88,7 +88,7 @@ function attempt(transaction: Transaction, command: Command, then: "keep" | "tak
       bug: error,
     };
   }
-  if (then === "take back") state.undo.rollback();
+  if (then === "take back") state.undo.rollback(state);
   else state.undo.commit();
   return { outcome: "accepted", events: transaction.events };
 }
@@ -514,7 +514,7 @@ function fireTimers(transaction: Transaction, due: readonly Request[]): boolean 
     fireTimer(transaction, request);
     if (index === toFire.length - 1 || !isTimeUp()) continue;
     for (const fired of toFire.slice(0, index + 1)) rewake(state, fired);
-    for (const { run } of toFire) if (run !== null) state.undo.addTo(state.unsettled, run.poolLine.pool);
+    for (const { run } of toFire) if (run !== null) state.unsettled.add(run.poolLine.pool);
     if (state.unsettled.size === 0) continue; // Nothing would say that there is more to do.
     pauseScheduling(transaction, state.unsettled);
     return false;
@@ -537,6 +537,6 @@ function fireTimer(transaction: Transaction, request: Request): void {
     rejectUnadmitted(transaction, request.line);
   } else if (progress.allocation !== null) {
     fireRunTimer(transaction, request);
-    if (run !== null) state.undo.addTo(state.unsettled, run.poolLine.pool); // It may have become old enough to be a victim (V2).
+    if (run !== null) state.unsettled.add(run.poolLine.pool); // It may have become old enough to be a victim (V2).
   }
 }

@@ -136,12 +136,8 @@ export function evolve(state: EngineState, event: Event, about?: Request): void 
 }
 
 function countEvent(state: EngineState, event: Event): void {
-  const { undo } = state;
-  undo.remember(state, "seq", state.seq);
   state.seq++;
-  if (!("atMs" in event) || event.atMs === state.lastEventAtMs) return;
-  undo.remember(state, "lastEventAtMs", state.lastEventAtMs);
-  state.lastEventAtMs = event.atMs;
+  if ("atMs" in event) state.lastEventAtMs = event.atMs;
 }
 
 type EventOf<Kind extends Event["kind"]> = Extract<Event, { kind: Kind }>;
@@ -215,7 +211,7 @@ function evolvePoolDeleted(state: EngineState, { name }: EventOf<"poolDeleted">)
   for (const policy of [...pool.policies.values()]) removePolicy(state, pool, policy);
   for (const node of [...pool.nodes.values()]) dropNode(state, node);
   state.undo.drop(state.pools, name);
-  state.undo.removeFrom(state.unsettled, pool);
+  state.unsettled.delete(pool);
   keepOrderUntil(state, pool, Number.POSITIVE_INFINITY);
 }
 
@@ -575,6 +571,6 @@ function evolveOvercommit(state: EngineState, event: EventOf<"overcommitChanged"
 /** These pools and no others are still to be looked at. */
 function leaveUnsettled(state: EngineState, pools: readonly PoolName[]): void {
   state.undo.set(state, "isPaused", pools.length > 0);
-  state.undo.clear(state.unsettled);
-  for (const name of pools) state.undo.addTo(state.unsettled, requirePool(state, name));
+  state.unsettled.clear();
+  for (const name of pools) state.unsettled.add(requirePool(state, name));
 }

@@ -245,10 +245,10 @@ function describePoolLine({ pool, need, verdict, firm, runKinds, stoppingRuns }:
 function restlessness(state: EngineState): string[] {
   if (state.isPaused) return [];
   const transaction = new Transaction(state, state.clockMs);
-  state.undo.begin();
-  for (const pool of state.pools.values()) state.undo.addTo(state.unsettled, pool);
+  state.undo.begin(state);
+  for (const pool of state.pools.values()) state.unsettled.add(pool);
   schedule(transaction);
-  state.undo.rollback();
+  state.undo.rollback(state);
   return transaction.events.map((event) => `a second look finds something to do: ${JSON.stringify(event)}`);
 }
 

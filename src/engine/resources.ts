@@ -51,6 +51,11 @@ export function addInto(target: number[], amounts: Vector, sign = 1): void {
   for (let i = 0; i < amounts.length; i++) target[i] = (target[i] as number) + sign * (amounts[i] as number);
 }
 
+/** Adds to one number of a vector. */
+export function addAt(target: number[], index: number, amount: number): void {
+  target[index] = (target[index] as number) + amount;
+}
+
 export function toResources(vector: Vector, keys: readonly string[]): Resources {
   const resources: Record<string, number> = {};
   keys.forEach((key, index) => {

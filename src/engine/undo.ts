@@ -3,7 +3,7 @@
 // was done since an inner mark can be taken back alone, and all of it with the outer one.
 
 import type { Few } from "./few.ts";
-import { addInto } from "./resources.ts";
+import type { EngineState, Pool } from "./state.ts";
 
 /** A list whose changes can be taken back. */
 interface List<Item> {
@@ -32,16 +32,27 @@ const CLEARED = Symbol("cleared");
 const TOUCHED = Symbol("touched");
 const CHANGED = Symbol("changed");
 
+/** What nearly every command changes is kept with each mark, so that no change of it is noted. */
+type Basics = Pick<EngineState, "seq" | "lastEventAtMs" | "clockMs" | "unsettled">;
+
+interface Mark extends Omit<Basics, "unsettled"> {
+  /** How long the log was. */
+  readonly length: number;
+  readonly unsettled: readonly Pool[];
+}
+
+const NO_POOLS: readonly Pool[] = [];
+
 /** Longer logs are rare, and their room is given back. */
 const KEPT_LENGTH_MAX = 12_000;
 
 export class UndoLog {
-  /** Flat triples: (object, field, old value), (vector, vector, sign), (vector, index, amount), (collection, symbol, item), (object, symbol, copy) or (function, null, null). */
+  /** Flat triples: (object, field, old value), (collection, symbol, item), (object, symbol, copy) or (function, its arguments). */
   #entries: unknown[] = [];
   /** How much of the entries counts: they are not cut, since the next command overwrites what this one leaves. */
   #length = 0;
-  /** How long the log was at each mark that is still open. */
-  readonly #marks: number[] = [];
+  /** Those that are still open. */
+  readonly #marks: Mark[] = [];
   #recording = false;
   #watcher: ((target: object) => void) | null = null;
 
@@ -55,8 +66,9 @@ export class UndoLog {
   }
 
   /** Sets a mark, up to which what follows can be taken back. */
-  begin(): void {
-    this.#marks.push(this.#length);
+  begin({ seq, lastEventAtMs, clockMs, unsettled }: Basics): void {
+    const pools = unsettled.size === 0 ? NO_POOLS : unsettled.toArray();
+    this.#marks.push({ length: this.#length, seq, lastEventAtMs, clockMs, unsettled: pools });
     this.#recording = true;
   }
 
@@ -66,25 +78,26 @@ export class UndoLog {
   }
 
   /** Takes back what was done since the last mark. */
-  rollback(): void {
+  rollback(state: EngineState): void {
     const entries = this.#entries;
-    const mark = this.#marks.at(-1) ?? 0;
+    const { length, unsettled, ...basics } = this.#marks.at(-1) as Mark;
     this.#recording = false;
-    for (let i = this.#length - 3; i >= mark; i -= 3) {
+    for (let i = this.#length - 3; i >= length; i -= 3) {
       const target = entries[i];
       const field = entries[i + 1];
-      if (typeof target === "function") target();
+      if (typeof target === "function") target(field, entries[i + 2]);
       else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
       else if (field === REMOVED) putBack(target as List<unknown> | Bag<unknown>, entries[i + 2]);
       else if (field === REPLACED) (target as Table<unknown, unknown>).set(...(entries[i + 2] as Entry));
       else if (field === TOUCHED) (target as Bag<unknown>).add(entries[i + 2]);
       else if (field === CHANGED) Object.assign(target as object, entries[i + 2]);
       else if (field === CLEARED) refill(target as Map<unknown, unknown> | Bag<unknown>, entries[i + 2]);
-      else if (typeof field === "number") addAt(target as number[], field, -(entries[i + 2] as number));
-      else if (Array.isArray(field)) addInto(target as number[], field, -(entries[i + 2] as number));
       else (target as Record<string, unknown>)[field as string] = entries[i + 2];
     }
-    this.#clearFrom(mark);
+    Object.assign(state, basics);
+    state.unsettled.clear();
+    for (const pool of unsettled) state.unsettled.add(pool);
+    this.#clearFrom(length);
     this.#close();
   }
 
@@ -94,9 +107,9 @@ export class UndoLog {
     if (!this.#recording) this.#clearFrom(0);
   }
 
-  #clearFrom(mark: number): void {
-    if (mark === 0 && this.#length > KEPT_LENGTH_MAX) this.#entries = [];
-    this.#length = mark;
+  #clearFrom(length: number): void {
+    if (length === 0 && this.#length > KEPT_LENGTH_MAX) this.#entries = [];
+    this.#length = length;
   }
 
   #note(target: unknown, what: unknown, before: unknown): void {
@@ -136,18 +149,6 @@ export class UndoLog {
     if (this.#watcher !== null) this.#watcher(target);
     if (this.#recording) this.#note(target, CHANGED, { ...target });
     return target;
-  }
-
-  /** Adds a vector into another, or takes it out of it with sign -1. */
-  add(target: number[], amounts: readonly number[], sign: 1 | -1): void {
-    if (this.#recording) this.#note(target, amounts, sign);
-    addInto(target, amounts, sign);
-  }
-
-  /** Adds to one number of a vector. */
-  addAt(target: number[], index: number, amount: number): void {
-    if (this.#recording) this.#note(target, index, amount);
-    addAt(target, index, amount);
   }
 
   insert<Item>(list: List<Item>, item: Item): void {
@@ -214,6 +215,11 @@ export class UndoLog {
     all.clear();
   }
 
+  /** For something that was done with `a` and `b`, and that a function takes back with them. */
+  done<A, B>(undo: (a: A, b: B) => void, a: A, b: B): void {
+    if (this.#recording) this.#note(undo, a, b);
+  }
+
   /** Does something that a given function takes back. */
   run(act: () => void, undo: () => void): void {
     act();
@@ -223,10 +229,6 @@ export class UndoLog {
 
 type Entry = [key: unknown, value: unknown];
 type Collection = List<unknown> | Bag<unknown> | Table<unknown, unknown>;
-
-function addAt(target: number[], index: number, amount: number): void {
-  target[index] = (target[index] as number) + amount;
-}
 
 function takeOut(target: Collection, item: unknown): void {
   if ("delete" in target) target.delete(item);

@@ -122,5 +122,5 @@ function setRecord(state: EngineState, node: Node, record: NodeRecord): void {
   state.undo.run(become(record), become(before));
   state.undo.set(pool, "capacity", poolCapacity(pool).capacity);
   forgetShares(state, pool);
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(pool);
 }

@@ -3,31 +3,23 @@
 import type { EngineState, Line, Policy, Pool, Request, Run } from "../state.ts";
 
 /** A member has come to the line or is about to leave it; as its first, or not. */
-export function touchMembers(state: EngineState, line: Line, isFirst: boolean): void {
+export function touchMembers(line: Line, isFirst: boolean): void {
   for (const poolLine of line.poolLines) {
     const { order } = poolLine.pool;
     if (order === null) continue;
-    state.undo.touch(order.lines.stale, poolLine);
-    if (isFirst) state.undo.touch(order.staleLines, poolLine);
+    order.lines.stale.add(poolLine);
+    if (isFirst) order.staleLines.add(poolLine);
   }
 }
 
 /** The usage of a component, or what is promised to it, changed. */
-export function touchReserve(state: EngineState, policy: Policy): void {
-  const { order } = policy.pool;
-  if (order !== null) state.undo.touch(order.stalePolicies, policy);
+export function touchReserve(policy: Policy): void {
+  policy.pool.order?.stalePolicies.add(policy);
 }
 
 /** A run came into the share of its component: those that come after it there may borrow now (G6). */
-export function touchBorrowers(state: EngineState, { poolLine: { policy } }: Run): void {
-  const { order } = policy.pool;
-  if (order !== null) state.undo.touch(order.staleBorrowers, policy);
-}
-
-/** A run has left it: they may borrow again only if that is taken back. */
-export function touchBorrowersIfUndone(state: EngineState, { poolLine: { policy } }: Run): void {
-  const { order } = policy.pool;
-  if (order !== null) state.undo.touchIfTakenBack(order.staleBorrowers, policy);
+export function touchBorrowers({ poolLine: { policy } }: Run): void {
+  policy.pool.order?.staleBorrowers.add(policy);
 }
 
 /** A request began or ceased to hold units, which concerns every pool that admits it. */

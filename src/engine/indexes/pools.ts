@@ -41,6 +41,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "capacity", capacity);
   undo.set(pool, "usage", zeros());
   undo.set(pool, "stopping", zeros());
+  undo.set(pool, "runCount", 0);
   undo.set(pool, "ends", runsByEnd());
   undo.set(pool, "runsByPrice", new Map());
   undo.set(pool, "isReserved", reservedKeys(pool, keys));
@@ -73,7 +74,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   }
   fillNodes(state, pool, runs);
   for (const run of runs) indexRun(state, run);
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(pool);
 }
 
 /** Whether some policy reserves each key. */
@@ -101,7 +102,7 @@ function settlePolicy(state: EngineState, policy: Policy, isOnlyQuotas: boolean)
     const poolLine = pools.get(pool.record.name);
     if (poolLine !== undefined) redescribe(state, poolLine);
   }
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(pool);
 }
 
 export function changePolicy(state: EngineState, policy: Policy, record: PolicyRecord): void {
@@ -147,7 +148,7 @@ export function setGroup(state: EngineState, record: GroupRecord): void {
   const group: Group = { record, parent, limit: limitVector(record.limit, pool.keys), usage };
   state.undo.put(pool.groups, record.name, group);
   forgetShares(state, pool);
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(pool);
 }
 
 /** A change that leaves keys and kinds of work as they are, such as new amounts: the runs stay where they are. */
@@ -165,7 +166,7 @@ export function refreshPool(state: EngineState, pool: Pool): void {
       redescribe(state, line.pools.get(pool.record.name) as PoolLine);
     }
   }
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(pool);
 }
 
 /** Another node can only let in what was too large: whatever is admitted already stays so (N4). */
@@ -184,7 +185,7 @@ export function growPool(state: EngineState, pool: Pool): void {
     }
   }
   if (isAnyLetIn) forgetOrder(state, pool);
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(pool);
 }
 
 /** What is removed by force has no share and no group any more; only its last runs keep it alive (P8). */

@@ -3,6 +3,7 @@
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
 import type { AllocationRecord, Placement } from "../records.ts";
+import { addAt, addInto } from "../resources.ts";
 import type { SortedList } from "../sorted-list.ts";
 import {
   type EngineState,
@@ -15,7 +16,7 @@ import {
   type RunKind,
   runsByGrant,
 } from "../state.ts";
-import { touchBorrowers, touchBorrowersIfUndone, touchReserve } from "./order.ts";
+import { touchBorrowers, touchReserve } from "./order.ts";
 import { touchShares } from "./shares.ts";
 import { shieldEndOf } from "./shields.ts";
 
@@ -32,27 +33,24 @@ export function startRunIn(
   allocation: AllocationRecord,
   poolLine: PoolLine,
 ): void {
-  const { undo } = state;
-  const { pool } = poolLine;
   const run: Run = {
     request,
     poolLine,
-    kind: undefined as unknown as RunKind, // Set by `indexRun`.
+    kind: undefined as unknown as RunKind, // Follows from the rest.
     token: allocation.token,
     startedAtMs: allocation.startedAtMs,
     endMs: allocation.startedAtMs + (request.spec.walltimeMs ?? Number.POSITIVE_INFINITY),
     isStopping: allocation.stop !== null,
-    nodes: nodesOf(pool, allocation.placement),
+    nodes: nodesOf(poolLine.pool, allocation.placement),
     away: null,
   };
-  undo.remember(request, "run", null);
-  request.run = run;
-  undo.remember(pool, "runCount", pool.runCount);
-  pool.runCount++;
-  indexRun(state, run);
+  if (run.nodes.length > 0) run.away = awayFromHome(run);
+  run.kind = kindOf(run);
+  begin(run);
+  state.undo.done(cease, run, null);
   occupyNodes(state, run);
   touchShares(state, poolLine, request);
-  undo.addTo(state.unsettled, pool);
+  state.unsettled.add(poolLine.pool);
 }
 
 const NO_NODES: readonly Node[] = [];
@@ -64,133 +62,157 @@ function nodesOf({ nodes }: Pool, placement: readonly Placement[]): readonly Nod
 /** The run was asked to stop: its units are on their way out and it is nobody's candidate any more. */
 export function stopRun(state: EngineState, run: Run): void {
   if (run.isStopping) return;
-  state.undo.addTo(state.unsettled, run.poolLine.pool);
-  removeCandidate(state, run);
-  state.undo.set(run, "isStopping", true);
-  noteStopping(state, run);
+  state.unsettled.add(run.poolLine.pool);
+  setStopping(run, true);
+  state.undo.done(setStopping, run, false);
   touchShares(state, run.poolLine, run.request);
   stopOnNodes(state, run);
-  state.undo.add(run.poolLine.pool.stopping, run.poolLine.need, 1);
 }
 
 export function endRun(state: EngineState, request: Request): void {
   const { run } = request;
   if (run === null) return;
-  const { pool } = run.poolLine;
-  state.undo.addTo(state.unsettled, pool);
+  state.unsettled.add(run.poolLine.pool);
   vacateNodes(state, run);
-  addUsage(state, run, -1);
-  state.undo.remove(run.poolLine.policy.runs, run);
-  touchBorrowersIfUndone(state, run);
+  cease(run);
+  state.undo.done(resume, run, null);
   touchShares(state, run.poolLine, run.request);
-  state.undo.removeFrom(run.poolLine.stoppingRuns, run);
-  if (run.isStopping) state.undo.add(pool.stopping, run.poolLine.need, -1);
-  else removeCandidate(state, run);
-  state.undo.remember(pool, "runCount", pool.runCount);
-  pool.runCount--;
-  state.undo.remember(request, "run", run);
-  request.run = null;
 }
 
-/** Enters a run into the sums and lists of its pool. */
+/** Enters a run into the sums and lists of its pool, which are made anew. */
 export function indexRun(state: EngineState, run: Run): void {
-  const { poolLine } = run;
-  addUsage(state, run, 1);
   if (run.nodes.length > 0) state.undo.set(run, "away", awayFromHome(run));
-  const kind = kindOf(run);
-  state.undo.remember(run, "kind", run.kind);
-  run.kind = kind;
-  state.undo.insert(poolLine.policy.runs, run);
-  if (poolLine.policy.runs.last() !== run) touchBorrowers(state, run);
-  if (run.isStopping) {
-    state.undo.add(poolLine.pool.stopping, poolLine.need, 1);
-    noteStopping(state, run);
-  } else addCandidate(state, run);
+  state.undo.set(run, "kind", kindOf(run));
+  enter(run);
+  state.undo.done(leave, run, null);
 }
 
 /** Something about a run changed that tells kinds apart. */
 export function sortRunAnew(state: EngineState, run: Run): void {
-  state.undo.addTo(state.unsettled, run.poolLine.pool);
+  state.unsettled.add(run.poolLine.pool);
+  const before = run.kind;
   const kind = kindOf(run);
-  if (run.isStopping || kind === run.kind) return;
-  removeCandidate(state, run);
-  state.undo.set(run, "kind", kind);
-  addCandidate(state, run);
+  if (run.isStopping || kind === before) return;
+  setKind(run, kind);
+  state.undo.done(setKind, run, before);
 }
 
-function noteStopping({ undo }: EngineState, run: Run): void {
+// --- what these are made of: pairs, of which one takes back what the other has done ------------------------
+
+function begin(run: Run): void {
+  run.request.run = run;
+  enter(run);
+}
+
+function cease(run: Run): void {
+  leave(run);
+  run.request.run = null;
+}
+
+/** It had ended, and that is taken back: whoever comes after it may borrow again. */
+function resume(run: Run): void {
+  begin(run);
+  touchBorrowers(run);
+}
+
+function enter(run: Run): void {
+  const { pool, policy } = run.poolLine;
+  pool.runCount++;
+  addUsage(run, 1);
+  policy.runs.insert(run);
+  if (policy.runs.last() !== run) touchBorrowers(run);
+  if (run.isStopping) addStopping(run, 1);
+  else addCandidate(run);
+}
+
+function leave(run: Run): void {
+  const { pool, policy } = run.poolLine;
+  pool.runCount--;
+  addUsage(run, -1);
+  policy.runs.remove(run);
+  if (run.isStopping) addStopping(run, -1);
+  else removeCandidate(run);
+}
+
+function setStopping(run: Run, isStopping: boolean): void {
+  run.isStopping = isStopping;
+  if (isStopping) removeCandidate(run);
+  addStopping(run, isStopping ? 1 : -1);
+  if (!isStopping) addCandidate(run);
+}
+
+function setKind(run: Run, kind: RunKind): void {
+  removeCandidate(run);
+  run.kind = kind;
+  addCandidate(run);
+}
+
+function addStopping(run: Run, sign: 1 | -1): void {
   const { poolLine } = run;
-  if (poolLine.stoppingRuns === NO_RUNS) undo.set(poolLine, "stoppingRuns", new Set());
-  undo.addTo(poolLine.stoppingRuns, run);
+  addInto(poolLine.pool.stopping, poolLine.need, sign);
+  if (poolLine.stoppingRuns === NO_RUNS) poolLine.stoppingRuns = new Set();
+  if (sign > 0) poolLine.stoppingRuns.add(run);
+  else poolLine.stoppingRuns.delete(run);
 }
 
-function addUsage(state: EngineState, { poolLine }: Run, sign: 1 | -1): void {
+function addUsage({ poolLine }: Run, sign: 1 | -1): void {
   const { pool, policy, need } = poolLine;
-  touchReserve(state, policy);
-  state.undo.add(pool.usage, need, sign);
-  state.undo.add(policy.usage, need, sign);
-  if (poolLine.firm) state.undo.add(policy.firmUsage, need, sign);
-  for (let group = policy.group; group !== null; group = group.parent)
-    state.undo.add(group.usage, need, sign);
+  touchReserve(policy);
+  addInto(pool.usage, need, sign);
+  addInto(policy.usage, need, sign);
+  if (poolLine.firm) addInto(policy.firmUsage, need, sign);
+  for (let group = policy.group; group !== null; group = group.parent) addInto(group.usage, need, sign);
 }
 
-function addCandidate(state: EngineState, run: Run): void {
+function addCandidate(run: Run): void {
   const { kind } = run;
   const { pool } = run.poolLine;
-  state.undo.insert(kind.runs, run);
-  if (kind.runs.size === 1) showKind(state, kind);
-  if (run.endMs < Number.POSITIVE_INFINITY) state.undo.insert(pool.ends, run);
+  kind.runs.insert(run);
+  if (kind.runs.size === 1) showKind(kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) pool.ends.insert(run);
   if (kind.priceKey === null) return;
   let samePrice = pool.runsByPrice.get(kind.priceKey);
   if (samePrice === undefined) {
     samePrice = runsByGrant();
-    state.undo.putNew(pool.runsByPrice, kind.priceKey, samePrice);
+    pool.runsByPrice.set(kind.priceKey, samePrice);
   }
-  state.undo.insert(samePrice, run);
+  samePrice.insert(run);
 }
 
-function removeCandidate(state: EngineState, run: Run): void {
+function removeCandidate(run: Run): void {
   const { kind } = run;
   const { pool } = run.poolLine;
-  state.undo.remove(kind.runs, run);
-  if (kind.runs.size === 0) hideKind(state, kind);
-  if (run.endMs < Number.POSITIVE_INFINITY) state.undo.remove(pool.ends, run);
+  kind.runs.remove(run);
+  if (kind.runs.size === 0) hideKind(kind);
+  if (run.endMs < Number.POSITIVE_INFINITY) pool.ends.remove(run);
   if (kind.priceKey === null) return;
   const samePrice = pool.runsByPrice.get(kind.priceKey) as SortedList<Run>;
-  state.undo.remove(samePrice, run);
-  if (samePrice.size === 0) state.undo.drop(pool.runsByPrice, kind.priceKey);
+  samePrice.remove(run);
+  if (samePrice.size === 0) pool.runsByPrice.delete(kind.priceKey);
 }
 
-function showKind({ undo }: EngineState, kind: RunKind): void {
+function showKind(kind: RunKind): void {
   const { poolLine } = kind;
-  const { pool, policy, preemptionClass, runKinds } = poolLine;
-  if (!runKinds.includes(kind)) undo.set(poolLine, "runKinds", [...runKinds, kind]);
-  undo.addTo(policy.runKinds, kind);
-  if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), 1);
-  if (kind.opportunistic) undo.addTo(pool.gapKinds, kind);
-  undo.addAt(pool.kindsOfClass, preemptionClass, 1);
+  const { pool, policy, runKinds } = poolLine;
+  if (!runKinds.includes(kind)) poolLine.runKinds = [...runKinds, kind];
+  policy.runKinds.add(kind);
+  if (kind.opportunistic) pool.gapKinds.add(kind);
+  countKind(kind, 1);
 }
 
-function hideKind({ undo }: EngineState, kind: RunKind): void {
+function hideKind(kind: RunKind): void {
   const { poolLine } = kind;
-  const { pool, policy, preemptionClass, runKinds } = poolLine;
-  if (runKinds.length > 1) {
-    const others = runKinds.filter((each) => each !== kind);
-    undo.set(poolLine, "runKinds", others);
-  }
-  undo.removeFrom(policy.runKinds, kind);
-  if (lacksKeys(kind)) undo.add(policy.kindsWithout, keysWithout(kind), -1);
-  if (kind.opportunistic) undo.removeFrom(pool.gapKinds, kind);
-  undo.addAt(pool.kindsOfClass, preemptionClass, -1);
+  const { pool, policy, runKinds } = poolLine;
+  if (runKinds.length > 1) poolLine.runKinds = runKinds.filter((each) => each !== kind);
+  policy.runKinds.delete(kind);
+  if (kind.opportunistic) pool.gapKinds.delete(kind);
+  countKind(kind, -1);
 }
 
-function lacksKeys({ poolLine }: RunKind): boolean {
-  return poolLine.need.includes(0);
-}
-
-/** One for each key of which a kind holds nothing. */
-function keysWithout({ poolLine }: RunKind): number[] {
-  return poolLine.need.map((amount) => (amount === 0 ? 1 : 0));
+function countKind({ poolLine }: RunKind, sign: 1 | -1): void {
+  const { need, pool, policy, preemptionClass } = poolLine;
+  addAt(pool.kindsOfClass, preemptionClass, sign);
+  for (let i = 0; i < need.length; i++) if (need[i] === 0) addAt(policy.kindsWithout, i, sign);
 }
 
 function kindOf(run: Run): RunKind {

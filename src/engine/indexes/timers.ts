@@ -73,6 +73,6 @@ export function unsettleMoved(state: EngineState, nowMs: number): void {
   if (soonest === undefined || soonest.orderUntilMs > nowMs) return; // As nearly always.
   for (const pool of state.moving) {
     if (pool.orderUntilMs > nowMs) return;
-    state.undo.addTo(state.unsettled, pool);
+    state.unsettled.add(pool);
   }
 }

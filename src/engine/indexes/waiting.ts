@@ -18,16 +18,14 @@ export function enqueue(state: EngineState, request: Request): void {
     const own = line.pools.get(holdPool.record.name)?.policy;
     if (own !== undefined) state.undo.addTo(own.holders, request);
     setAside(state, request, holdPool, 1);
-    state.undo.addTo(state.unsettled, holdPool);
+    state.unsettled.add(holdPool);
     for (const { pool, verdict } of line.poolLines) {
       if (pool !== holdPool && verdict === null) state.undo.addTo(pool.passers, request);
     }
   } else {
-    state.undo.insert(line.members, request);
-    const isFirst = line.members.first() === request;
-    touchMembers(state, line, isFirst);
-    if (line.members.size === 1) showLine(state, line);
-    else if (!isFirst) return unsettleBehind(state, request);
+    join(line, request);
+    state.undo.done(leave, line, request);
+    if (line.members.first() !== request) return unsettleBehind(state, request);
   }
   unsettleLine(state, line);
 }
@@ -40,8 +38,7 @@ function unsettleBehind(state: EngineState, { line, spec }: Request): void {
   for (const { pool, need, ask, verdict } of line.poolLines) {
     const mayPass = spec.walltimeMs !== null && pool.record.settings.backfill !== "none";
     if (verdict !== null || !mayPass) continue;
-    if (ask === null ? fitsFree(pool, need) : new Room(pool).hasRoomFor(ask))
-      state.undo.addTo(state.unsettled, pool);
+    if (ask === null ? fitsFree(pool, need) : new Room(pool).hasRoomFor(ask)) state.unsettled.add(pool);
   }
 }
 
@@ -58,23 +55,27 @@ export function dequeue(state: EngineState, request: Request): void {
     const own = line.pools.get(holdPool.record.name)?.policy;
     if (own !== undefined) state.undo.removeFrom(own.holders, request);
     setAside(state, request, holdPool, -1);
-    state.undo.addTo(state.unsettled, holdPool); // Even if it does not admit the request any more.
+    state.unsettled.add(holdPool); // Even if it does not admit the request any more.
     for (const { pool } of line.poolLines) state.undo.removeFrom(pool.passers, request);
   } else {
-    if (line.members.size === 1) hideLine(state, line);
-    touchMembers(state, line, line.members.first() === request);
-    state.undo.remove(line.members, request);
+    leave(line, request);
+    state.undo.done(join, line, request);
   }
 }
 
-function showLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.poolLines) {
-    if (poolLine.verdict === null) state.undo.addTo(poolLine.pool.waiting, poolLine);
-  }
+/** What `leave` takes back, and the other way round. */
+function join(line: Line, request: Request): void {
+  line.members.insert(request);
+  touchMembers(line, line.members.first() === request);
+  if (line.members.size > 1) return;
+  for (const poolLine of line.poolLines) if (poolLine.verdict === null) poolLine.pool.waiting.add(poolLine);
 }
 
-function hideLine(state: EngineState, line: Line): void {
-  for (const poolLine of line.poolLines) state.undo.removeFrom(poolLine.pool.waiting, poolLine);
+function leave(line: Line, request: Request): void {
+  touchMembers(line, line.members.first() === request);
+  line.members.remove(request);
+  if (line.members.size > 0) return;
+  for (const poolLine of line.poolLines) poolLine.pool.waiting.delete(poolLine);
 }
 
 /** Something about a request changed that may let it start, or others. */
@@ -84,6 +85,6 @@ export function unsettleWaiter(state: EngineState, request: Request | undefined)
 
 function unsettleLine(state: EngineState, line: Line): void {
   for (const poolLine of line.poolLines) {
-    if (poolLine.verdict === null) state.undo.addTo(state.unsettled, poolLine.pool);
+    if (poolLine.verdict === null) state.unsettled.add(poolLine.pool);
   }
 }

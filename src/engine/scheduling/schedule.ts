@@ -72,7 +72,7 @@ function lookAround(
   taker: Waiter | undefined,
   hasStepped: boolean,
 ): LooksAround {
-  const { unsettled, undo } = transaction.state;
+  const { unsettled } = transaction.state;
   let lost = 0;
   let mayCut = taker === undefined;
   const { isTimeUp } = transaction;
@@ -81,7 +81,7 @@ function lookAround(
     for (const pool of poolsByName(unsettled)) {
       isCut = mayCut && (hasStepped || lost > 0) && isTimeUp();
       if (isCut) break;
-      undo.removeFrom(unsettled, pool);
+      unsettled.delete(pool);
       if (endLostHold(transaction, pool, taker)) {
         lost++; // Looked at again: it is unsettled now.
         continue;
@@ -91,7 +91,7 @@ function lookAround(
       const look = isCut ? null : disciplineOf(pool).look(transaction, pool, mayCut ? isTimeUp : neverUp);
       isCut = look === null;
       if (look === null) {
-        undo.addTo(unsettled, pool);
+        unsettled.add(pool);
         break;
       }
       keepLook(looks, pool, look);
