@@ -29,7 +29,7 @@ export class RequestsById {
 
   /** There must be none of this id. */
   set(id: RequestId, request: Request): void {
-    if (4 * this.#requests.length >= this.#rows.length) this.#rebuild();
+    if (8 * this.#requests.length >= 3 * this.#rows.length) this.#rebuild(); // Three quarters are taken.
     this.#requests.push(request);
     this.size++;
     enter(this.#rows, hashOf(id), this.#requests.length);
@@ -67,7 +67,7 @@ export class RequestsById {
     }
   }
 
-  /** With room for as many again, and without gaps. No id is read: the hashes are known. */
+  /** With room for half as many again at least, and without gaps. No id is read: the hashes are known. */
   #rebuild(): void {
     const before = this.#requests;
     this.#requests = [];
@@ -77,7 +77,7 @@ export class RequestsById {
       if (request !== undefined) places[i + 1] = this.#requests.push(request);
     }
     let rowCount = ROWS_MIN;
-    while (rowCount < 3 * this.size) rowCount *= 2;
+    while (rowCount < 2 * this.size) rowCount *= 2;
     const rows = new Int32Array(2 * rowCount);
     for (let row = 0; row < this.#rows.length; row += 2) {
       const place = this.#rows[row + 1] as number;
