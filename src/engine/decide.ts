@@ -173,7 +173,7 @@ function submit(transaction: Transaction, { spec, impossible }: CommandOf<"submi
       ? { kind: "requestSubmitted", spec, blocked: true, atMs: nowMs }
       : { kind: "requestSubmitted", spec, atMs: nowMs },
   );
-  const request = requestNamed(state, spec.id);
+  const request = state.requests.newest as Request;
   if (isImpossible) {
     return transaction.emit({
       kind: "requestCancelled",

@@ -458,11 +458,16 @@ function setAllocation(
 }
 
 function forgetRequest(state: EngineState, id: RequestId): void {
-  const request = requireRequest(state, id);
-  if (request.progress.endedAtMs === null) throw new Error(`forgetting ${id}, which is alive`);
+  const request = state.requests.take(id);
+  if (request === undefined || request.progress.endedAtMs === null) throw new Error(`${id} has not ended`);
+  state.ended.remove(request);
+  state.undo.done(rememberRequest, state, request);
   forgetOperation(state, request);
-  state.undo.dropKnown(state.requests, id, request);
-  state.undo.remove(state.ended, request);
+}
+
+function rememberRequest({ requests, ended }: EngineState, request: Request): void {
+  requests.set(request.spec.id, request);
+  ended.insert(request);
 }
 
 // --- holds and preemption ----------------------------------------------------------------------------

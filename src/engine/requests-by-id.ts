@@ -35,13 +35,24 @@ export class RequestsById {
     enter(this.#rows, hashOf(id), this.#requests.length);
   }
 
-  delete(id: RequestId): boolean {
+  /** Answers whom it has deleted. */
+  take(id: RequestId): Request | undefined {
     const row = this.#rowOf(id);
-    if (row < 0) return false;
+    if (row < 0) return undefined;
+    const request = this.#requestIn(row);
     this.#requests[(this.#rows[row + 1] as number) - 1] = undefined;
     this.#rows[row + 1] = GONE;
     this.size--;
-    return true;
+    return request;
+  }
+
+  delete(id: RequestId): boolean {
+    return this.take(id) !== undefined;
+  }
+
+  /** The one that was added last, unless it is gone. */
+  get newest(): Request | undefined {
+    return this.#requests[this.#requests.length - 1];
   }
 
   *values(): Generator<Request> {

@@ -37,11 +37,12 @@ type Basics = Pick<EngineState, "seq" | "lastEventAtMs" | "clockMs" | "unsettled
 
 interface Mark extends Omit<Basics, "unsettled"> {
   /** How long the log was. */
-  readonly length: number;
-  readonly unsettled: readonly Pool[];
+  length: number;
+  unsettled: readonly Pool[];
 }
 
 const NO_POOLS: readonly Pool[] = [];
+const BLANK: Mark = { length: 0, seq: 0, lastEventAtMs: 0, clockMs: 0, unsettled: NO_POOLS };
 
 /** Longer logs are rare, and their room is given back. */
 const KEPT_LENGTH_MAX = 12_000;
@@ -51,8 +52,9 @@ export class UndoLog {
   #entries: unknown[] = [];
   /** How much of the entries counts: they are not cut, since the next command overwrites what this one leaves. */
   #length = 0;
-  /** Those that are still open. */
+  /** The open ones first; the others are there to be used again. */
   readonly #marks: Mark[] = [];
+  #depth = 0;
   #recording = false;
   #watcher: ((target: object) => void) | null = null;
 
@@ -67,8 +69,13 @@ export class UndoLog {
 
   /** Sets a mark, up to which what follows can be taken back. */
   begin({ seq, lastEventAtMs, clockMs, unsettled }: Basics): void {
-    const pools = unsettled.size === 0 ? NO_POOLS : unsettled.toArray();
-    this.#marks.push({ length: this.#length, seq, lastEventAtMs, clockMs, unsettled: pools });
+    if (this.#depth === this.#marks.length) this.#marks.push({ ...BLANK });
+    const mark = this.#marks[this.#depth++] as Mark;
+    mark.length = this.#length;
+    mark.seq = seq;
+    mark.lastEventAtMs = lastEventAtMs;
+    mark.clockMs = clockMs;
+    mark.unsettled = unsettled.size === 0 ? NO_POOLS : unsettled.toArray();
     this.#recording = true;
   }
 
@@ -80,7 +87,7 @@ export class UndoLog {
   /** Takes back what was done since the last mark. */
   rollback(state: EngineState): void {
     const entries = this.#entries;
-    const { length, unsettled, ...basics } = this.#marks.at(-1) as Mark;
+    const { length, unsettled, ...basics } = this.#marks[this.#depth - 1] as Mark;
     this.#recording = false;
     for (let i = this.#length - 3; i >= length; i -= 3) {
       const target = entries[i];
@@ -102,8 +109,8 @@ export class UndoLog {
   }
 
   #close(): void {
-    this.#marks.pop();
-    this.#recording = this.#marks.length > 0;
+    this.#depth--;
+    this.#recording = this.#depth > 0;
     if (!this.#recording) this.#clearFrom(0);
   }
 

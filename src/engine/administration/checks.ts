@@ -60,7 +60,7 @@ export function checkComponent(name: string): void {
 
 /** Whole numbers from `min` on, under well-formed keys (R1, R2). */
 export function checkAmounts(what: string, amounts: Resources, min: 0 | 1): void {
-  for (const key of Object.keys(amounts)) {
+  for (const key in amounts) {
     const amount = amounts[key] as number;
     if (!isResourceKey(key)) {
       refuse(

@@ -8,8 +8,8 @@ const DAY_MS = 86_400_000;
 /** When the shield ends, in a pool, of a request with these preemptions; minus infinity: it has none. */
 export function shieldEndOf(preemptedAtMs: readonly number[], { preemptionsMax: max }: Pool): number {
   if (max === 0) return Number.POSITIVE_INFINITY;
-  const first = preemptedAtMs[preemptedAtMs.length - max];
-  return first === undefined ? Number.NEGATIVE_INFINITY : first + DAY_MS;
+  if (preemptedAtMs.length < max) return Number.NEGATIVE_INFINITY; // An index below zero is looked up as a name.
+  return (preemptedAtMs[preemptedAtMs.length - max] as number) + DAY_MS;
 }
 
 /** The preemptions that still count, with one more. */
