@@ -248,8 +248,11 @@ export function noteRedrawn(element: ShareElement): void {
 }
 
 /** Gives back the paper of curves that nobody needs any more. */
-export function tidy({ paper, root }: ShareTree): void {
-  if (!isWasteful(paper)) return;
+export function tidy(tree: ShareTree): void {
+  if (isWasteful(tree.paper)) moveCurvesTogether(tree);
+}
+
+function moveCurvesTogether({ paper, root }: ShareTree): void {
   const curves: Curve[] = [];
   const collect = ({ fullCurve, settledCurve, withouts, members }: ShareElement): void => {
     if (fullCurve.paper === paper) curves.push(fullCurve);

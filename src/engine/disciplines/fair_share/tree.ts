@@ -223,8 +223,10 @@ export interface PoolTree extends ShareTree {
   /** Elements that stand otherwise than at the last look. */
   readonly touched: (Branch | Peers)[];
   /** Operations that are new, stand elsewhere, or must be looked at again; and those that have gone. */
-  moved: Operation[];
+  readonly moved: Operation[];
   readonly gone: Operation[];
+  /** Those who were found to have come below their fair share just now. */
+  readonly fresh: (Branch | Operation)[];
   /** Those whose status time alone changes, soonest first. */
   readonly wakes: SortedList<Branch | Operation>;
   /** What is promised to whom. */
@@ -292,17 +294,15 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     return known;
   const tree = known ?? newTree(pool);
   pool.shareTree = tree;
-  const noteStale = (request: Request) => {
-    const operation = operationOf(state, pool, tree, request);
-    if (operation === undefined || operation.isStale) return;
-    operation.isStale = true;
-    stale.push(operation);
-  };
   const { stale, changed } = tree;
-  if (known === null) for (const request of requestsIn(state, pool)) noteStale(request);
-  if (takenBackRequests.size > 0) forgetFindings(tree);
-  takenBackRequests.drain(noteStale);
-  staleRequests.drain(noteStale);
+  if (known === null) noteStale(state, pool, tree, requestsIn(state, pool));
+  if (takenBackRequests.size > 0) {
+    forgetFindings(tree);
+    noteStale(state, pool, tree, takenBackRequests);
+    takenBackRequests.clear();
+  }
+  noteStale(state, pool, tree, staleRequests);
+  staleRequests.clear();
   const isBreak = breaksWhen(isTimeUp);
   for (let operation = stale.shift(); operation !== undefined; operation = stale.shift()) {
     refresh(state, tree, operation, pool);
@@ -321,6 +321,16 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
   for (const node of changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
   empty(changed);
   return tree;
+}
+
+/** Their operations are to be taken anew. */
+function noteStale(state: EngineState, pool: Pool, tree: PoolTree, requests: Iterable<Request>): void {
+  for (const request of requests) {
+    const operation = operationOf(state, pool, tree, request);
+    if (operation === undefined || operation.isStale) continue;
+    operation.isStale = true;
+    tree.stale.push(operation);
+  }
 }
 
 function isUnfinished({ stale, changed }: PoolTree): boolean {
@@ -395,6 +405,7 @@ function newTree(pool: Pool): PoolTree {
     touched: [],
     moved: [],
     gone: [],
+    fresh: [],
     wakes: new SortedList<Branch | Operation>(byWake, { key: ({ wakeAtMs }) => wakeAtMs }),
     promises: new Promises(pool.keys.length),
     areHoldsChecked: false,
