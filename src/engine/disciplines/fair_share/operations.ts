@@ -34,16 +34,11 @@ import type {
  * The operation that a request belongs to, with a place for it, made if it is the first. Nobody's if there is neither, as
  * below a policy that is removed by force (P8).
  */
-export function operationOf(
-  state: EngineState,
-  pool: Pool,
-  tree: PoolTree,
-  request: Request,
-): Operation | undefined {
+export function operationOf(pool: Pool, tree: PoolTree, request: Request): Operation | undefined {
   const known = operationWith(tree, request);
   const poolLine = request.line.pools.get(pool.record.name);
   if (poolLine === undefined || (known !== undefined && hasEntryOf(known, poolLine))) return known;
-  if (!isWaitingOrRunning(state, request)) return known;
+  if (request.run === null && request.progress.status !== "queued") return known;
   const operation = known ?? newOperation(tree, poolLine, request);
   if (operation === undefined) return undefined;
   const { lines } = operation;
@@ -57,12 +52,6 @@ export function operationOf(
 function hasEntryOf({ lines }: Operation, poolLine: PoolLine): boolean {
   for (const entry of lines) if (entry.poolLine === poolLine) return true;
   return false;
-}
-
-/** A request that was taken back is none at all. */
-function isWaitingOrRunning(state: EngineState, request: Request): boolean {
-  const { progress, run } = request;
-  return state.requests.get(request.spec.id) === request && (run !== null || progress.status === "queued");
 }
 
 function newOperation(tree: PoolTree, { policy }: PoolLine, request: Request): Operation | undefined {
@@ -114,7 +103,7 @@ function newEntry(tree: PoolTree, poolLine: PoolLine, operation: Operation): Lin
 /** Takes an operation anew from its requests, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
   operation.isStale = false;
-  for (const entry of operation.lines) countAgain(state, tree, entry, pool);
+  for (const entry of operation.lines) countAgain(tree, entry, pool);
   dropIdle(tree, operation);
   const before = operation.peers;
   operation.allocations = null;
@@ -177,20 +166,20 @@ function orderOf(state: EngineState, { key, request }: Operation): number {
 }
 
 /** Takes over where the requests of an entry are, and notes what has come free by that. */
-function countAgain(state: EngineState, tree: PoolTree, entry: LineEntry, pool: Pool): void {
+function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
   const { promised: promisedBefore } = entry;
   const { request } = entry.operation;
   const occupied = occupiedBy(entry);
   if (request === null) countAll(entry, pool);
-  else countOne(state, entry, request, pool);
+  else countOne(entry, request, pool);
   if (occupiedBy(entry) < occupied) tree.hasNewRoom = true;
   if (entry.promised !== promisedBefore) tree.promises.add(entry.poolLine, entry.promised - promisedBefore);
 }
 
-function countOne(state: EngineState, entry: LineEntry, request: Request, pool: Pool): void {
+function countOne(entry: LineEntry, request: Request, pool: Pool): void {
   const { poolLine } = entry;
   const { progress, run, line } = request;
-  const isHere = line === poolLine.line && isWaitingOrRunning(state, request);
+  const isHere = line === poolLine.line;
   const isRunningHere = isHere && run?.poolLine.pool === pool;
   const isWaiting = isHere && progress.status === "queued" && !progress.delayed;
   const isPromised = isWaiting && progress.hold?.pool === pool.record.name;

@@ -295,13 +295,13 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
   const tree = known ?? newTree(pool);
   pool.shareTree = tree;
   const { stale, changed } = tree;
-  if (known === null) noteStale(state, pool, tree, requestsIn(state, pool));
+  if (known === null) noteStale(pool, tree, requestsIn(state, pool));
   if (takenBackRequests.size > 0) {
     forgetFindings(tree);
-    noteStale(state, pool, tree, takenBackRequests);
+    noteStale(pool, tree, takenBackRequests);
     takenBackRequests.clear();
   }
-  noteStale(state, pool, tree, staleRequests);
+  noteStale(pool, tree, staleRequests);
   staleRequests.clear();
   const isBreak = breaksWhen(isTimeUp);
   for (let operation = stale.shift(); operation !== undefined; operation = stale.shift()) {
@@ -324,9 +324,9 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
 }
 
 /** Their operations are to be taken anew. */
-function noteStale(state: EngineState, pool: Pool, tree: PoolTree, requests: Iterable<Request>): void {
+function noteStale(pool: Pool, tree: PoolTree, requests: Iterable<Request>): void {
   for (const request of requests) {
-    const operation = operationOf(state, pool, tree, request);
+    const operation = operationOf(pool, tree, request);
     if (operation === undefined || operation.isStale) continue;
     operation.isStale = true;
     tree.stale.push(operation);
