@@ -16,6 +16,12 @@ import { type Path, pathAt } from "./paths.ts";
 import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
+  updateSharesBelowRoot(tree);
+  sumShares(tree.root, tree);
+}
+
+/** All but what the root's members have together, which mostly nobody asks for. */
+export function updateSharesBelowRoot(tree: ShareTree): void {
   const { root } = tree;
   if (!root.isStale && root.place !== null) return;
   const hasGangs = root.gangCount > 0 || tree.settled.length > 0;
@@ -42,7 +48,7 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean
   if (element.path !== null) return setShareAt(element, place.position, tree);
   const isOther = handDownToMembers(element, isMoved || element.isBehind, tree);
   empty(element.renewed);
-  return isOther && sumShares(element, tree);
+  return isOther && element.parent !== null && sumShares(element, tree);
 }
 
 /** Answers whether one of them may have another share, or they are others. */

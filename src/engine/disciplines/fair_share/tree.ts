@@ -42,7 +42,7 @@ import {
   ShareNode,
   type ShareTree,
 } from "./share-tree.ts";
-import { updateShares } from "./shares.ts";
+import { updateSharesBelowRoot } from "./shares.ts";
 
 /** What a group may override for everything below it (P6). */
 export type ShareSettings = Pick<
@@ -309,7 +309,7 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     if (isBreak()) return null;
   }
   settleCounts(tree);
-  updateShares(tree);
+  updateSharesBelowRoot(tree);
   if (changed.length > 0) tree.moveCount++;
   for (const node of changed) {
     if (!node.isChanged) continue;
