@@ -48,17 +48,6 @@ export function positionAt(curve: Curve, level: number, isBelow: boolean): numbe
   return part === 0 ? from : from + part * (numbers[offset + stride]! - from);
 }
 
-/** What an element holds at a level. */
-export function valueAt(curve: Curve, level: number, value: number[]): void {
-  const { numbers, stride } = curve.paper;
-  const { point, part } = locate(curve, level, false);
-  let offset = offsetOf(curve, point) + VALUE;
-  for (let key = 0; key < stride - VALUE; key++, offset++) {
-    const from = numbers[offset]!;
-    value[key] = part === 0 ? from : from + part * (numbers[offset + stride]! - from);
-  }
-}
-
 /** What an element holds at a level, and on which keys that grows right above it. */
 export interface Growth {
   readonly value: number[];

@@ -7,9 +7,8 @@
 import type { Pool } from "../../state.ts";
 import { groupsAt } from "./allocations.ts";
 import { isBelowFairShare, satisfaction } from "./satisfaction.ts";
-import { shareThere } from "./shares.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
-import type { Branch, Leaf, Peers, PoolTree } from "./tree.ts";
+import type { Peers, PoolTree } from "./tree.ts";
 
 export interface Margin {
   /** Fair shares of each of the peers, over the share keys. */
@@ -42,7 +41,6 @@ function isBetween(share: readonly number[], { low, high }: Margin): boolean {
 export function forgetMargin(peers: Peers): void {
   peers.groups = null;
   peers.margin = null;
-  peers.leaf.parent.span = null;
 }
 
 export function marginIn(pool: Pool, tree: PoolTree, peers: Peers): Margin {
@@ -97,49 +95,8 @@ function hasSearches({ searches }: PoolTree): boolean {
   return searches.preemptive !== null || searches.aggressive !== null;
 }
 
-/** How far the water in a policy may rise or fall at once, as parts of its level. */
-const STEPS: readonly number[] = [0.02, 0.005, 0.001];
-
-/**
- * Lets a policy stay ahead of its operations as long as none of them would leave its margin. One that was drawn anew is
- * mostly drawn again before the water moves for it.
- */
-export function allowSpan(pool: Pool, tree: PoolTree, policy: Branch): void {
-  const { kind, isInLine, place, span, isBehind, members, wasRedrawn } = policy;
-  if (
-    wasRedrawn ||
-    kind !== "policy" ||
-    span !== null ||
-    isInLine ||
-    isBehind ||
-    place === null ||
-    place.isBelow
-  )
-    return;
-  if (members.some(({ isGang }) => isGang)) return;
-  const endOf = (direction: 1 | -1): number => {
-    const step = STEPS.find((part) =>
-      isAllWithin(pool, tree, policy, place.position * (1 + direction * part)),
-    );
-    return place.position * (1 + direction * (step ?? 0));
-  };
-  policy.span = { from: endOf(-1), to: endOf(1) };
-}
-
-function isAllWithin(pool: Pool, tree: PoolTree, { members }: Branch, position: number): boolean {
-  const share: number[] = [];
-  for (const leaf of members as Leaf[]) {
-    shareThere(leaf, position, share);
-    for (const peers of leaf.peers.values()) {
-      if (!isBetween(share, marginIn(pool, tree, peers))) return false;
-    }
-  }
-  return true;
-}
-
 /** Somebody searches: from now on margins have to cover the groups of runs. */
-export function forgetMarginsWithoutGroups({ branches, running, waiting }: PoolTree): void {
-  for (const branch of branches.values()) branch.span = null;
+export function forgetMarginsWithoutGroups({ running, waiting }: PoolTree): void {
   for (const some of [running, waiting])
     for (const peers of some) if (peers.margin?.coversGroups === false) peers.margin = null;
 }

@@ -16,7 +16,6 @@ import { ageOf } from "./order.ts";
 import { fraction } from "./satisfaction.ts";
 import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
-import { catchUp } from "./shares.ts";
 import type {
   Branch,
   Former,
@@ -348,7 +347,6 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): P
   }
   const needs = lines.map(({ need }) => need);
   const peers = new PeersNode(tree, { key, leaf, usage, waitingCount, runCount, needs });
-  leaf.parent.span = null;
   leaf.peers.set(key, peers);
   touch(tree, peers);
   if (waitingCount > 0) showNeeds(tree, peers);
@@ -356,7 +354,6 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): P
   return peers;
 }
 
-/** A class, so that the share and the satisfaction of peers whose policy is ahead of them are found when asked for. */
 class PeersNode implements Peers {
   readonly kind = "peers";
   readonly key: Key;
@@ -369,8 +366,8 @@ class PeersNode implements Peers {
   readonly runCount: number;
   readonly needs: readonly Need[];
   readonly operations = new SortedList<Operation>(byAge, AGES);
-  readonly #tree: PoolTree;
-  #satisfaction = Number.NaN;
+  readonly fairShare: readonly number[];
+  satisfaction = Number.NaN;
   isTouched = false;
   askedIn = 0;
   fitsIn = 0;
@@ -401,32 +398,7 @@ class PeersNode implements Peers {
     this.waitingCount = waitingCount;
     this.runCount = runCount;
     this.needs = needs;
-    this.#tree = tree;
-  }
-
-  get fairShare(): readonly number[] {
-    if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
-    return this.leaf.fairShare;
-  }
-
-  get satisfaction(): number {
-    if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
-    return this.#satisfaction;
-  }
-
-  set satisfaction(satisfaction: number) {
-    this.#satisfaction = satisfaction;
-  }
-}
-
-/** The operations of a policy that is ahead of them get their shares. All that is known of them still holds. */
-function handDownTo(tree: PoolTree, policy: Branch): void {
-  const { changed } = tree;
-  const from = changed.length;
-  catchUp(policy, tree);
-  for (const leaf of changed.splice(from) as Leaf[]) {
-    leaf.isChanged = false;
-    for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
+    this.fairShare = leaf.fairShare;
   }
 }
 

@@ -56,18 +56,12 @@ export interface ShareElement {
   isStale: boolean;
   /** Drawn since shares were last handed down. */
   isRedrawn: boolean;
-  /** Whether shares were last handed down because it was drawn. */
-  wasRedrawn: boolean;
   /** Of a FIFO group: the operations in their order, as of the last drawing. */
   line: readonly ShareElement[];
   place: Place | null;
   readonly fairShare: number[];
   /** Whether its fair share is another one than before. */
   isChanged: boolean;
-  /** Positions between which nobody need know at once what its members have; null: there are none. */
-  span: Span | null;
-  /** Whether the shares of its members are those of an earlier position; `catchUp` hands them down. */
-  isBehind: boolean;
 }
 
 /** What is left of a curve when one more gang has given up. */
@@ -75,11 +69,6 @@ export interface Without {
   /** Null: something below has changed since, and only the paper may be used. */
   gang: ShareElement | null;
   curve: Curve;
-}
-
-export interface Span {
-  readonly from: number;
-  readonly to: number;
 }
 
 export interface ShareTree {
@@ -121,13 +110,10 @@ export class ShareNode implements ShareElement {
   handedCurve: Curve | null = null;
   isStale = false;
   isRedrawn = false;
-  wasRedrawn = false;
   line: readonly ShareElement[] = [];
   place: Place | null = null;
   readonly fairShare: number[];
   isChanged = false;
-  span: Span | null = null;
-  isBehind = false;
 
   constructor({ parent, weight, isFifo, reserved, limit }: ShareFields) {
     this.parent = parent;

@@ -27,7 +27,7 @@ import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } f
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
-import { allowSpan, isWithinMargin, type Margin } from "./margins.ts";
+import { isWithinMargin, type Margin } from "./margins.ts";
 import type { Need } from "./needs.ts";
 import { forgetFindings, operationOf, refresh, settleCounts, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
@@ -318,7 +318,6 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
   }
   for (const peers of tree.heirs) peers.former = null; // From now on it may not hold.
   empty(tree.heirs);
-  for (const node of changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
   empty(changed);
   return tree;
 }
