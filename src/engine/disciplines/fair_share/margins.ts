@@ -63,9 +63,6 @@ function marginOf(pool: Pool, tree: PoolTree, peers: Peers): Margin {
   const between = (low: readonly number[], high: readonly number[]): Margin => {
     return { low, high, satisfactionMin: satisfaction({ usage, demand, fairShare: high }), coversGroups };
   };
-  const former = peers.former?.margin;
-  if (former !== undefined && isBetween(fairShare, former) && isUniform(former.low, former.high))
-    return between(former.low, former.high);
   for (const width of coversGroups ? WIDTHS : WIDTHS_WITHOUT_SEARCHES) {
     const low = fairShare.map((share) => moved(share, -width));
     const high = fairShare.map((share) => moved(share, width));

@@ -14,20 +14,9 @@ import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { ageOf } from "./order.ts";
 import { fraction } from "./satisfaction.ts";
-import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
+import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
-import type {
-  Branch,
-  Former,
-  Key,
-  Leaf,
-  LineEntry,
-  Operation,
-  Peers,
-  PoolTree,
-  Right,
-  Shape,
-} from "./tree.ts";
+import type { Branch, Key, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
 
 /**
  * The operation that a request belongs to, with a place for it, made if it is the first. Nobody's if there is neither, as
@@ -114,31 +103,11 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   const peersKey = peersKeyOf(operation);
   const isSame = before?.leaf.key === leafKey && before.key === peersKey && operation.order === order;
   if (isSame) return; // A run has saved its work, for example, and is fresher now (9.5).
-  // A request that is an operation of its own cannot ask more often.
-  const former = before === null || operation.request !== null ? null : formerOf(tree, before);
   leavePeers(tree, operation);
   operation.order = order;
   joinPeers(tree, operation, leafKey, peersKey);
-  if (before !== null && former !== null) inherit(tree, operation.peers as Peers, before, former);
   addDifference(tree, operation.parent, before, operation.peers);
   noteMoved(tree, operation);
-}
-
-/** What was known of others holds for new peers that differ from them only in how often they ask. */
-function inherit({ heirs }: PoolTree, peers: Peers, before: Peers, former: Former): void {
-  if (peers.margin !== null || peers.operations.size > 1 || !isInSamePlace(peers, before)) return;
-  peers.former = former;
-  heirs.push(peers);
-}
-
-/** Whether peers have what others had, and ask for the same, perhaps more often. */
-function isInSamePlace({ usage, runCount, needs }: Peers, before: Peers): boolean {
-  return (
-    runCount === before.runCount &&
-    usage.every((units, key) => units === before.usage[key]) &&
-    needs.length === before.needs.length &&
-    needs.every((need, index) => need === before.needs[index])
-  );
 }
 
 /** The order of runs that differ may be another one (9.5). */
@@ -376,7 +345,6 @@ class PeersNode implements Peers {
   aggressiveCount = 0;
   groups: Peers["groups"] = null;
   margin: Peers["margin"] = null;
-  former: Peers["former"] = null;
 
   constructor(
     tree: PoolTree,

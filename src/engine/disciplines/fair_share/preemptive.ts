@@ -249,7 +249,7 @@ export class PreemptiveStages {
     // Few places are looked at one by one as soon as that.
     const isPossible =
       asked === null ||
-      search.whereHopes(peers) !== null ||
+      (search.hopes.get(peers)?.where ?? null) !== null ||
       this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
     if (!isPossible) return;
     for (const place of search.placesFor(peers, need)) {

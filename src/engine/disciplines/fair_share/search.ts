@@ -22,11 +22,11 @@ import {
   unitsOn,
 } from "./allocations.ts";
 import { operationWith, runsIn } from "./entries.ts";
-import { forgetMargin, type Margin, marginIn } from "./margins.ts";
+import { forgetMargin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
-import type { Branch, Former, Operation, Peers, PoolTree, Right } from "./tree.ts";
+import type { Branch, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -258,19 +258,6 @@ export class Search {
     for (const { vain } of peers.needs) vain[this.stage].delete(peers);
   }
 
-  /** Where peers may hope: null: anywhere; nowhere: in vain. */
-  whereHopes(peers: Peers): ReadonlySet<Node | null> | null {
-    if (peers.needs.every(({ vain }) => vain[this.stage].has(peers))) return NOWHERE;
-    return this.hopes.get(peers)?.where ?? null;
-  }
-
-  /** They stand as others did that may hope in these places only. */
-  hopeAs(peers: Peers, where: ReadonlySet<Node | null>): void {
-    if (where.size === 0) return this.#despair(peers);
-    this.hopes.set(peers, hopeIn(new Set(where)));
-    this.#doubtful.add(peers);
-  }
-
   /** Whether a search for an operation may find something. */
   mayHope(operation: Operation): boolean {
     const peers = operation.peers as Peers;
@@ -374,8 +361,6 @@ export class Search {
     }
   }
 }
-
-const NOWHERE: ReadonlySet<Node | null> = new Set();
 
 /** Whether nobody finds anything in a place that was not there before, at a time at which it would have been the same. */
 function isNoBetter(place: Place, before: Place | undefined, nowMs: number): boolean {
@@ -514,29 +499,8 @@ export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
     const isAsListed = isSame && before !== null && !isLess(margin.low, before.low);
     if (isListed && !isAsListed) for (const operation of peers.operations) noteRuns(tree, operation);
   }
-  if (isHeir(peers, margin)) return hopeAsBefore(tree, peers);
   // Who is owed no more than when a search was in vain may take nobody who was safe from it then (9.8).
   if (before === null || isLess(before.high, margin.high)) hopeFor(tree, peers);
-}
-
-/** Whether peers may take nobody who was safe from those that they come from. */
-function isHeir({ former }: Peers, { high, satisfactionMin }: Margin): boolean {
-  return former !== null && high === former.margin.high && satisfactionMin >= former.margin.satisfactionMin;
-}
-
-function hopeAsBefore({ searches }: PoolTree, peers: Peers): void {
-  for (const stage of STAGES) {
-    const where = peers.former?.hopes[stage] ?? null;
-    if (where !== null) searches[stage]?.hopeAs(peers, where);
-  }
-}
-
-/** What was known of the former peers of an operation that asks for the same as before, and has the same. */
-export function formerOf({ searches }: PoolTree, peers: Peers): Former | null {
-  const { margin } = peers;
-  if (margin === null) return null;
-  const hopesIn = (stage: Stage) => searches[stage]?.whereHopes(peers) ?? null;
-  return { margin, hopes: { preemptive: hopesIn("preemptive"), aggressive: hopesIn("aggressive") } };
 }
 
 /** Whether one share is less than another on some key. */

@@ -23,7 +23,7 @@ import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
-import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
+import type { EngineState, Group, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
@@ -149,16 +149,8 @@ export interface Peers extends Standing {
   groups: readonly AllocationGroup[] | null;
   /** Between which shares nothing is found otherwise about them; null: to be found when asked for. */
   margin: Margin | null;
-  /** What was known of those that they come from; null: that does not hold for them, or is taken over. */
-  former: Former | null;
   /** The number of the last walk of the regular stage in which each of them fitted. */
   fitsIn: number;
-}
-
-/** The margin of peers, and where each stage could do something for them; null: anywhere. */
-export interface Former {
-  readonly margin: Margin;
-  readonly hopes: Readonly<Record<Stage, ReadonlySet<Node | null> | null>>;
 }
 
 export interface Operation extends Starver {
@@ -216,8 +208,6 @@ export interface PoolTree extends ShareTree {
   readonly running: Set<Peers>;
   /** Every shape of requests that was met. */
   readonly shapes: Map<string, Shape>;
-  /** Those with something known of their former peers. */
-  readonly heirs: Peers[];
   /** Leaves that may have more or fewer operations than shares know, or others. */
   readonly recounted: Leaf[];
   /** Elements that stand otherwise than at the last look. */
@@ -316,8 +306,6 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     touchStanding(pool, tree, node);
     if (isBreak()) return null;
   }
-  for (const peers of tree.heirs) peers.former = null; // From now on it may not hold.
-  empty(tree.heirs);
   empty(changed);
   return tree;
 }
@@ -399,7 +387,6 @@ function newTree(pool: Pool): PoolTree {
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
-    heirs: [],
     recounted: [],
     touched: [],
     moved: [],
