@@ -21,7 +21,6 @@ import {
   STAGES,
   type Stage,
 } from "./search.ts";
-import { Misfits } from "./space.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
 import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
@@ -41,11 +40,6 @@ export class PreemptiveStages {
   readonly #barred = new Set<Request>();
   /** Searches for victims everywhere that found nobody, by all that they depend on; and where they may soon. */
   readonly #vain = new Map<string, Near>();
-  /** Asks that no node could serve, whoever may be taken there. */
-  readonly #tooMuch: Readonly<Record<Stage, Misfits>> = {
-    preemptive: new Misfits(),
-    aggressive: new Misfits(),
-  };
   readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
   constructor(round: Round) {
@@ -244,16 +238,8 @@ export class PreemptiveStages {
 
   /** Also in places that may serve it soon, when shares have moved. */
   *#lacksOf(search: Search, operation: Operation, need: LineEntry["need"]): Generator<Lack> {
-    const { ask: asked, units } = need;
-    const peers = operation.peers as Peers;
-    // Few places are looked at one by one as soon as that.
-    const isPossible =
-      asked === null ||
-      (search.hopes.get(peers)?.where ?? null) !== null ||
-      this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
-    if (!isPossible) return;
-    for (const place of search.placesFor(peers, need)) {
-      yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
+    for (const place of search.placesFor(operation.peers as Peers, need)) {
+      yield { place, shortage: need.units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
     }
   }
 

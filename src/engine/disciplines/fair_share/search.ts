@@ -303,12 +303,6 @@ export class Search {
     return this.stage === "aggressive" ? aggressiveCount : starvingCount;
   }
 
-  /** Whether some place could serve it, whoever asks. */
-  mayAnyServe(need: Need): boolean {
-    for (const place of this.#givers) if (this.#mayServe(place, need)) return true;
-    return false;
-  }
-
   /** When time alone changes some place; infinite: never. */
   nextDueMs(): number {
     return this.#due.first()?.dueMs ?? Number.POSITIVE_INFINITY;
