@@ -21,7 +21,6 @@ import {
   STAGES,
   type Stage,
 } from "./search.ts";
-import { SHARE_EPSILON } from "./tolerances.ts";
 import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
 import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
 
@@ -38,8 +37,6 @@ export class PreemptiveStages {
   readonly #tree: PoolTree;
   /** Requests that the guard kept from a victim (V6). */
   readonly #barred = new Set<Request>();
-  /** Searches for victims everywhere that found nobody, by all that they depend on; and where they may soon. */
-  readonly #vain = new Map<string, Near>();
   readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
   constructor(round: Round) {
@@ -130,12 +127,7 @@ export class PreemptiveStages {
   #nearTo(search: Search, operation: Operation, tried: ReadonlySet<LineEntry>): Near {
     const near = new Set<Node | null>();
     for (const entry of tried) {
-      const key = this.#vainKey(search, operation.peers as Peers, entry.need.key);
-      let found = key === undefined ? undefined : this.#vain.get(key);
-      if (found === undefined) {
-        found = this.#placesNear(search, operation, entry);
-        if (key !== undefined) this.#vain.set(key, found);
-      }
+      const found = this.#placesNear(search, operation, entry);
       if (found === null) return null;
       for (const node of found) near.add(node);
     }
@@ -175,12 +167,10 @@ export class PreemptiveStages {
   }
 
   #serve(search: Search, starving: Starving, { need }: LineEntry): Service | undefined {
-    const { request, poolLine, operation } = starving;
+    const { request, poolLine } = starving;
     const covered = this.#round.space.placeSoon(poolLine);
     if (covered !== null)
       return { waiter: waiterOf(request, poolLine, null, covered), shortage: [], choice: null };
-    const key = this.#vainKey(search, operation.peers as Peers, need.key);
-    if (key !== undefined && this.#vain.has(key)) return undefined;
     const found = this.#makeRoom(search, starving, need);
     if (found !== undefined) {
       const { victims, places, shortage } = found;
@@ -259,14 +249,6 @@ export class PreemptiveStages {
       }
       yield { place, shortage };
     }
-  }
-
-  /** Operations that hold nothing are told apart by what they ask for only, where they may hope for anything. */
-  #vainKey(search: Search, peers: Peers, needKey: string): string | undefined {
-    const { usage, leaf, fairShare } = peers;
-    if (search.hopes.get(peers)?.where !== null || usage.some((units) => units > 0)) return undefined;
-    const asks = leaf.demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
-    return `${search.stage}|${asks}|${needKey}`;
   }
 
   /** What is put down as in vain, or as a misfit, and is not; `kept` is what was known of the stage. For checks. */
