@@ -20,6 +20,7 @@ import {
   type Search,
   STAGES,
   type Stage,
+  type Where,
 } from "./search.ts";
 import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
 import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
@@ -70,7 +71,7 @@ export class PreemptiveStages {
     const search = this.#tree.searches[stage];
     if (search === null) return false;
     for (const peers of search.hopes.keys()) {
-      if (!search.mayAnyHope(peers)) continue;
+      if (!search.mayHope(peers)) continue;
       ask(peers, asking);
       areAny = true;
     }
@@ -83,7 +84,7 @@ export class PreemptiveStages {
   }
 
   #mayHope(stage: Stage, peers: Peers): boolean {
-    return this.#tree.searches[stage]?.mayAnyHope(peers) ?? false;
+    return this.#tree.searches[stage]?.mayHope(peers) ?? false;
   }
 
   /** Whether some stage could serve it now. */
@@ -94,7 +95,8 @@ export class PreemptiveStages {
   #serviceOf(operation: Operation, stage: Stage): Service | undefined {
     const search = this.#tree.searches[stage];
     const right = Math.max(operation.right, inheritedRight(operation.parent));
-    if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation)) return undefined;
+    if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation.peers as Peers))
+      return undefined;
     let known = this.#services.get(operation);
     if (known === undefined) {
       known = new Map();
@@ -119,12 +121,12 @@ export class PreemptiveStages {
         tried.add(entry);
       }
     }
-    if (isVain) search.giveUp(operation, this.#nearTo(search, operation, tried));
+    if (isVain) search.giveUp(operation.peers as Peers, this.#nearTo(search, operation, tried));
     return undefined;
   }
 
   /** Where searches that found nothing may find something before a share leaves its margin; null: anywhere. */
-  #nearTo(search: Search, operation: Operation, tried: ReadonlySet<LineEntry>): Near {
+  #nearTo(search: Search, operation: Operation, tried: ReadonlySet<LineEntry>): Where {
     const near = new Set<Node | null>();
     for (const entry of tried) {
       const found = this.#placesNear(search, operation, entry);
@@ -134,7 +136,7 @@ export class PreemptiveStages {
     return near;
   }
 
-  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Near {
+  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Where {
     const near = new Set<Node | null>();
     const count = need.ask?.count ?? 1;
     const room = { victims: [], places: [], shortage: [] };
@@ -145,7 +147,7 @@ export class PreemptiveStages {
       if (mightMakeRoom(this.#round, { poolLine, operation }, lack)) near.add(lack.place.node);
     }
     if (count === 1) return near;
-    return near.size < count ? NOWHERE : null;
+    return near.size < count ? new Set() : null;
   }
 
   /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all that nobody bars (V6). */
@@ -258,27 +260,21 @@ export class PreemptiveStages {
     }
     for (const peers of this.#tree.waiting) {
       if (!hasRight(stage, peers)) continue;
-      const where = kept.hopes.get(peers)?.where ?? null;
+      const where = kept.hopes.get(peers);
+      if (where === null) continue;
       for (const operation of peers.operations) {
-        const mayHope = kept.mayHope(operation);
-        if (mayHope && where === null) continue;
         const service = this.#serviceOf(operation, stage);
-        if (service !== undefined && !(mayHope && isWithin(service, where)))
+        if (service !== undefined && !(where !== undefined && isWithin(service, where)))
           yield `${operation.key} is not in vain in the ${stage} stage`;
       }
     }
   }
 }
 
-/** Nodes on which a search may find something soon; null: on any. */
-type Near = ReadonlySet<Node | null> | null;
-
-const NOWHERE: ReadonlySet<Node | null> = new Set();
-
 /** Whether a search would find it that looks on some nodes only, or for a request of several nodes. */
-function isWithin({ choice }: Service, where: Near): boolean {
+function isWithin({ choice }: Service, where: ReadonlySet<Node | null>): boolean {
   const nodes = choice?.nodes ?? [];
-  return where === null || nodes.length !== 1 || nodes.every((node) => where.has(node));
+  return nodes.length !== 1 || nodes.every((node) => where.has(node));
 }
 
 /** What is lacking in one place. */

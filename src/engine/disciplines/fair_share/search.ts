@@ -54,20 +54,13 @@ export interface Place {
   readonly dueMs: number;
 }
 
-/** Peers for which the stage may do something. */
-interface Hope {
-  /** Where; null: anywhere. */
-  where: Set<Node | null> | null;
-  /** Those of the peers for which it could do nothing there. */
-  vain: Set<Operation> | null;
-  /** Those for which it found nothing when shares had moved so many times, though it may if they move on. */
-  failed: Set<Operation> | null;
-  failedIn: number;
-}
+/** Places, by their nodes; null: any. */
+export type Where = Set<Node | null> | null;
 
 export class Search {
   readonly stage: Stage;
-  readonly hopes = new Map<Peers, Hope>();
+  /** Where it may do something for peers; those with the right that are not in here are in vain. */
+  readonly hopes = new Map<Peers, Where>();
   readonly #pool: Pool;
   readonly #tree: PoolTree;
   readonly #places = new Map<Node | null, Place>();
@@ -75,9 +68,6 @@ export class Search {
   readonly #givers = new SortedList<Place>(byBest);
   readonly #due = new SortedList<Place>(byDue);
   readonly #stale = new Set<Node | null>();
-  /** All needs with peers in vain, and all peers with less than all hope; perhaps some that no longer are. */
-  readonly #vainNeeds = new Set<Need>();
-  readonly #doubtful = new Set<Peers>();
   #nowMs = Number.NEGATIVE_INFINITY;
 
   constructor(stage: Stage, pool: Pool, tree: PoolTree) {
@@ -86,7 +76,7 @@ export class Search {
     this.#tree = tree;
     if (pool.record.nodeBacked) for (const node of pool.nodes.values()) this.note(node);
     else this.note(null);
-    for (const peers of tree.waiting) if (hasRight(stage, peers)) this.hopes.set(peers, hopeIn(null));
+    for (const peers of tree.waiting) if (hasRight(stage, peers)) this.hopes.set(peers, null);
   }
 
   /** Whether what it knows may be used at a time: it knows nothing of earlier ones. */
@@ -202,18 +192,10 @@ export class Search {
   #giveHope(place: Place): void {
     const { leastUnits } = this.#tree;
     if (!covers(this.#mostIn(place), leastUnits)) return; // As mostly: nobody is served there.
-    for (const need of this.#vainNeeds) {
-      const vain = need.vain[this.stage];
-      if (vain.size === 0) this.#vainNeeds.delete(need);
-      else if (this.#mayServe(place, need)) {
-        for (const peers of vain)
-          if (this.#isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
-      }
-    }
-    for (const peers of this.#doubtful) {
-      const hope = this.hopes.get(peers);
-      if (hope === undefined || isWhole(hope)) this.#doubtful.delete(peers);
-      else if (peers.needs.some((need) => this.#mayServe(place, need))) this.#hopeAt(peers, place);
+    for (const need of this.#tree.needs.values()) {
+      if (need.peers.size === 0 || !this.#mayServe(place, need)) continue;
+      for (const peers of need.peers)
+        if (this.#isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place.node);
     }
   }
 
@@ -226,81 +208,31 @@ export class Search {
     return backoffEndMs > this.#nowMs ? left : most;
   }
 
-  #hopeAt(peers: Peers, { node }: Place): void {
-    const hope = this.hopes.get(peers);
-    if (hope === undefined) {
-      this.hopes.set(peers, hopeIn(new Set([node])));
-      this.#doubtful.add(peers);
-    } else {
-      hope.where?.add(node);
-      hope.vain = null;
-      hope.failed = null;
-    }
-    for (const { vain } of peers.needs) vain[this.stage].delete(peers);
+  #hopeAt(peers: Peers, node: Node | null): void {
+    const where = this.hopes.get(peers);
+    if (where !== undefined) where?.add(node);
+    else if (hasRight(this.stage, peers)) this.hopes.set(peers, new Set([node]));
   }
 
-  /** They stand otherwise than before, so nothing is known of them. */
+  /** They stand otherwise than before, so nothing is known of them. Who gets the right later gets hope with it. */
   hopeAnywhere(peers: Peers): void {
-    if (peers.waitingCount === 0) return;
-    // Who gets the right later gets hope with it.
-    if (hasRight(this.stage, peers)) this.hopes.set(peers, hopeIn(null));
+    if (peers.waitingCount > 0 && hasRight(this.stage, peers)) this.hopes.set(peers, null);
     else this.hopes.delete(peers);
-    for (const { vain } of peers.needs) vain[this.stage].delete(peers);
   }
 
-  /** Whether a search for an operation may find something. */
-  mayHope(operation: Operation): boolean {
-    const peers = operation.peers as Peers;
-    const hope = this.hopes.get(peers);
-    if (hope === undefined || hope.vain?.has(operation)) return false;
-    const { failed } = hope;
-    if (failed === null || hope.failedIn !== this.#tree.moveCount) return true;
-    return peers.runCount > 0 && !failed.has(operation);
-  }
-
-  /** Whether one of the peers may hope that a search finds something. */
-  mayAnyHope(peers: Peers): boolean {
-    const hope = this.hopes.get(peers);
-    if (hope === undefined || !hasRight(this.stage, peers)) return false;
-    const { failed, vain } = hope;
-    if (failed === null || hope.failedIn !== this.#tree.moveCount) return true;
-    return peers.runCount > 0 && failed.size + (vain?.size ?? 0) < this.#searcherCount(peers);
+  /** Whether a search for one of the peers may find something. */
+  mayHope(peers: Peers): boolean {
+    return this.hopes.has(peers) && hasRight(this.stage, peers);
   }
 
   /**
-   * A search for an operation found nothing, and will not but in some places, unless shares leave their margins; null: it
-   * may anywhere. Peers that hold nothing differ in nothing that matters here.
+   * A search for one of the peers found nothing, and will not but in some places, unless shares leave their margins; null:
+   * it may in any. They differ only in their runs, and nobody may take runs of those who have what it has itself (9.8).
    */
-  giveUp(operation: Operation, near: ReadonlySet<Node | null> | null): void {
-    const peers = operation.peers as Peers;
-    const hope = this.hopes.get(peers) as Hope;
-    if (near === null || near.size > 0) {
-      this.#doubtful.add(peers);
-      if (hope.failed === null || hope.failedIn !== this.#tree.moveCount) hope.failed = new Set();
-      hope.failed.add(operation);
-      hope.failedIn = this.#tree.moveCount;
-      const isForAll = peers.runCount === 0 || peers.operations.size === 1;
-      if (near !== null && isForAll) hope.where = new Set(near);
-      return;
-    }
-    hope.vain ??= new Set();
-    hope.vain.add(operation);
-    if (peers.runCount === 0 || hope.vain.size >= this.#searcherCount(peers)) this.#despair(peers);
-    else this.#doubtful.add(peers);
-  }
-
-  #despair(peers: Peers): void {
-    this.hopes.delete(peers);
-    for (const need of peers.needs) {
-      need.vain[this.stage].add(peers);
-      this.#vainNeeds.add(need);
-    }
-  }
-
-  /** How many of the peers have the right to this stage. */
-  #searcherCount({ starvingCount, aggressiveCount, operations, leaf }: Peers): number {
-    if (inheritedRight(leaf.parent) >= RIGHT_FOR[this.stage]) return operations.size;
-    return this.stage === "aggressive" ? aggressiveCount : starvingCount;
+  giveUp(peers: Peers, near: Where): void {
+    if (near === null) return;
+    if (near.size > 0) this.hopes.set(peers, near);
+    else this.hopes.delete(peers);
   }
 
   /** When time alone changes some place; infinite: never. */
@@ -310,7 +242,7 @@ export class Search {
 
   /** Places where a request of the peers may find room for one node's part, with victims or without. */
   *placesFor(peers: Peers, need: Need): Generator<Place> {
-    const where = this.hopes.get(peers)?.where ?? null;
+    const where = this.hopes.get(peers) ?? null;
     if (where !== null && need.ask?.count === 1) {
       for (const node of where) {
         const place = this.#places.get(node);
@@ -344,14 +276,6 @@ export class Search {
       if (best > place.best) yield `${where} has ${best}, more than ${place.best}`;
     }
   }
-}
-
-function hopeIn(where: Hope["where"]): Hope {
-  return { where, vain: null, failed: null, failedIn: 0 };
-}
-
-function isWhole({ where, vain, failed }: Hope): boolean {
-  return where === null && vain === null && failed === null;
 }
 
 export function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {

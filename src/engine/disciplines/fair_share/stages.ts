@@ -286,7 +286,6 @@ export function takeOverChanges(
     if (rights[stage] === 0) continue;
     const known = searches[stage];
     if (known?.isOf(nowMs)) continue;
-    for (const { vain } of tree.needs.values()) vain[stage].clear();
     searches[stage] = new Search(stage, pool, tree);
     forgetMarginsWithoutGroups(tree);
   }

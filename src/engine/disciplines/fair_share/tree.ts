@@ -236,8 +236,6 @@ export interface PoolTree extends ShareTree {
   /** How many looks at statuses there were, and how many walks over those who wait. */
   lookCount: number;
   askCount: number;
-  /** How many times fair shares have moved. */
-  moveCount: number;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];
 }
@@ -300,7 +298,6 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
   }
   settleCounts(tree);
   updateSharesBelowRoot(tree);
-  if (changed.length > 0) tree.moveCount++;
   for (const node of changed) {
     if (!node.isChanged) continue;
     touchStanding(pool, tree, node);
@@ -402,7 +399,6 @@ function newTree(pool: Pool): PoolTree {
     isInLook: false,
     lookCount: 0,
     askCount: 0,
-    moveCount: 0,
     overcommitted: [],
   };
   for (const branch of branches.values()) touch(tree, branch);
