@@ -33,7 +33,6 @@ const AFTER = newGrowth();
 function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
   if (!element.isFifo) for (const member of element.renewed) if (member.index >= 0) drawStale(member, tree);
-  if (element.withouts !== null) for (const without of element.withouts) without.gang = null;
   element.fullCurve = draw(element, tree, element.fullCurve);
   element.curve = element.fullCurve;
 }

@@ -49,8 +49,6 @@ export interface ShareElement {
   /** With all gangs, and where the other one is drawn. */
   fullCurve: Curve;
   settledCurve: Curve;
-  /** Drawn without one of its gangs after another, as of the last time; null: none has given up yet. */
-  withouts: Without[] | null;
   /** The one that shares were last handed down by; null: it was drawn since. */
   handedCurve: Curve | null;
   isStale: boolean;
@@ -62,13 +60,6 @@ export interface ShareElement {
   readonly fairShare: number[];
   /** Whether its fair share is another one than before. */
   isChanged: boolean;
-}
-
-/** What is left of a curve when one more gang has given up. */
-export interface Without {
-  /** Null: something below has changed since, and only the paper may be used. */
-  gang: ShareElement | null;
-  curve: Curve;
 }
 
 export interface ShareTree {
@@ -106,7 +97,6 @@ export class ShareNode implements ShareElement {
   curve = BLANK;
   fullCurve = BLANK;
   settledCurve = BLANK;
-  withouts: Without[] | null = null;
   handedCurve: Curve | null = null;
   isStale = false;
   isRedrawn = false;
@@ -240,10 +230,9 @@ export function tidy(tree: ShareTree): void {
 
 function moveCurvesTogether({ paper, root }: ShareTree): void {
   const curves: Curve[] = [];
-  const collect = ({ fullCurve, settledCurve, withouts, members }: ShareElement): void => {
+  const collect = ({ fullCurve, settledCurve, members }: ShareElement): void => {
     if (fullCurve.paper === paper) curves.push(fullCurve);
     if (settledCurve.paper === paper) curves.push(settledCurve);
-    for (const { curve } of withouts ?? []) curves.push(curve);
     for (const member of members) collect(member);
   };
   collect(root);
