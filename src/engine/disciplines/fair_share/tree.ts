@@ -340,7 +340,7 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
   }
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
-    if (isWithinMargin(tree, peers)) continue;
+    if (isWithinMargin(peers)) continue;
     touch(tree, peers);
     leaveMargin(pool, tree, peers);
   }
