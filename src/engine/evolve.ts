@@ -273,6 +273,7 @@ function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"r
     operations: NO_OPERATIONS,
   };
   state.undo.putNew(state.requests, spec.id, request);
+  state.undo.remember(progress, "status", "cancelled"); // Taken back, it waits for nothing.
   forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
   joinBlocked(state, request);

@@ -223,11 +223,3 @@ export function offsetOf({ paper, start }: Curve, point: number): number {
 export function firstPoint(curve: Curve): number {
   return curve.pointCount > 1 && curve.paper.numbers[offsetOf(curve, 1)] === 0 ? 1 : 0;
 }
-
-export function isSameCurve(a: Curve, b: Curve): boolean {
-  if (a.pointCount !== b.pointCount || a.isComplete !== b.isComplete) return false;
-  const length = a.pointCount * a.paper.stride;
-  const [from, other] = [offsetOf(a, 0), offsetOf(b, 0)];
-  for (let i = 0; i < length; i++) if (a.paper.numbers[from + i] !== b.paper.numbers[other + i]) return false;
-  return true;
-}

@@ -33,7 +33,6 @@ const AFTER = newGrowth();
 function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
   if (!element.isFifo) for (const member of element.renewed) if (member.index >= 0) drawStale(member, tree);
-  if (element.withouts !== null) for (const without of element.withouts) without.gang = null;
   element.fullCurve = draw(element, tree, element.fullCurve);
   element.curve = element.fullCurve;
 }
@@ -67,5 +66,5 @@ export function lineOf(group: ShareElement): ShareElement[] {
 /** The root may fill the whole pool; no level of its own decides where it stands. */
 export function placeOfRoot({ root }: ShareTree): Place {
   if (root.isFifo) return endOf(root.curve);
-  return highestPlace(root.members, root.limit, root.place ?? undefined);
+  return highestPlace(root.members, root.limit);
 }

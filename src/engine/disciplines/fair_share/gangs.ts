@@ -1,7 +1,7 @@
 // Gangs have their whole demand or nothing (9.2). While some gang has a part of its demand, the one with the smallest
 // part gives up, and the water flows anew.
 
-import { BLANK, isSameCurve } from "./curves.ts";
+import { BLANK } from "./curves.ts";
 import { draw, lineOf, placeOfRoot } from "./drawing.ts";
 import {
   growthAt,
@@ -62,13 +62,10 @@ function giveUpInTurn(tree: ShareTree): void {
   }
 }
 
-/** Gangs of one element that have the same part of their demand at every level, by submission: the latest gives up first. */
-type Alike = ShareElement[];
-
 /** An element with gangs right below it, or a line, at the level that those above it leave it. */
 interface Corner {
   readonly element: ShareElement;
-  readonly gangs: readonly Alike[];
+  readonly gangs: readonly ShareElement[];
   readonly level: Level | null;
   /** Whether what it divides depends on its own operations alone. */
   readonly isLast: boolean;
@@ -124,8 +121,7 @@ function giveUpIn(corner: Corner, tree: ShareTree): boolean {
   countGangs(gang, -1);
   tree.givenUp.push(gang);
   if (!element.isFifo) settleGang(gang, tree);
-  if (isLast) settleWithout(element, gang, tree);
-  else settle(element, tree);
+  settle(element, tree);
   if (!isQuietBefore || !isSameGrowth(BEFORE, growthAt(element.curve, level.level, AFTER))) return false;
   corner.smallest = smallestPart(element, gangs, placeAt(element.curve, level.level, false));
   return true;
@@ -144,28 +140,6 @@ function settleGang(gang: ShareElement, tree: ShareTree): void {
   gang.curve = gang.settledCurve;
   noteRedrawn(gang);
   tree.settled.push(gang);
-}
-
-/** How many curves of an element are kept: together they need the square of that. */
-const WITHOUTS_MAX = 64;
-
-/** With every change all gangs have their chance, and mostly the same ones give up in the same order. */
-function settleWithout(element: ShareElement, gang: ShareElement, tree: ShareTree): void {
-  const { curve, fullCurve, settledCurve } = element;
-  element.withouts ??= [];
-  const { withouts } = element;
-  const step = curve === fullCurve ? 0 : withouts.findIndex((each) => each.curve === curve) + 1;
-  if (step >= WITHOUTS_MAX || (curve === settledCurve && step === 0)) return settle(element, tree);
-  if (step === 0) tree.settled.push(element);
-  const known = withouts[step];
-  if (known?.gang === gang) {
-    element.curve = known.curve;
-    noteRedrawn(element);
-  } else {
-    for (const later of withouts.slice(step)) later.gang = null;
-    element.curve = draw(element, tree, known?.curve ?? BLANK);
-    withouts[step] = { gang, curve: element.curve };
-  }
 }
 
 function settle(element: ShareElement, tree: ShareTree): void {
@@ -193,32 +167,14 @@ interface PartialGang {
   readonly part: number;
 }
 
-/** More are not told apart: each of the others stands alone. */
-const ALIKE_MAX = 16;
-
-function gangsRightBelow({ isFifo, path, members }: ShareElement): Alike[] {
-  const gangs: Alike[] = [];
-  if (isFifo || path !== null) return gangs;
-  for (const member of members) {
-    if (!member.isGang || member.gangCount === 0) continue;
-    const toldApart = Math.min(gangs.length, ALIKE_MAX);
-    let at = 0;
-    while (at < toldApart && !isAlike(member, gangs[at]![0]!)) at++;
-    if (at < toldApart) gangs[at]!.push(member);
-    else gangs.push([member]);
-  }
-  for (const alike of gangs) alike.sort((a, b) => a.order - b.order);
-  return gangs;
-}
-
-function isAlike(a: ShareElement, b: ShareElement): boolean {
-  return a.weight === b.weight && isSameCurve(a.curve, b.curve);
+function gangsRightBelow({ isFifo, path, members }: ShareElement): ShareElement[] {
+  return isFifo || path !== null ? [] : members.filter(({ isGang, gangCount }) => isGang && gangCount > 0);
 }
 
 /** Of the gangs right below an element, or in its line. */
 function smallestPart(
   { isFifo, line }: ShareElement,
-  gangs: readonly Alike[],
+  gangs: readonly ShareElement[],
   { position, isBelow }: Place,
 ): PartialGang | undefined {
   if (isFifo) {
@@ -226,11 +182,8 @@ function smallestPart(
     return partialOf(line[index], position - index, undefined);
   }
   let smallest: PartialGang | undefined;
-  for (let index = 0; index < gangs.length; index++) {
-    const alike = gangs[index]!;
-    while (alike.at(-1)?.hasGivenUp === true) alike.pop();
-    const gang = alike.at(-1);
-    if (gang === undefined) continue;
+  for (const gang of gangs) {
+    if (gang.hasGivenUp) continue;
     const level = gang.weight * position;
     if (isSatisfiedAt(gang.curve, level)) continue;
     smallest = partialOf(gang, positionAt(gang.curve, level, isBelow), smallest);

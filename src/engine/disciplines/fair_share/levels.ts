@@ -48,17 +48,6 @@ export function positionAt(curve: Curve, level: number, isBelow: boolean): numbe
   return part === 0 ? from : from + part * (numbers[offset + stride]! - from);
 }
 
-/** What an element holds at a level. */
-export function valueAt(curve: Curve, level: number, value: number[]): void {
-  const { numbers, stride } = curve.paper;
-  const { point, part } = locate(curve, level, false);
-  let offset = offsetOf(curve, point) + VALUE;
-  for (let key = 0; key < stride - VALUE; key++, offset++) {
-    const from = numbers[offset]!;
-    value[key] = part === 0 ? from : from + part * (numbers[offset + stride]! - from);
-  }
-}
-
 /** What an element holds at a level, and on which keys that grows right above it. */
 export interface Growth {
   readonly value: number[];
@@ -158,11 +147,8 @@ export interface Member {
   readonly count: number;
 }
 
-/**
- * The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. A position that was
- * the highest lately is mostly not far from the one that is now.
- */
-export function highestPlace(members: readonly Member[], limit: readonly number[], lately?: Place): Place {
+/** The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. */
+export function highestPlace(members: readonly Member[], limit: readonly number[]): Place {
   const sums = new Map<number, readonly number[]>();
   const sumIn = (position: number): readonly number[] => {
     const sum = sums.get(position) ?? sumAt(members, position, false, limit.length);
@@ -170,8 +156,7 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
     return sum;
   };
   const fits = (position: number) => isWithin(sumIn(position), limit);
-  const near = lately === undefined ? undefined : findStretchNear(members, fits, lately);
-  const { fitting, exceeding } = near ?? findStretch(members, fits);
+  const { fitting, exceeding } = findStretch(members, fits);
   if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
 
   const from = sumIn(fitting);
@@ -189,41 +174,6 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
 interface Stretch {
   readonly fitting: number;
   readonly exceeding: number;
-}
-
-/** How many stretches to either side are tried before all of them are. */
-const NEAR_STEPS_MAX = 8;
-
-/** From the stretch around a place to its neighbours; undefined: it is farther away. */
-function findStretchNear(
-  members: readonly Member[],
-  fits: (position: number) => boolean,
-  place: Place,
-): Stretch | undefined {
-  let stretch = stretchAround(members, place);
-  for (let step = 0; step < NEAR_STEPS_MAX; step++) {
-    const { fitting, exceeding } = stretch;
-    if (!fits(fitting)) {
-      if (fitting === 0) return undefined;
-      stretch = stretchAround(members, { position: fitting, isBelow: true });
-    } else if (exceeding === Number.POSITIVE_INFINITY || !fits(exceeding)) return stretch;
-    else stretch = stretchAround(members, { position: exceeding, isBelow: false });
-  }
-  return undefined;
-}
-
-function stretchAround(members: readonly Member[], { position, isBelow }: Place): Stretch {
-  let fitting = 0;
-  let exceeding = Number.POSITIVE_INFINITY;
-  for (const { curve, weight } of members) {
-    if (weight === 0) continue;
-    const { numbers } = curve.paper;
-    const level = weight * position;
-    const count = countBelow(curve, isBelow ? level - SAME_LEVEL : level + SAME_LEVEL);
-    if (count > 0) fitting = Math.max(fitting, numbers[offsetOf(curve, count - 1)]! / weight);
-    if (count < curve.pointCount) exceeding = Math.min(exceeding, numbers[offsetOf(curve, count)]! / weight);
-  }
-  return { fitting, exceeding };
 }
 
 /** By halving, all members at once. */

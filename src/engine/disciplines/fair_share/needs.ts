@@ -5,7 +5,6 @@ import { ANY_NODE } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
 import type { Node, PoolLine } from "../../state.ts";
-import type { Stage } from "./search.ts";
 import type { Space } from "./space.ts";
 import type { Peers, PoolTree } from "./tree.ts";
 
@@ -20,8 +19,6 @@ export interface Need {
   readonly peers: Set<Peers>;
   /** There was no room for it on the nodes, and none of them has grown enough since. */
   isMisfit: boolean;
-  /** Those of the peers for which a preemptive stage could do nothing, and nothing has changed that since. */
-  readonly vain: Readonly<Record<Stage, Set<Peers>>>;
 }
 
 /** The need of a line; whoever takes it counts the line. */
@@ -29,16 +26,7 @@ export function needOf({ needs, leastUnits }: PoolTree, { need: units, ask }: Po
   const key = ask === null ? units.join() : `${ask.need.join()}|${ask.count}|${ask.wanted.key}`;
   let need = needs.get(key);
   if (need === undefined) {
-    const vain = { preemptive: new Set<Peers>(), aggressive: new Set<Peers>() };
-    need = {
-      key,
-      units: ask?.need ?? units,
-      ask,
-      lineCount: 0,
-      peers: new Set(),
-      isMisfit: false,
-      vain,
-    };
+    need = { key, units: ask?.need ?? units, ask, lineCount: 0, peers: new Set(), isMisfit: false };
     needs.set(key, need);
     need.units.forEach((amount, i) => (leastUnits[i] = Math.min(leastUnits[i]!, amount)));
   }
@@ -74,11 +62,8 @@ export function hideNeeds({ waiting, openNeeds, searches }: PoolTree, peers: Pee
   searches.preemptive?.hopes.delete(peers);
   searches.aggressive?.hopes.delete(peers);
   for (const need of peers.needs) {
-    const { peers: waiters, vain } = need;
-    waiters.delete(peers);
-    if (waiters.size === 0) openNeeds.delete(need);
-    vain.preemptive.delete(peers);
-    vain.aggressive.delete(peers);
+    need.peers.delete(peers);
+    if (need.peers.size === 0) openNeeds.delete(need);
   }
 }
 

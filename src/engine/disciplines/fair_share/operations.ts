@@ -14,36 +14,19 @@ import { forgetMargin } from "./margins.ts";
 import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { ageOf } from "./order.ts";
 import { fraction } from "./satisfaction.ts";
-import { formerOf, hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
+import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
 import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
-import { catchUp } from "./shares.ts";
-import type {
-  Branch,
-  Former,
-  Key,
-  Leaf,
-  LineEntry,
-  Operation,
-  Peers,
-  PoolTree,
-  Right,
-  Shape,
-} from "./tree.ts";
+import type { Branch, Key, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
 
 /**
  * The operation that a request belongs to, with a place for it, made if it is the first. Nobody's if there is neither, as
  * below a policy that is removed by force (P8).
  */
-export function operationOf(
-  state: EngineState,
-  pool: Pool,
-  tree: PoolTree,
-  request: Request,
-): Operation | undefined {
+export function operationOf(pool: Pool, tree: PoolTree, request: Request): Operation | undefined {
   const known = operationWith(tree, request);
   const poolLine = request.line.pools.get(pool.record.name);
   if (poolLine === undefined || (known !== undefined && hasEntryOf(known, poolLine))) return known;
-  if (!isWaitingOrRunning(state, request)) return known;
+  if (request.run === null && request.progress.status !== "queued") return known;
   const operation = known ?? newOperation(tree, poolLine, request);
   if (operation === undefined) return undefined;
   const { lines } = operation;
@@ -57,12 +40,6 @@ export function operationOf(
 function hasEntryOf({ lines }: Operation, poolLine: PoolLine): boolean {
   for (const entry of lines) if (entry.poolLine === poolLine) return true;
   return false;
-}
-
-/** A request that was taken back is none at all. */
-function isWaitingOrRunning(state: EngineState, request: Request): boolean {
-  const { progress, run } = request;
-  return state.requests.get(request.spec.id) === request && (run !== null || progress.status === "queued");
 }
 
 function newOperation(tree: PoolTree, { policy }: PoolLine, request: Request): Operation | undefined {
@@ -114,7 +91,7 @@ function newEntry(tree: PoolTree, poolLine: PoolLine, operation: Operation): Lin
 /** Takes an operation anew from its requests, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
   operation.isStale = false;
-  for (const entry of operation.lines) countAgain(state, tree, entry, pool);
+  for (const entry of operation.lines) countAgain(tree, entry, pool);
   dropIdle(tree, operation);
   const before = operation.peers;
   operation.allocations = null;
@@ -126,31 +103,11 @@ export function refresh(state: EngineState, tree: PoolTree, operation: Operation
   const peersKey = peersKeyOf(operation);
   const isSame = before?.leaf.key === leafKey && before.key === peersKey && operation.order === order;
   if (isSame) return; // A run has saved its work, for example, and is fresher now (9.5).
-  // A request that is an operation of its own cannot ask more often.
-  const former = before === null || operation.request !== null ? null : formerOf(tree, before);
   leavePeers(tree, operation);
   operation.order = order;
   joinPeers(tree, operation, leafKey, peersKey);
-  if (before !== null && former !== null) inherit(tree, operation.peers as Peers, before, former);
   addDifference(tree, operation.parent, before, operation.peers);
   noteMoved(tree, operation);
-}
-
-/** What was known of others holds for new peers that differ from them only in how often they ask. */
-function inherit({ heirs }: PoolTree, peers: Peers, before: Peers, former: Former): void {
-  if (peers.margin !== null || peers.operations.size > 1 || !isInSamePlace(peers, before)) return;
-  peers.former = former;
-  heirs.push(peers);
-}
-
-/** Whether peers have what others had, and ask for the same, perhaps more often. */
-function isInSamePlace({ usage, runCount, needs }: Peers, before: Peers): boolean {
-  return (
-    runCount === before.runCount &&
-    usage.every((units, key) => units === before.usage[key]) &&
-    needs.length === before.needs.length &&
-    needs.every((need, index) => need === before.needs[index])
-  );
 }
 
 /** The order of runs that differ may be another one (9.5). */
@@ -177,20 +134,20 @@ function orderOf(state: EngineState, { key, request }: Operation): number {
 }
 
 /** Takes over where the requests of an entry are, and notes what has come free by that. */
-function countAgain(state: EngineState, tree: PoolTree, entry: LineEntry, pool: Pool): void {
+function countAgain(tree: PoolTree, entry: LineEntry, pool: Pool): void {
   const { promised: promisedBefore } = entry;
   const { request } = entry.operation;
   const occupied = occupiedBy(entry);
   if (request === null) countAll(entry, pool);
-  else countOne(state, entry, request, pool);
+  else countOne(entry, request, pool);
   if (occupiedBy(entry) < occupied) tree.hasNewRoom = true;
   if (entry.promised !== promisedBefore) tree.promises.add(entry.poolLine, entry.promised - promisedBefore);
 }
 
-function countOne(state: EngineState, entry: LineEntry, request: Request, pool: Pool): void {
+function countOne(entry: LineEntry, request: Request, pool: Pool): void {
   const { poolLine } = entry;
   const { progress, run, line } = request;
-  const isHere = line === poolLine.line && isWaitingOrRunning(state, request);
+  const isHere = line === poolLine.line;
   const isRunningHere = isHere && run?.poolLine.pool === pool;
   const isWaiting = isHere && progress.status === "queued" && !progress.delayed;
   const isPromised = isWaiting && progress.hold?.pool === pool.record.name;
@@ -359,7 +316,6 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): P
   }
   const needs = lines.map(({ need }) => need);
   const peers = new PeersNode(tree, { key, leaf, usage, waitingCount, runCount, needs });
-  leaf.parent.span = null;
   leaf.peers.set(key, peers);
   touch(tree, peers);
   if (waitingCount > 0) showNeeds(tree, peers);
@@ -367,7 +323,6 @@ function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): P
   return peers;
 }
 
-/** A class, so that the share and the satisfaction of peers whose policy is ahead of them are found when asked for. */
 class PeersNode implements Peers {
   readonly kind = "peers";
   readonly key: Key;
@@ -380,8 +335,8 @@ class PeersNode implements Peers {
   readonly runCount: number;
   readonly needs: readonly Need[];
   readonly operations = new SortedList<Operation>(byAge, AGES);
-  readonly #tree: PoolTree;
-  #satisfaction = Number.NaN;
+  readonly fairShare: readonly number[];
+  satisfaction = Number.NaN;
   isTouched = false;
   askedIn = 0;
   fitsIn = 0;
@@ -390,7 +345,6 @@ class PeersNode implements Peers {
   aggressiveCount = 0;
   groups: Peers["groups"] = null;
   margin: Peers["margin"] = null;
-  former: Peers["former"] = null;
 
   constructor(
     tree: PoolTree,
@@ -412,32 +366,7 @@ class PeersNode implements Peers {
     this.waitingCount = waitingCount;
     this.runCount = runCount;
     this.needs = needs;
-    this.#tree = tree;
-  }
-
-  get fairShare(): readonly number[] {
-    if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
-    return this.leaf.fairShare;
-  }
-
-  get satisfaction(): number {
-    if (this.leaf.parent.isBehind) handDownTo(this.#tree, this.leaf.parent);
-    return this.#satisfaction;
-  }
-
-  set satisfaction(satisfaction: number) {
-    this.#satisfaction = satisfaction;
-  }
-}
-
-/** The operations of a policy that is ahead of them get their shares. All that is known of them still holds. */
-function handDownTo(tree: PoolTree, policy: Branch): void {
-  const { changed } = tree;
-  const from = changed.length;
-  catchUp(policy, tree);
-  for (const leaf of changed.splice(from) as Leaf[]) {
-    leaf.isChanged = false;
-    for (const peers of leaf.peers.values()) peers.satisfaction = Number.NaN;
+    this.fairShare = leaf.fairShare;
   }
 }
 

@@ -49,39 +49,32 @@ export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
 /** The first operation with something waiting, of all or of those that are asked for; there must be one. */
 export function firstInOrder({ root }: PoolTree, asking: number | null): Operation {
   let first: Branch | Peers = root;
-  while (first.kind !== "peers") {
-    const least = { step: Number.POSITIVE_INFINITY, all: [] as (Branch | Peers)[] };
-    findLeast(first, asking, least);
-    first = least.all.length === 1 ? least.all[0]! : oldestOf(least.all);
-  }
+  while (first.kind !== "peers") first = firstBelow(first, asking, null) as Branch | Peers;
   return first.operations.first() as Operation;
 }
 
-/** The least satisfied, all of them. */
-interface Least {
-  step: number;
-  readonly all: (Branch | Peers)[];
-}
-
-function findLeast(branch: Branch, asking: number | null, least: Least): void {
+/** Who comes first of those below a branch and another one. */
+function firstBelow(
+  branch: Branch,
+  asking: number | null,
+  other: Branch | Peers | null,
+): Branch | Peers | null {
+  let first = other;
   for (const member of branch.members) {
-    if (member.kind === "operations") for (const peers of member.peers.values()) offer(peers, asking, least);
-    else if (!branch.isFifo) offer(member, asking, least);
-    else if (isOneOf(member, asking)) findLeast(member, asking, least);
+    if (member.kind === "operations") {
+      for (const peers of member.peers.values()) if (isBefore(peers, asking, first)) first = peers;
+    } else if (!branch.isFifo) {
+      if (isBefore(member, asking, first)) first = member;
+    } else if (isOneOf(member, asking)) first = firstBelow(member, asking, first);
   }
+  return first;
 }
 
-function offer(element: Branch | Peers, asking: number | null, least: Least): void {
-  if (!isOneOf(element, asking)) return;
-  const step = stepOf(element);
-  if (step > least.step) return;
-  if (step < least.step) while (least.all.length > 0) least.all.pop();
-  least.step = step;
-  least.all.push(element);
-}
-
-function oldestOf(elements: readonly (Branch | Peers)[]): Branch | Peers {
-  return elements.reduce((oldest, each) => (ageOf(each) < ageOf(oldest) ? each : oldest));
+function isBefore(element: Branch | Peers, asking: number | null, other: Branch | Peers | null): boolean {
+  if (!isOneOf(element, asking)) return false;
+  if (other === null) return true;
+  const [step, least] = [stepOf(element), stepOf(other)];
+  return step < least || (step === least && ageOf(element) < ageOf(other));
 }
 
 function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): boolean {

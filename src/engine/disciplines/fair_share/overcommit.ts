@@ -10,9 +10,19 @@ const OVERCOMMIT_MS_MAX = 15_000;
 
 /** Notes since when nodes have held too much; answers when the next of them must lose something. */
 export function lookForOvercommit(transaction: Transaction, pool: Pool, isFirstLook: boolean): number {
+  if (!isFirstLook && pool.overcommittedSinceMs.size === 0) return Number.POSITIVE_INFINITY;
+  noteOvercommit(transaction, pool, isFirstLook);
+  let untilMs = Number.POSITIVE_INFINITY;
+  for (const sinceMs of pool.overcommittedSinceMs.values()) {
+    const dueMs = sinceMs + OVERCOMMIT_MS_MAX;
+    if (dueMs > transaction.nowMs) untilMs = Math.min(untilMs, dueMs);
+  }
+  return untilMs;
+}
+
+function noteOvercommit(transaction: Transaction, pool: Pool, isFirstLook: boolean): void {
   const { nowMs } = transaction;
   const { overcommittedSinceMs, nodes, record } = pool;
-  if (!isFirstLook && overcommittedSinceMs.size === 0) return Number.POSITIVE_INFINITY;
   const changes: { node: NodeName; sinceMs: number | null }[] = [];
   // A change of a node brings a new tree; afterwards what runs there can only become less than it has.
   const suspects = isFirstLook
@@ -32,8 +42,6 @@ export function lookForOvercommit(transaction: Transaction, pool: Pool, isFirstL
   if (changes.length > 0) {
     transaction.emit({ kind: "overcommitChanged", pool: record.name, changes, atMs: nowMs });
   }
-  const dueMs = [...overcommittedSinceMs.values()].map((sinceMs) => sinceMs + OVERCOMMIT_MS_MAX);
-  return Math.min(...dueMs.filter((atMs) => atMs > nowMs), Number.POSITIVE_INFINITY);
 }
 
 /** Asked of every node of the pool by the first look at a new tree. */

@@ -20,9 +20,8 @@ import {
   type Search,
   STAGES,
   type Stage,
+  type Where,
 } from "./search.ts";
-import { Misfits } from "./space.ts";
-import { SHARE_EPSILON } from "./tolerances.ts";
 import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
 import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
 
@@ -39,13 +38,6 @@ export class PreemptiveStages {
   readonly #tree: PoolTree;
   /** Requests that the guard kept from a victim (V6). */
   readonly #barred = new Set<Request>();
-  /** Searches for victims everywhere that found nobody, by all that they depend on; and where they may soon. */
-  readonly #vain = new Map<string, Near>();
-  /** Asks that no node could serve, whoever may be taken there. */
-  readonly #tooMuch: Readonly<Record<Stage, Misfits>> = {
-    preemptive: new Misfits(),
-    aggressive: new Misfits(),
-  };
   readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
   constructor(round: Round) {
@@ -79,7 +71,7 @@ export class PreemptiveStages {
     const search = this.#tree.searches[stage];
     if (search === null) return false;
     for (const peers of search.hopes.keys()) {
-      if (!search.mayAnyHope(peers)) continue;
+      if (!search.mayHope(peers)) continue;
       ask(peers, asking);
       areAny = true;
     }
@@ -92,7 +84,7 @@ export class PreemptiveStages {
   }
 
   #mayHope(stage: Stage, peers: Peers): boolean {
-    return this.#tree.searches[stage]?.mayAnyHope(peers) ?? false;
+    return this.#tree.searches[stage]?.mayHope(peers) ?? false;
   }
 
   /** Whether some stage could serve it now. */
@@ -103,7 +95,8 @@ export class PreemptiveStages {
   #serviceOf(operation: Operation, stage: Stage): Service | undefined {
     const search = this.#tree.searches[stage];
     const right = Math.max(operation.right, inheritedRight(operation.parent));
-    if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation)) return undefined;
+    if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation.peers as Peers))
+      return undefined;
     let known = this.#services.get(operation);
     if (known === undefined) {
       known = new Map();
@@ -128,27 +121,22 @@ export class PreemptiveStages {
         tried.add(entry);
       }
     }
-    if (isVain) search.giveUp(operation, this.#nearTo(search, operation, tried));
+    if (isVain) search.giveUp(operation.peers as Peers, this.#nearTo(search, operation, tried));
     return undefined;
   }
 
   /** Where searches that found nothing may find something before a share leaves its margin; null: anywhere. */
-  #nearTo(search: Search, operation: Operation, tried: ReadonlySet<LineEntry>): Near {
+  #nearTo(search: Search, operation: Operation, tried: ReadonlySet<LineEntry>): Where {
     const near = new Set<Node | null>();
     for (const entry of tried) {
-      const key = this.#vainKey(search, operation.peers as Peers, entry.need.key);
-      let found = key === undefined ? undefined : this.#vain.get(key);
-      if (found === undefined) {
-        found = this.#placesNear(search, operation, entry);
-        if (key !== undefined) this.#vain.set(key, found);
-      }
+      const found = this.#placesNear(search, operation, entry);
       if (found === null) return null;
       for (const node of found) near.add(node);
     }
     return near;
   }
 
-  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Near {
+  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Where {
     const near = new Set<Node | null>();
     const count = need.ask?.count ?? 1;
     const room = { victims: [], places: [], shortage: [] };
@@ -159,7 +147,7 @@ export class PreemptiveStages {
       if (mightMakeRoom(this.#round, { poolLine, operation }, lack)) near.add(lack.place.node);
     }
     if (count === 1) return near;
-    return near.size < count ? NOWHERE : null;
+    return near.size < count ? new Set() : null;
   }
 
   /** Requests of an operation that hold nothing, by submission. Of a line the first stands for all that nobody bars (V6). */
@@ -181,12 +169,10 @@ export class PreemptiveStages {
   }
 
   #serve(search: Search, starving: Starving, { need }: LineEntry): Service | undefined {
-    const { request, poolLine, operation } = starving;
+    const { request, poolLine } = starving;
     const covered = this.#round.space.placeSoon(poolLine);
     if (covered !== null)
       return { waiter: waiterOf(request, poolLine, null, covered), shortage: [], choice: null };
-    const key = this.#vainKey(search, operation.peers as Peers, need.key);
-    if (key !== undefined && this.#vain.has(key)) return undefined;
     const found = this.#makeRoom(search, starving, need);
     if (found !== undefined) {
       const { victims, places, shortage } = found;
@@ -244,16 +230,8 @@ export class PreemptiveStages {
 
   /** Also in places that may serve it soon, when shares have moved. */
   *#lacksOf(search: Search, operation: Operation, need: LineEntry["need"]): Generator<Lack> {
-    const { ask: asked, units } = need;
-    const peers = operation.peers as Peers;
-    // Few places are looked at one by one as soon as that.
-    const isPossible =
-      asked === null ||
-      search.whereHopes(peers) !== null ||
-      this.#tooMuch[search.stage].test(asked, () => search.mayAnyServe(need));
-    if (!isPossible) return;
-    for (const place of search.placesFor(peers, need)) {
-      yield { place, shortage: units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
+    for (const place of search.placesFor(operation.peers as Peers, need)) {
+      yield { place, shortage: need.units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
     }
   }
 
@@ -275,14 +253,6 @@ export class PreemptiveStages {
     }
   }
 
-  /** Operations that hold nothing are told apart by what they ask for only, where they may hope for anything. */
-  #vainKey(search: Search, peers: Peers, needKey: string): string | undefined {
-    const { usage, leaf, fairShare } = peers;
-    if (search.hopes.get(peers)?.where !== null || usage.some((units) => units > 0)) return undefined;
-    const asks = leaf.demand.map((units, key) => (units > 0 ? (fairShare[key]! > SHARE_EPSILON ? 2 : 1) : 0));
-    return `${search.stage}|${asks}|${needKey}`;
-  }
-
   /** What is put down as in vain, or as a misfit, and is not; `kept` is what was known of the stage. For checks. */
   *misjudged(stage: Stage, kept: Search): Generator<string> {
     for (const { key, isMisfit, ask: asked, units } of this.#tree.needs.values()) {
@@ -290,27 +260,21 @@ export class PreemptiveStages {
     }
     for (const peers of this.#tree.waiting) {
       if (!hasRight(stage, peers)) continue;
-      const where = kept.hopes.get(peers)?.where ?? null;
+      const where = kept.hopes.get(peers);
+      if (where === null) continue;
       for (const operation of peers.operations) {
-        const mayHope = kept.mayHope(operation);
-        if (mayHope && where === null) continue;
         const service = this.#serviceOf(operation, stage);
-        if (service !== undefined && !(mayHope && isWithin(service, where)))
+        if (service !== undefined && !(where !== undefined && isWithin(service, where)))
           yield `${operation.key} is not in vain in the ${stage} stage`;
       }
     }
   }
 }
 
-/** Nodes on which a search may find something soon; null: on any. */
-type Near = ReadonlySet<Node | null> | null;
-
-const NOWHERE: ReadonlySet<Node | null> = new Set();
-
 /** Whether a search would find it that looks on some nodes only, or for a request of several nodes. */
-function isWithin({ choice }: Service, where: Near): boolean {
+function isWithin({ choice }: Service, where: ReadonlySet<Node | null>): boolean {
   const nodes = choice?.nodes ?? [];
-  return where === null || nodes.length !== 1 || nodes.every((node) => where.has(node));
+  return nodes.length !== 1 || nodes.every((node) => where.has(node));
 }
 
 /** What is lacking in one place. */

@@ -22,11 +22,11 @@ import {
   unitsOn,
 } from "./allocations.ts";
 import { operationWith, runsIn } from "./entries.ts";
-import { forgetMargin, type Margin, marginIn } from "./margins.ts";
+import { forgetMargin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
-import type { Branch, Former, Operation, Peers, PoolTree, Right } from "./tree.ts";
+import type { Branch, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -43,8 +43,6 @@ export interface Place {
   /** What is left when everything has ended that stops for nobody, and what would be without the candidates, too. */
   readonly left: readonly number[];
   readonly most: readonly number[];
-  /** Who would lose them, as it stood then, and the least that it may be owed before it leaves its margin. */
-  readonly losers: readonly Loser[];
   /**
    * No operation keeps a higher satisfaction when it loses one of the candidates, as long as all shares stay within their
    * margins: who has more takes nobody.
@@ -56,25 +54,13 @@ export interface Place {
   readonly dueMs: number;
 }
 
-interface Loser {
-  readonly peers: Peers;
-  readonly low: readonly number[];
-}
-
-/** Peers for which the stage may do something. */
-interface Hope {
-  /** Where; null: anywhere. */
-  where: Set<Node | null> | null;
-  /** Those of the peers for which it could do nothing there. */
-  vain: Set<Operation> | null;
-  /** Those for which it found nothing when shares had moved so many times, though it may if they move on. */
-  failed: Set<Operation> | null;
-  failedIn: number;
-}
+/** Places, by their nodes; null: any. */
+export type Where = Set<Node | null> | null;
 
 export class Search {
   readonly stage: Stage;
-  readonly hopes = new Map<Peers, Hope>();
+  /** Where it may do something for peers; those with the right that are not in here are in vain. */
+  readonly hopes = new Map<Peers, Where>();
   readonly #pool: Pool;
   readonly #tree: PoolTree;
   readonly #places = new Map<Node | null, Place>();
@@ -82,9 +68,6 @@ export class Search {
   readonly #givers = new SortedList<Place>(byBest);
   readonly #due = new SortedList<Place>(byDue);
   readonly #stale = new Set<Node | null>();
-  /** All needs with peers in vain, and all peers with less than all hope; perhaps some that no longer are. */
-  readonly #vainNeeds = new Set<Need>();
-  readonly #doubtful = new Set<Peers>();
   #nowMs = Number.NEGATIVE_INFINITY;
 
   constructor(stage: Stage, pool: Pool, tree: PoolTree) {
@@ -93,7 +76,7 @@ export class Search {
     this.#tree = tree;
     if (pool.record.nodeBacked) for (const node of pool.nodes.values()) this.note(node);
     else this.note(null);
-    for (const peers of tree.waiting) if (hasRight(stage, peers)) this.hopes.set(peers, hopeIn(null));
+    for (const peers of tree.waiting) if (hasRight(stage, peers)) this.hopes.set(peers, null);
   }
 
   /** Whether what it knows may be used at a time: it knows nothing of earlier ones. */
@@ -117,10 +100,9 @@ export class Search {
       this.#stale.add(place.node);
     }
     for (const node of this.#stale) {
-      const before = this.#places.get(node);
       const place = this.#replace(node);
       this.#stale.delete(node);
-      if (place !== undefined && !isNoBetter(place, before, nowMs)) this.#giveHope(place);
+      if (place !== undefined) this.#giveHope(place);
       if (this.#stale.size > 0 && isTimeUp()) return false;
     }
     return true;
@@ -161,14 +143,12 @@ export class Search {
       for (let i = 0; i < units.length; i++) most[i]! += units[i]!;
     }
     candidates.sort(byPreference);
-    const losers = candidates.map(({ operation }) => {
-      const peers = operation.peers as Peers;
-      return { peers, low: marginIn(this.#pool, this.#tree, peers).low };
-    });
     let best = Number.NEGATIVE_INFINITY;
-    for (const [index, { low }] of losers.entries())
-      best = Math.max(best, satisfactionWithout(this.#tree, candidates[index]!, low));
-    return { node, candidates, losers, left, most, best, backoffEndMs, dueMs };
+    for (const candidate of candidates) {
+      const { low } = marginIn(this.#pool, this.#tree, candidate.operation.peers as Peers);
+      best = Math.max(best, satisfactionWithout(this.#tree, candidate, low));
+    }
+    return { node, candidates, left, most, best, backoffEndMs, dueMs };
   }
 
   /** Everything that runs in the pool, of peers that have a run to lose. */
@@ -212,18 +192,10 @@ export class Search {
   #giveHope(place: Place): void {
     const { leastUnits } = this.#tree;
     if (!covers(this.#mostIn(place), leastUnits)) return; // As mostly: nobody is served there.
-    for (const need of this.#vainNeeds) {
-      const vain = need.vain[this.stage];
-      if (vain.size === 0) this.#vainNeeds.delete(need);
-      else if (this.#mayServe(place, need)) {
-        for (const peers of vain)
-          if (this.#isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place);
-      }
-    }
-    for (const peers of this.#doubtful) {
-      const hope = this.hopes.get(peers);
-      if (hope === undefined || isWhole(hope)) this.#doubtful.delete(peers);
-      else if (peers.needs.some((need) => this.#mayServe(place, need))) this.#hopeAt(peers, place);
+    for (const need of this.#tree.needs.values()) {
+      if (need.peers.size === 0 || !this.#mayServe(place, need)) continue;
+      for (const peers of need.peers)
+        if (this.#isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place.node);
     }
   }
 
@@ -236,100 +208,31 @@ export class Search {
     return backoffEndMs > this.#nowMs ? left : most;
   }
 
-  #hopeAt(peers: Peers, { node }: Place): void {
-    const hope = this.hopes.get(peers);
-    if (hope === undefined) {
-      this.hopes.set(peers, hopeIn(new Set([node])));
-      this.#doubtful.add(peers);
-    } else {
-      hope.where?.add(node);
-      hope.vain = null;
-      hope.failed = null;
-    }
-    for (const { vain } of peers.needs) vain[this.stage].delete(peers);
+  #hopeAt(peers: Peers, node: Node | null): void {
+    const where = this.hopes.get(peers);
+    if (where !== undefined) where?.add(node);
+    else if (hasRight(this.stage, peers)) this.hopes.set(peers, new Set([node]));
   }
 
-  /** They stand otherwise than before, so nothing is known of them. */
+  /** They stand otherwise than before, so nothing is known of them. Who gets the right later gets hope with it. */
   hopeAnywhere(peers: Peers): void {
-    if (peers.waitingCount === 0) return;
-    // Who gets the right later gets hope with it.
-    if (hasRight(this.stage, peers)) this.hopes.set(peers, hopeIn(null));
+    if (peers.waitingCount > 0 && hasRight(this.stage, peers)) this.hopes.set(peers, null);
     else this.hopes.delete(peers);
-    for (const { vain } of peers.needs) vain[this.stage].delete(peers);
   }
 
-  /** Where peers may hope: null: anywhere; nowhere: in vain. */
-  whereHopes(peers: Peers): ReadonlySet<Node | null> | null {
-    if (peers.needs.every(({ vain }) => vain[this.stage].has(peers))) return NOWHERE;
-    return this.hopes.get(peers)?.where ?? null;
-  }
-
-  /** They stand as others did that may hope in these places only. */
-  hopeAs(peers: Peers, where: ReadonlySet<Node | null>): void {
-    if (where.size === 0) return this.#despair(peers);
-    this.hopes.set(peers, hopeIn(new Set(where)));
-    this.#doubtful.add(peers);
-  }
-
-  /** Whether a search for an operation may find something. */
-  mayHope(operation: Operation): boolean {
-    const peers = operation.peers as Peers;
-    const hope = this.hopes.get(peers);
-    if (hope === undefined || hope.vain?.has(operation)) return false;
-    const { failed } = hope;
-    if (failed === null || hope.failedIn !== this.#tree.moveCount) return true;
-    return peers.runCount > 0 && !failed.has(operation);
-  }
-
-  /** Whether one of the peers may hope that a search finds something. */
-  mayAnyHope(peers: Peers): boolean {
-    const hope = this.hopes.get(peers);
-    if (hope === undefined || !hasRight(this.stage, peers)) return false;
-    const { failed, vain } = hope;
-    if (failed === null || hope.failedIn !== this.#tree.moveCount) return true;
-    return peers.runCount > 0 && failed.size + (vain?.size ?? 0) < this.#searcherCount(peers);
+  /** Whether a search for one of the peers may find something. */
+  mayHope(peers: Peers): boolean {
+    return this.hopes.has(peers) && hasRight(this.stage, peers);
   }
 
   /**
-   * A search for an operation found nothing, and will not but in some places, unless shares leave their margins; null: it
-   * may anywhere. Peers that hold nothing differ in nothing that matters here.
+   * A search for one of the peers found nothing, and will not but in some places, unless shares leave their margins; null:
+   * it may in any. They differ only in their runs, and nobody may take runs of those who have what it has itself (9.8).
    */
-  giveUp(operation: Operation, near: ReadonlySet<Node | null> | null): void {
-    const peers = operation.peers as Peers;
-    const hope = this.hopes.get(peers) as Hope;
-    if (near === null || near.size > 0) {
-      this.#doubtful.add(peers);
-      if (hope.failed === null || hope.failedIn !== this.#tree.moveCount) hope.failed = new Set();
-      hope.failed.add(operation);
-      hope.failedIn = this.#tree.moveCount;
-      const isForAll = peers.runCount === 0 || peers.operations.size === 1;
-      if (near !== null && isForAll) hope.where = new Set(near);
-      return;
-    }
-    hope.vain ??= new Set();
-    hope.vain.add(operation);
-    if (peers.runCount === 0 || hope.vain.size >= this.#searcherCount(peers)) this.#despair(peers);
-    else this.#doubtful.add(peers);
-  }
-
-  #despair(peers: Peers): void {
-    this.hopes.delete(peers);
-    for (const need of peers.needs) {
-      need.vain[this.stage].add(peers);
-      this.#vainNeeds.add(need);
-    }
-  }
-
-  /** How many of the peers have the right to this stage. */
-  #searcherCount({ starvingCount, aggressiveCount, operations, leaf }: Peers): number {
-    if (inheritedRight(leaf.parent) >= RIGHT_FOR[this.stage]) return operations.size;
-    return this.stage === "aggressive" ? aggressiveCount : starvingCount;
-  }
-
-  /** Whether some place could serve it, whoever asks. */
-  mayAnyServe(need: Need): boolean {
-    for (const place of this.#givers) if (this.#mayServe(place, need)) return true;
-    return false;
+  giveUp(peers: Peers, near: Where): void {
+    if (near === null) return;
+    if (near.size > 0) this.hopes.set(peers, near);
+    else this.hopes.delete(peers);
   }
 
   /** When time alone changes some place; infinite: never. */
@@ -339,7 +242,7 @@ export class Search {
 
   /** Places where a request of the peers may find room for one node's part, with victims or without. */
   *placesFor(peers: Peers, need: Need): Generator<Place> {
-    const where = this.hopes.get(peers)?.where ?? null;
+    const where = this.hopes.get(peers) ?? null;
     if (where !== null && need.ask?.count === 1) {
       for (const node of where) {
         const place = this.#places.get(node);
@@ -373,38 +276,6 @@ export class Search {
       if (best > place.best) yield `${where} has ${best}, more than ${place.best}`;
     }
   }
-}
-
-const NOWHERE: ReadonlySet<Node | null> = new Set();
-
-/** Whether nobody finds anything in a place that was not there before, at a time at which it would have been the same. */
-function isNoBetter(place: Place, before: Place | undefined, nowMs: number): boolean {
-  if (before === undefined || before.dueMs <= nowMs || place.backoffEndMs < before.backoffEndMs) return false;
-  if (!covers(before.left, place.left) || !covers(before.most, place.most)) return false;
-  return place.candidates.every(({ run, group }, index) => {
-    const at = before.candidates.findIndex((candidate) => candidate.run === run);
-    if (at < 0 || before.candidates[at]!.group !== group) return false;
-    return isNoRicher(place.losers[index]!, before.losers[at]!);
-  });
-}
-
-/** Whether an operation that loses runs keeps no more of its share, nor a higher satisfaction, than it did. */
-function isNoRicher(loser: Loser, before: Loser): boolean {
-  const [now, then] = [loser.peers, before.peers];
-  return loser.low.every(
-    (share, key) =>
-      share >= before.low[key]! &&
-      now.usage[key] === then.usage[key] &&
-      isShareAbove(now.demandShare[key]!, share) === isShareAbove(then.demandShare[key]!, before.low[key]!),
-  );
-}
-
-function hopeIn(where: Hope["where"]): Hope {
-  return { where, vain: null, failed: null, failedIn: 0 };
-}
-
-function isWhole({ where, vain, failed }: Hope): boolean {
-  return where === null && vain === null && failed === null;
 }
 
 export function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
@@ -503,8 +374,8 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
 export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
   const { groups, margin: before } = peers;
   forgetMargin(peers);
+  if (STAGES.every((stage) => tree.searches[stage] === null)) return;
   const margin = marginIn(pool, tree, peers);
-  if (!margin.coversGroups) return; // Nobody searches.
   if (peers.runCount > 0) {
     const now = groupsIn(pool, tree, peers);
     const isSame = groups !== null && now.every((group, index) => group === groups[index]);
@@ -514,29 +385,8 @@ export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
     const isAsListed = isSame && before !== null && !isLess(margin.low, before.low);
     if (isListed && !isAsListed) for (const operation of peers.operations) noteRuns(tree, operation);
   }
-  if (isHeir(peers, margin)) return hopeAsBefore(tree, peers);
   // Who is owed no more than when a search was in vain may take nobody who was safe from it then (9.8).
   if (before === null || isLess(before.high, margin.high)) hopeFor(tree, peers);
-}
-
-/** Whether peers may take nobody who was safe from those that they come from. */
-function isHeir({ former }: Peers, { high, satisfactionMin }: Margin): boolean {
-  return former !== null && high === former.margin.high && satisfactionMin >= former.margin.satisfactionMin;
-}
-
-function hopeAsBefore({ searches }: PoolTree, peers: Peers): void {
-  for (const stage of STAGES) {
-    const where = peers.former?.hopes[stage] ?? null;
-    if (where !== null) searches[stage]?.hopeAs(peers, where);
-  }
-}
-
-/** What was known of the former peers of an operation that asks for the same as before, and has the same. */
-export function formerOf({ searches }: PoolTree, peers: Peers): Former | null {
-  const { margin } = peers;
-  if (margin === null) return null;
-  const hopesIn = (stage: Stage) => searches[stage]?.whereHopes(peers) ?? null;
-  return { margin, hopes: { preemptive: hopesIn("preemptive"), aggressive: hopesIn("aggressive") } };
 }
 
 /** Whether one share is less than another on some key. */

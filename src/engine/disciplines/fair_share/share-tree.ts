@@ -49,37 +49,17 @@ export interface ShareElement {
   /** With all gangs, and where the other one is drawn. */
   fullCurve: Curve;
   settledCurve: Curve;
-  /** Drawn without one of its gangs after another, as of the last time; null: none has given up yet. */
-  withouts: Without[] | null;
   /** The one that shares were last handed down by; null: it was drawn since. */
   handedCurve: Curve | null;
   isStale: boolean;
   /** Drawn since shares were last handed down. */
   isRedrawn: boolean;
-  /** Whether shares were last handed down because it was drawn. */
-  wasRedrawn: boolean;
   /** Of a FIFO group: the operations in their order, as of the last drawing. */
   line: readonly ShareElement[];
   place: Place | null;
   readonly fairShare: number[];
   /** Whether its fair share is another one than before. */
   isChanged: boolean;
-  /** Positions between which nobody need know at once what its members have; null: there are none. */
-  span: Span | null;
-  /** Whether the shares of its members are those of an earlier position; `catchUp` hands them down. */
-  isBehind: boolean;
-}
-
-/** What is left of a curve when one more gang has given up. */
-export interface Without {
-  /** Null: something below has changed since, and only the paper may be used. */
-  gang: ShareElement | null;
-  curve: Curve;
-}
-
-export interface Span {
-  readonly from: number;
-  readonly to: number;
 }
 
 export interface ShareTree {
@@ -117,17 +97,13 @@ export class ShareNode implements ShareElement {
   curve = BLANK;
   fullCurve = BLANK;
   settledCurve = BLANK;
-  withouts: Without[] | null = null;
   handedCurve: Curve | null = null;
   isStale = false;
   isRedrawn = false;
-  wasRedrawn = false;
   line: readonly ShareElement[] = [];
   place: Place | null = null;
   readonly fairShare: number[];
   isChanged = false;
-  span: Span | null = null;
-  isBehind = false;
 
   constructor({ parent, weight, isFifo, reserved, limit }: ShareFields) {
     this.parent = parent;
@@ -248,13 +224,15 @@ export function noteRedrawn(element: ShareElement): void {
 }
 
 /** Gives back the paper of curves that nobody needs any more. */
-export function tidy({ paper, root }: ShareTree): void {
-  if (!isWasteful(paper)) return;
+export function tidy(tree: ShareTree): void {
+  if (isWasteful(tree.paper)) moveCurvesTogether(tree);
+}
+
+function moveCurvesTogether({ paper, root }: ShareTree): void {
   const curves: Curve[] = [];
-  const collect = ({ fullCurve, settledCurve, withouts, members }: ShareElement): void => {
+  const collect = ({ fullCurve, settledCurve, members }: ShareElement): void => {
     if (fullCurve.paper === paper) curves.push(fullCurve);
     if (settledCurve.paper === paper) curves.push(settledCurve);
-    for (const { curve } of withouts ?? []) curves.push(curve);
     for (const member of members) collect(member);
   };
   collect(root);

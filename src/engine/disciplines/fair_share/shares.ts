@@ -5,17 +5,22 @@
 // points are sorted, never searched by trial, so all of it is exact up to rounding.
 //
 // Only what is stale is drawn, and shares are handed down only to those who stand elsewhere than before or were drawn
-// anew: the outcome is that of a tree that is drawn from nothing. Where the owner of the tree has said that a small step
-// of the water makes no difference below an element, its members get their shares when somebody asks for them.
+// anew: the outcome is that of a tree that is drawn from nothing.
 
 import { empty } from "../../few.ts";
 import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
-import { isSamePlace, type Place, placeAt, positionAt, valueAt } from "./levels.ts";
+import { isSamePlace, type Place, placeAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
 import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
+  updateSharesBelowRoot(tree);
+  sumShares(tree.root, tree);
+}
+
+/** All but what the root's members have together, which mostly nobody asks for. */
+export function updateSharesBelowRoot(tree: ShareTree): void {
   const { root } = tree;
   if (!root.isStale && root.place !== null) return;
   const hasGangs = root.gangCount > 0 || tree.settled.length > 0;
@@ -34,61 +39,30 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean
   const isMoved = element.place === null || !isSamePlace(element.place, place);
   if (!isMoved && !element.isRedrawn) return false;
   if (isMoved) element.place = place;
-  element.wasRedrawn = element.isRedrawn;
   element.isRedrawn = false;
   element.handedCurve = element.curve;
-  element.span = null;
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
-  const isOther = handDownToMembers(element, isMoved || element.isBehind, tree);
+  const isOther = handDownToMembers(element, isMoved, tree);
   empty(element.renewed);
-  return isOther && sumShares(element, tree);
+  return isOther && element.parent !== null && sumShares(element, tree);
 }
 
 /** Answers whether one of them may have another share, or they are others. */
 function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): boolean {
   const { position, isBelow } = element.place as Place;
-  element.isBehind = false;
   let isOther = isMoved;
   for (const member of isMoved ? element.members : element.renewed) {
     if (member.index < 0 || (!isMoved && !member.isRedrawn)) {
       isOther = true; // They may be fewer, or more.
       continue;
     }
-    const level = member.weight * position;
-    const place = placeAt(member.curve, level, isBelow);
-    const isBehind = !isBelow && isWithinSpan(member, place);
-    if (isBehind ? stayBehind(member, place, level, tree) : handDown(member, place, tree)) isOther = true;
+    if (handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree)) isOther = true;
   }
   return isOther;
 }
 
-function isWithinSpan({ span, isRedrawn }: ShareElement, { position, isBelow }: Place): boolean {
-  return span !== null && !isRedrawn && !isBelow && position >= span.from && position <= span.to;
-}
-
 const VALUE: number[] = [];
-
-/** Takes a place without its members. What they have together there is known from the curve. */
-function stayBehind(element: ShareElement, place: Place, level: number, tree: ShareTree): boolean {
-  if (isSamePlace(element.place as Place, place)) return false;
-  element.place = place;
-  element.isBehind = true;
-  valueAt(element.curve, level, VALUE);
-  return setShares(element, VALUE, tree);
-}
-
-/** The members of an element that stayed behind get their shares. */
-export function catchUp(element: ShareElement, tree: ShareTree): void {
-  if (element.isBehind) handDownToMembers(element, true, tree);
-}
-
-/** What each operation of a member would have if the element stood elsewhere. */
-export function shareThere(member: ShareElement, position: number, share: number[]): void {
-  const { curve, weight, path } = member;
-  const at = positionAt(curve, weight * position, false);
-  for (let key = 0; key < member.fairShare.length; key++) share[key] = pathAt(path as Path, at, key);
-}
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */
 function setShareAt(element: ShareElement, place: number, tree: ShareTree): boolean {

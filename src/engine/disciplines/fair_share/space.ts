@@ -121,7 +121,7 @@ export class NodeSpace implements Space {
 }
 
 /** Asks for which there was no room: what asks for as much or more of the same nodes, or of fewer, has none either. */
-export class Misfits {
+class Misfits {
   readonly #byNodes = new Map<string, Ask[]>();
 
   test(ask: Ask, hasRoom: () => boolean): boolean {

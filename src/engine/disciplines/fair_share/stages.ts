@@ -6,14 +6,13 @@ import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { membersIn, operationsIn, passersIn } from "./entries.ts";
 import { firstServed, isOnNodes } from "./holds.ts";
-import { forgetMarginsWithoutGroups } from "./margins.ts";
 import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
 import { forgetFindings } from "./operations.ts";
 import { type Asked, ask, firstInOrder, inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
-import { spaceOf } from "./space.ts";
+import { type Space, spaceOf } from "./space.ts";
 import { evaluate, finishEvaluation } from "./starvation.ts";
 import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeInTime } from "./tree.ts";
 import { chooseOver, isBelow, type Round } from "./victims.ts";
@@ -47,7 +46,7 @@ function lookAtTree(
     return null;
   }
   const stages = new Stages(state, pool, tree, nowMs);
-  const waiter = stages.findGrant(evaluation.moved);
+  const waiter = stages.findGrant();
   const enforce = waiter === undefined ? stages.findEnforcement() : undefined;
   const isBusy = waiter !== undefined || enforce !== undefined;
   const service = isBusy ? undefined : stages.findService();
@@ -66,42 +65,45 @@ function preemptionOf({ waiter, shortage, choice }: Service): Preemption | undef
   return choice === null ? undefined : { waiter, shortage, choice, isHelped: false };
 }
 
-export class Stages {
-  readonly #pool: Pool;
-  readonly #tree: PoolTree;
-  readonly #round: Round;
+export class Stages implements Round {
+  readonly state: EngineState;
+  readonly pool: Pool;
+  readonly tree: PoolTree;
+  readonly nowMs: number;
+  readonly space: Space;
   /** Made when somebody has a right to preempt. */
-  #preemptive: PreemptiveStages | undefined;
+  #preemptive: PreemptiveStages | undefined = undefined;
 
   constructor(state: EngineState, pool: Pool, tree: PoolTree, nowMs: number) {
-    this.#pool = pool;
-    this.#tree = tree;
-    this.#round = { state, pool, tree, nowMs, space: spaceOf(pool, tree.promises) };
+    this.state = state;
+    this.pool = pool;
+    this.tree = tree;
+    this.nowMs = nowMs;
+    this.space = spaceOf(pool, tree.promises);
   }
 
   // --- regular ---------------------------------------------------------------------------------------
 
-  /** `moved` are the operations that stand otherwise than at the last look. */
-  findGrant(moved: readonly Operation[]): Waiter | undefined {
-    return this.#servedHold() ?? this.#regular(moved);
+  findGrant(): Waiter | undefined {
+    return this.#servedHold() ?? this.#regular();
   }
 
   /** Units that are free go to the holds in the order of the decisions. */
   #servedHold(): Waiter | undefined {
-    const held = firstServed(this.#pool, this.#tree.promises);
+    const held = firstServed(this.pool, this.tree.promises);
     return held === undefined ? undefined : waiterOf(held.request, held.poolLine, "here", held.nodes);
   }
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
-  #regular(moved: readonly Operation[]): Waiter | undefined {
-    const tree = this.#tree;
+  #regular(): Waiter | undefined {
+    const tree = this.tree;
     const preemptive = this.#preemptiveStages();
     if (tree.hasNewRoom) {
       tree.hasNewRoom = this.#hasRoomForAny();
       return tree.hasNewRoom ? this.#firstThatFits(preemptive) : undefined;
     }
     const asking = ++tree.askCount;
-    tree.hasNewRoom = this.#askThoseThatFit(moved, asking);
+    tree.hasNewRoom = this.#askThoseThatFit(asking);
     if (!tree.hasNewRoom) return undefined;
     if (preemptive === undefined || !preemptive.askAll(asking)) {
       return this.#grantTo(firstInOrder(tree, asking));
@@ -112,10 +114,14 @@ export class Stages {
 
   /** When units have come free, most who ask for little fit: only those of them are looked at whose turn comes. */
   #firstThatFits(preemptive: PreemptiveStages | undefined): Waiter | undefined {
-    const tree = this.#tree;
+    const { tree } = this;
     // Mostly the first of all that wait fits: then nobody else need be looked at.
     const first = preemptive === undefined ? this.#grantTo(firstInOrder(tree, null)) : undefined;
-    if (first !== undefined) return first;
+    return first ?? this.#firstOfThoseThatFit(preemptive);
+  }
+
+  #firstOfThoseThatFit(preemptive: PreemptiveStages | undefined): Waiter | undefined {
+    const { tree } = this;
     const asking = ++tree.askCount;
     for (const { peers } of tree.openNeeds) for (const waiters of peers) ask(waiters, asking);
     preemptive?.askAll(asking);
@@ -128,7 +134,7 @@ export class Stages {
 
   /** The first that fits; null: a preemptive stage could serve one before it. */
   #firstToServe(preemptive: PreemptiveStages | undefined, asked: Asked): Waiter | null | undefined {
-    for (const operation of inOrder(this.#tree, asked)) {
+    for (const operation of inOrder(this.tree, asked)) {
       if ((operation.peers as Peers).fitsIn === asked.asking) return this.#grantTo(operation);
       if (preemptive?.couldServe(operation)) return null;
     }
@@ -136,14 +142,15 @@ export class Stages {
   }
 
   #hasRoomForAny(): boolean {
-    for (const need of this.#tree.openNeeds) if (this.#hasRoomFor(need)) return true;
+    for (const need of this.tree.openNeeds) if (this.#hasRoomFor(need)) return true;
     return false;
   }
 
   /** As long as no units have come free, nobody fits who did not at the last look. Answers whether anybody does. */
-  #askThoseThatFit(moved: readonly Operation[], asking: number): boolean {
+  #askThoseThatFit(asking: number): boolean {
     let areAny = false;
-    for (const { peers } of moved) if (peers !== null && this.#askIfFits(peers, asking)) areAny = true;
+    for (const { peers } of this.tree.moved)
+      if (peers !== null && this.#askIfFits(peers, asking)) areAny = true;
     return areAny;
   }
 
@@ -162,11 +169,11 @@ export class Stages {
   /** Whether the first that waits without units here may start; who is promised some is served before. */
   #mayStart({ poolLine, need, waiting, promised }: LineEntry): boolean {
     if (poolLine.verdict !== null || waiting === promised || !this.#hasRoomFor(need)) return false;
-    return quotaBlockOf(poolLine, this.#tree.promises, isOnNodes) === null;
+    return quotaBlockOf(poolLine, this.tree.promises, isOnNodes) === null;
   }
 
   #hasRoomFor(need: Need): boolean {
-    return hasRoomFor(this.#tree, this.#round.space, need);
+    return hasRoomFor(this.tree, this.space, need);
   }
 
   /** The first request of the operation that fits. */
@@ -179,12 +186,12 @@ export class Stages {
       const { poolLine } = entry;
       const [first] = membersIn(entry);
       if (first !== undefined && !precedes(found, first)) [found, from, hold] = [first, poolLine, null];
-      for (const passer of passersIn(this.#pool, entry)) {
+      for (const passer of passersIn(this.pool, entry)) {
         if (!precedes(found, passer)) [found, from, hold] = [passer, poolLine, "elsewhere"];
       }
     }
     if (found === undefined || from === undefined) return undefined;
-    return waiterOf(found, from, hold, this.#round.space.placeNow(from) ?? []);
+    return waiterOf(found, from, hold, this.space.placeNow(from) ?? []);
   }
 
   // --- limits ----------------------------------------------------------------------------------------
@@ -194,19 +201,19 @@ export class Stages {
     for (const owner of this.#owners()) {
       const excess = this.#excessOf(owner);
       if (excess.every((units) => units <= 0)) continue;
-      const choice = chooseOver(this.#pool, this.#tree, owner, excess);
+      const choice = chooseOver(this.pool, this.tree, owner, excess);
       if (choice !== null) return choice;
     }
     return undefined;
   }
 
   #owners(): readonly (Policy | Group | Node)[] {
-    const nodes = overcommittedFor(this.#pool, this.#round.nowMs);
-    if (!this.#pool.record.settings.enforceLimits) return nodes;
-    const groups = [...this.#tree.branches.values()].flatMap(({ kind, group }) =>
+    const nodes = overcommittedFor(this.pool, this.nowMs);
+    if (!this.pool.record.settings.enforceLimits) return nodes;
+    const groups = [...this.tree.branches.values()].flatMap(({ kind, group }) =>
       kind === "group" && group !== null ? [group] : [],
     );
-    return [...nodes, ...this.#tree.policies.keys(), ...groups.reverse()];
+    return [...nodes, ...this.tree.policies.keys(), ...groups.reverse()];
   }
 
   /** What is stopping is on its way out already. */
@@ -214,7 +221,7 @@ export class Stages {
     if ("devices" in owner) return excessOn(owner);
     const excess = owner.usage.map((units, i) => units - owner.limit[i]!);
     if (excess.every((units) => units <= 0)) return excess;
-    for (const { lines } of operationsIn(this.#tree)) {
+    for (const { lines } of operationsIn(this.tree)) {
       for (const { poolLine, stopping } of lines) {
         if (stopping === 0 || !isBelow(poolLine.policy, owner)) continue;
         poolLine.need.forEach((amount, i) => (excess[i]! -= amount * stopping));
@@ -231,21 +238,21 @@ export class Stages {
 
   /** Undefined: nobody has the right to any of them. */
   #preemptiveStages(): PreemptiveStages | undefined {
-    const { preemptive, aggressive } = this.#tree.rights;
-    if (preemptive + aggressive > 0) this.#preemptive ??= new PreemptiveStages(this.#round);
+    const { preemptive, aggressive } = this.tree.rights;
+    if (preemptive + aggressive > 0) this.#preemptive ??= new PreemptiveStages(this);
     return this.#preemptive;
   }
 
   /** Compares what the searches know with what new ones find; for checks. */
   *violations(): Generator<string> {
-    const { searches } = this.#tree;
-    const preemptive = new PreemptiveStages(this.#round);
+    const { searches } = this.tree;
+    const preemptive = new PreemptiveStages(this);
     for (const stage of STAGES) {
       const kept = searches[stage];
-      if (kept === null || !kept.isOf(this.#round.nowMs)) continue;
+      if (kept === null || !kept.isOf(this.nowMs)) continue;
       yield* kept.violations();
-      searches[stage] = new Search(stage, this.#pool, this.#tree);
-      searches[stage].renew(this.#round.nowMs);
+      searches[stage] = new Search(stage, this.pool, this.tree);
+      searches[stage].renew(this.nowMs);
       yield* preemptive.misjudged(stage, kept);
       searches[stage] = kept;
     }
@@ -255,8 +262,8 @@ export class Stages {
   backoffEndMs(): number {
     let nextMs = Number.POSITIVE_INFINITY;
     for (const stage of STAGES) {
-      if (this.#tree.rights[stage] > 0)
-        nextMs = Math.min(nextMs, this.#tree.searches[stage]?.nextDueMs() ?? nextMs);
+      if (this.tree.rights[stage] > 0)
+        nextMs = Math.min(nextMs, this.tree.searches[stage]?.nextDueMs() ?? nextMs);
     }
     return nextMs;
   }
@@ -278,9 +285,7 @@ export function takeOverChanges(
     if (rights[stage] === 0) continue;
     const known = searches[stage];
     if (known?.isOf(nowMs)) continue;
-    for (const { vain } of tree.needs.values()) vain[stage].clear();
     searches[stage] = new Search(stage, pool, tree);
-    forgetMarginsWithoutGroups(tree);
   }
   const { changed } = pool.places;
   if (changed.size > 0) {

@@ -17,10 +17,6 @@ export interface Evaluation {
   readonly transaction: Transaction;
   readonly pool: Pool;
   readonly tree: PoolTree;
-  /** Operations that stand otherwise than at the last look. */
-  moved: readonly Operation[];
-  /** Those who have just come below their fair share. */
-  readonly fresh: (Branch | Operation)[];
   changes: StarvationChange[];
 }
 
@@ -32,8 +28,9 @@ export interface Evaluation {
  * So that is left for the last look of the moment (`finishEvaluation`).
  */
 export function evaluate(transaction: Transaction, pool: Pool, tree: PoolTree): Evaluation {
-  const evaluation: Evaluation = { transaction, pool, tree, moved: tree.moved, fresh: [], changes: [] };
+  const evaluation: Evaluation = { transaction, pool, tree, changes: NO_CHANGES };
   tree.lookCount++;
+  empty(tree.fresh); // A look that failed may have left some.
   judgeTouched(evaluation);
   judgeMoved(evaluation);
   judgeDue(evaluation);
@@ -45,12 +42,15 @@ export function evaluate(transaction: Transaction, pool: Pool, tree: PoolTree): 
 
 /** `isLast`: nothing more is to be done now. Answers when time alone changes a status next; infinite: never. */
 export function finishEvaluation(evaluation: Evaluation, isLast: boolean): number {
-  const { tree, fresh } = evaluation;
+  const { tree } = evaluation;
+  const { fresh, moved } = tree;
+  empty(moved);
   for (const element of fresh) {
     if (isLast) begin(evaluation, element, NORMAL);
     else if (isOperation(element)) noteMoved(tree, element);
     else touch(tree, element);
   }
+  empty(fresh);
   emit(evaluation);
   return tree.wakes.first()?.wakeAtMs ?? Number.POSITIVE_INFINITY;
 }
@@ -74,10 +74,7 @@ function judgeTouched(evaluation: Evaluation): void {
 }
 
 function judgeMoved(evaluation: Evaluation): void {
-  const { moved, tree } = evaluation;
-  if (moved.length === 0) return;
-  tree.moved = [];
-  for (const operation of moved) {
+  for (const operation of evaluation.tree.moved) {
     if (!operation.isMoved) continue;
     operation.isMoved = false;
     judge(evaluation, operation);
@@ -102,7 +99,7 @@ function judge(evaluation: Evaluation, element: Branch | Operation): void {
   const standing = standingOf(element);
   if (!(isOperation(element) ? (element.peers as Peers).isBelow : isBelow(standing))) {
     if (record !== NORMAL) {
-      evaluation.changes.push({ element: element.key, belowSinceMs: null, status: "normal" });
+      note(evaluation, { element: element.key, belowSinceMs: null, status: "normal" });
       element.record = NORMAL;
     }
     return setStatus(tree, element, "normal", Number.POSITIVE_INFINITY);
@@ -111,24 +108,29 @@ function judge(evaluation: Evaluation, element: Branch | Operation): void {
     return begin(evaluation, element, record);
   // What a look that was taken back has left of a right does not count.
   setStatus(tree, element, "below_fair_share", Number.POSITIVE_INFINITY);
-  evaluation.fresh.push(element);
+  tree.fresh.push(element);
+}
+
+const NO_CHANGES: StarvationChange[] = [];
+
+/** Mostly there is one, and no room is made for more. */
+function note(evaluation: Evaluation, change: StarvationChange): void {
+  if (evaluation.changes.length === 0) evaluation.changes = [change];
+  else evaluation.changes.push(change);
 }
 
 const NORMAL: StarvationChange = { element: "", belowSinceMs: null, status: "normal" };
 
 /** It is below its fair share, since now or since the time that is recorded. */
-function begin(
-  { transaction, tree, changes }: Evaluation,
-  element: Branch | Operation,
-  record: StarvationChange,
-): void {
+function begin(evaluation: Evaluation, element: Branch | Operation, record: StarvationChange): void {
+  const { tree, transaction } = evaluation;
   const { nowMs } = transaction;
   const { settings } = standingOf(element);
   const belowSinceMs = record.belowSinceMs ?? nowMs;
   const status = statusAfter(settings, nowMs - belowSinceMs);
   if (record.status !== status) {
     element.record = { element: element.key, belowSinceMs, status };
-    changes.push(element.record);
+    note(evaluation, element.record);
   }
   setStatus(tree, element, status, nextChange(settings, belowSinceMs, nowMs));
 }
@@ -152,16 +154,17 @@ function clearGone(evaluation: Evaluation): void {
   empty(gone);
 }
 
-function clear({ transaction, pool, tree, changes }: Evaluation, key: string): void {
+function clear(evaluation: Evaluation, key: string): void {
+  const { transaction, pool, tree } = evaluation;
   if (!pool.starvation.has(key) || tree.branches.has(key)) return;
   if (operationBy(transaction.state, tree, key) !== undefined) return;
-  changes.push({ element: key, belowSinceMs: null, status: "normal" });
+  note(evaluation, { element: key, belowSinceMs: null, status: "normal" });
 }
 
 function emit(evaluation: Evaluation): void {
   const { transaction, pool, changes } = evaluation;
   if (changes.length === 0) return;
-  evaluation.changes = [];
+  evaluation.changes = NO_CHANGES;
   if (changes.length > 1) changes.sort((a, b) => compareIds(a.element, b.element)); // However they were found.
   const { nowMs: atMs } = transaction;
   transaction.emit({ kind: "starvationChanged", pool: pool.record.name, changes, atMs });

@@ -23,11 +23,11 @@ import { compareIds, type Resources } from "../../resources.ts";
 import { Promises } from "../../scheduling/quotas.ts";
 import type { PoolSettings } from "../../settings.ts";
 import { SortedList } from "../../sorted-list.ts";
-import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
+import type { EngineState, Group, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import type { Allocation } from "./allocations.ts";
 import { reservedInLine } from "./guarantees.ts";
-import { allowSpan, isWithinMargin, type Margin } from "./margins.ts";
+import { isWithinMargin, type Margin } from "./margins.ts";
 import type { Need } from "./needs.ts";
 import { forgetFindings, operationOf, refresh, settleCounts, touch } from "./operations.ts";
 import { fraction } from "./satisfaction.ts";
@@ -42,7 +42,7 @@ import {
   ShareNode,
   type ShareTree,
 } from "./share-tree.ts";
-import { updateShares } from "./shares.ts";
+import { updateSharesBelowRoot } from "./shares.ts";
 
 /** What a group may override for everything below it (P6). */
 export type ShareSettings = Pick<
@@ -149,16 +149,8 @@ export interface Peers extends Standing {
   groups: readonly AllocationGroup[] | null;
   /** Between which shares nothing is found otherwise about them; null: to be found when asked for. */
   margin: Margin | null;
-  /** What was known of those that they come from; null: that does not hold for them, or is taken over. */
-  former: Former | null;
   /** The number of the last walk of the regular stage in which each of them fitted. */
   fitsIn: number;
-}
-
-/** The margin of peers, and where each stage could do something for them; null: anywhere. */
-export interface Former {
-  readonly margin: Margin;
-  readonly hopes: Readonly<Record<Stage, ReadonlySet<Node | null> | null>>;
 }
 
 export interface Operation extends Starver {
@@ -216,15 +208,15 @@ export interface PoolTree extends ShareTree {
   readonly running: Set<Peers>;
   /** Every shape of requests that was met. */
   readonly shapes: Map<string, Shape>;
-  /** Those with something known of their former peers. */
-  readonly heirs: Peers[];
   /** Leaves that may have more or fewer operations than shares know, or others. */
   readonly recounted: Leaf[];
   /** Elements that stand otherwise than at the last look. */
   readonly touched: (Branch | Peers)[];
   /** Operations that are new, stand elsewhere, or must be looked at again; and those that have gone. */
-  moved: Operation[];
+  readonly moved: Operation[];
   readonly gone: Operation[];
+  /** Those who were found to have come below their fair share just now. */
+  readonly fresh: (Branch | Operation)[];
   /** Those whose status time alone changes, soonest first. */
   readonly wakes: SortedList<Branch | Operation>;
   /** What is promised to whom. */
@@ -244,8 +236,6 @@ export interface PoolTree extends ShareTree {
   /** How many looks at statuses there were, and how many walks over those who wait. */
   lookCount: number;
   askCount: number;
-  /** How many times fair shares have moved. */
-  moveCount: number;
   /** Groups that are promised more than there is (9.1). */
   readonly overcommitted: readonly string[];
 }
@@ -292,35 +282,39 @@ export function shareTreeInTime(state: EngineState, pool: Pool, isTimeUp: () => 
     return known;
   const tree = known ?? newTree(pool);
   pool.shareTree = tree;
-  const noteStale = (request: Request) => {
-    const operation = operationOf(state, pool, tree, request);
-    if (operation === undefined || operation.isStale) return;
-    operation.isStale = true;
-    stale.push(operation);
-  };
   const { stale, changed } = tree;
-  if (known === null) for (const request of requestsIn(state, pool)) noteStale(request);
-  if (takenBackRequests.size > 0) forgetFindings(tree);
-  takenBackRequests.drain(noteStale);
-  staleRequests.drain(noteStale);
+  if (known === null) noteStale(pool, tree, requestsIn(state, pool));
+  if (takenBackRequests.size > 0) {
+    forgetFindings(tree);
+    noteStale(pool, tree, takenBackRequests);
+    takenBackRequests.clear();
+  }
+  noteStale(pool, tree, staleRequests);
+  staleRequests.clear();
   const isBreak = breaksWhen(isTimeUp);
   for (let operation = stale.shift(); operation !== undefined; operation = stale.shift()) {
     refresh(state, tree, operation, pool);
     if (isBreak()) return null;
   }
   settleCounts(tree);
-  updateShares(tree);
-  if (changed.length > 0) tree.moveCount++;
+  updateSharesBelowRoot(tree);
   for (const node of changed) {
     if (!node.isChanged) continue;
     touchStanding(pool, tree, node);
     if (isBreak()) return null;
   }
-  for (const peers of tree.heirs) peers.former = null; // From now on it may not hold.
-  empty(tree.heirs);
-  for (const node of changed) allowSpan(pool, tree, node.kind === "operations" ? node.parent : node);
   empty(changed);
   return tree;
+}
+
+/** Their operations are to be taken anew. */
+function noteStale(pool: Pool, tree: PoolTree, requests: Iterable<Request>): void {
+  for (const request of requests) {
+    const operation = operationOf(pool, tree, request);
+    if (operation === undefined || operation.isStale) continue;
+    operation.isStale = true;
+    tree.stale.push(operation);
+  }
 }
 
 function isUnfinished({ stale, changed }: PoolTree): boolean {
@@ -346,7 +340,7 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
   }
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
-    if (isWithinMargin(tree, peers)) continue;
+    if (isWithinMargin(peers)) continue;
     touch(tree, peers);
     leaveMargin(pool, tree, peers);
   }
@@ -390,11 +384,11 @@ function newTree(pool: Pool): PoolTree {
     waiting: new Set(),
     running: new Set(),
     shapes: new Map(),
-    heirs: [],
     recounted: [],
     touched: [],
     moved: [],
     gone: [],
+    fresh: [],
     wakes: new SortedList<Branch | Operation>(byWake, { key: ({ wakeAtMs }) => wakeAtMs }),
     promises: new Promises(pool.keys.length),
     areHoldsChecked: false,
@@ -405,7 +399,6 @@ function newTree(pool: Pool): PoolTree {
     isInLook: false,
     lookCount: 0,
     askCount: 0,
-    moveCount: 0,
     overcommitted: [],
   };
   for (const branch of branches.values()) touch(tree, branch);
