@@ -1,7 +1,7 @@
 // What a server that is one of several does before it answers: it knows that it may, it has seen what the client has seen,
 // and it passes changes on to the leader (C6, C8, C9).
 
-import type { HttpBindings } from "@hono/node-server";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Log } from "../leader/index.ts";
 import type { RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
@@ -14,7 +14,7 @@ export interface Replicated extends Pick<Forwarding, "clientAddress" | "tellLead
   readonly forwarding: Forwarding;
   /** True if the leader has answered the call. Throws where this server must not answer it. */
   isServedElsewhere(
-    bindings: HttpBindings,
+    exchange: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
     call: { readonly address: string; readonly method: string; readonly name: RouteName | undefined },
   ): Promise<boolean>;
   /** What the answer reflects. */
