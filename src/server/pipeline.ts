@@ -180,34 +180,49 @@ const ANYBODY: Identity = {
   expiresAtMs: null,
 };
 
-async function identify(
-  { services }: Pipeline,
-  { permission, rateCost = 1 }: Route,
-  {
-    authorization,
-    session,
-    address,
-  }: { authorization: string | undefined; session: string | undefined; address: string },
-): Promise<Identity> {
-  const { rates } = services;
-  if (permission === "public") {
-    await rates.checkStranger(address);
+interface Caller {
+  readonly authorization: string | undefined;
+  readonly session: string | undefined;
+  readonly address: string;
+}
+
+function identify({ services }: Pipeline, route: Route, caller: Caller): Identity | Promise<Identity> {
+  const { authorization, session, address } = caller;
+  if (route.permission === "public") {
+    services.rates.checkStranger(address);
     return ANYBODY;
+  }
+  if (session !== undefined) {
+    return sessionOf(services, session).then((identity) => {
+      return admitted(services, identity, route, { address, otherwise: sessionOver });
+    });
   }
   const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
   const identity =
-    session === undefined
-      ? secret && services.tokens.authenticate(secret, services.leader.nowMs())
-      : await sessionOf(services, session);
-  if (identity === undefined || identity === "") {
-    await rates.checkGuesses(address);
-    await rates.checkStranger(address);
-    await rates.checkStrangers();
-    if (secret !== undefined) await rates.countGuess(address);
-    if (session !== undefined) throw sessionOver();
-    throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+    secret === undefined ? undefined : services.tokens.authenticate(secret, services.leader.nowMs());
+  return admitted(services, identity, route, {
+    address,
+    otherwise() {
+      if (secret !== undefined) services.rates.countGuess(address);
+      return unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+    },
+  });
+}
+
+/** One that is known and does not call too often. */
+function admitted(
+  { rates }: Services,
+  identity: Identity | undefined,
+  { rateCost = 1 }: Route,
+  { address, otherwise }: { readonly address: string; readonly otherwise: () => ProblemError },
+): Identity {
+  if (identity === undefined) {
+    rates.checkGuesses(address);
+    rates.checkStranger(address);
+    rates.checkStrangers();
+    throw otherwise();
   }
-  await rates.checkToken(identity.countsAs, rateCost);
+  rates.checkToken(identity.countsAs, rateCost);
   return identity;
 }
 
