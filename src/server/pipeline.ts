@@ -158,8 +158,7 @@ export function createListener(pipeline: Pipeline): (...call: [IncomingMessage, 
     const content = text ?? (body === undefined ? undefined : JSON.stringify(body));
     const written = [...(content === undefined ? bareHeaders : jsonHeaders)];
     if (contentType !== undefined && content !== undefined) setHeader(written, "content-type", contentType);
-    const position = pipeline.replicated?.position();
-    for (const name in position) written.push(name, position[name] as string);
+    pipeline.replicated?.addPosition(written);
     for (const name in own) setHeader(written, name, own[name] as string);
     writeAnswer(incoming, outgoing, { status, headers: written, content });
   }
