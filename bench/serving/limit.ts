@@ -2,15 +2,14 @@
 // It reads and writes the same bytes: bodies, headers, answers and events have the form and the size of Berth's, and with
 // every change it writes the rows that Berth must write (journal, record of the request, audit).
 
-import type { ServerResponse } from "node:http";
-import type { HttpBindings } from "@hono/node-server";
-import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
-import { Hono } from "hono";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestProgress, RequestSpec } from "../../src/engine/index.ts";
 import { PLAIN_REQUEST } from "../../src/engine/index.ts";
+import { flat, writeAnswer } from "../../src/server/answering.ts";
 import { readJson } from "../../src/server/body.ts";
 import { SECURITY_HEADERS } from "../../src/server/headers.ts";
 import { keepCallsInNewSpace } from "../../src/server/open.ts";
+import { createRouter, pathOf, queryOf } from "../../src/server/router.ts";
 import { createHttpServer } from "../../src/server/server.ts";
 import { openMemoryStore, openPostgresStore, openSqliteStore, type Store } from "../../src/store/index.ts";
 import { presentRequest } from "../../src/translation/index.ts";
@@ -26,7 +25,6 @@ export async function startLimit(storeKind: string, place: string): Promise<{ ur
     const text = changes.flatMap(messagesOf).join("");
     for (const stream of streams) stream.write(text);
   });
-  const app = new Hono<{ Bindings: HttpBindings }>();
   let count = 0;
   const submit = async (body: unknown) => {
     const number = ++count;
@@ -38,37 +36,51 @@ export async function startLimit(storeKind: string, place: string): Promise<{ ur
     await commit({ kind: "ended", number, body });
     return number;
   };
-  app.post("/v1/resource-requests", async ({ env }) =>
-    json(201, shownRunning(await submit(await readJson(env.incoming, BYTES_MAX)))),
-  );
-  app.post("/v1/resource-requests/bulk", async ({ env }) => {
-    const { items } = (await readJson(env.incoming, BYTES_MAX)) as { items: unknown[] };
-    const numbers = await Promise.all(items.map(submit));
-    return json(200, { results: numbers.map(shownRunning) });
-  });
-  app.post("/v1/resource-requests/bulk-release", async ({ env }) => {
-    const { items } = (await readJson(env.incoming, BYTES_MAX)) as { items: { id: string }[] };
-    const numbers = await Promise.all(items.map((item) => release(item.id, item)));
-    return json(200, { results: numbers.map(shownEnded) });
-  });
-  app.post("/v1/resource-requests/:id/release", async ({ env, req }) =>
-    json(200, shownEnded(await release(req.param("id"), await readJson(env.incoming, BYTES_MAX)))),
-  );
-  app.post("/v1/resource-requests/:id/renew", async ({ env }) => {
-    await readJson(env.incoming, BYTES_MAX);
-    return json(200, RENEWED);
-  });
-  app.get("/v1/events", ({ env: { outgoing }, req }) => {
+  const routes = createRouter<Route>([
+    {
+      ...{ method: "POST", path: "/v1/resource-requests", status: 201 },
+      answer: async (body) => shownRunning(await submit(body)),
+    },
+    {
+      ...{ method: "POST", path: "/v1/resource-requests/bulk", status: 200 },
+      async answer(body) {
+        const { items } = body as { items: unknown[] };
+        return { results: (await Promise.all(items.map(submit))).map(shownRunning) };
+      },
+    },
+    {
+      ...{ method: "POST", path: "/v1/resource-requests/bulk-release", status: 200 },
+      async answer(body) {
+        const { items } = body as { items: { id: string }[] };
+        return { results: (await Promise.all(items.map((item) => release(item.id, item)))).map(shownEnded) };
+      },
+    },
+    {
+      ...{ method: "POST", path: "/v1/resource-requests/{id}/release", status: 200 },
+      answer: async (body, id) => shownEnded(await release(id, body)),
+    },
+    {
+      ...{ method: "POST", path: "/v1/resource-requests/{id}/renew", status: 200 },
+      answer: async () => RENEWED,
+    },
+  ]);
+  const stream = (url: string, outgoing: ServerResponse) => {
     outgoing.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
     outgoing.write("retry: 2000\n\n");
     // One that asks for another component hears nothing here.
-    if (req.query("component") === undefined) {
-      streams.add(outgoing);
-      outgoing.on("close", () => streams.delete(outgoing));
-    }
-    return RESPONSE_ALREADY_SENT;
-  });
-  const server = createHttpServer(app.fetch as Parameters<typeof createHttpServer>[0]);
+    if (queryOf(url).component !== undefined) return;
+    streams.add(outgoing);
+    outgoing.on("close", () => streams.delete(outgoing));
+  };
+  const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    const { url = "", method = "" } = incoming;
+    const match = routes.match(method, pathOf(url));
+    if (match === undefined) return stream(url, outgoing);
+    const { status, answer } = match.route;
+    const shown = await answer(await readJson(incoming, BYTES_MAX), match.params.id ?? "");
+    writeAnswer(incoming, outgoing, { status, headers: HEADERS, content: JSON.stringify(shown) });
+  };
+  const server = createHttpServer((incoming, outgoing) => void serve(incoming, outgoing));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
   return { url: `http://127.0.0.1:${port}`, token: "none" };
@@ -81,10 +93,13 @@ function openStore(storeKind: string, place: string): Promise<Store> {
     : openPostgresStore({ url: place, schema: `limit_${process.pid}` });
 }
 
-const HEADERS = { ...SECURITY_HEADERS, "content-type": "application/json" };
+const HEADERS = flat({ ...SECURITY_HEADERS, "content-type": "application/json" });
 
-function json(status: number, body: unknown): Response {
-  return new Response(JSON.stringify(body), { status, headers: HEADERS });
+interface Route {
+  readonly method: string;
+  readonly path: string;
+  readonly status: number;
+  answer(body: unknown, id: string): Promise<object>;
 }
 
 interface Item {

@@ -70,6 +70,5 @@ export function readBytes(incoming: IncomingMessage, bytesMax: number): Promise<
     });
     incoming.on("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
     incoming.on("error", () => reject(problemError("malformed_body", "The body ended too early.")));
-    incoming.on("aborted", () => reject(problemError("malformed_body", "The body ended too early.")));
   });
 }

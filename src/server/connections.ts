@@ -60,6 +60,17 @@ export function watchConnections(
     work(connection);
   };
 
+  /** By what calls come on: over TLS that is not what was connected. */
+  const bySocket = new WeakMap<Socket, Connection>();
+  const connectionOf = (socket: Socket): Connection | undefined => {
+    const known = bySocket.get(socket);
+    if (known !== undefined) return known;
+    const { remoteAddress, remotePort = 0 } = socket;
+    const found = peers.get(addressGroup(remoteAddress))?.open.get(remotePort);
+    if (found !== undefined) bySocket.set(socket, found);
+    return found;
+  };
+
   const work = (connection: Connection) => {
     idle.delete(connection);
     connection.peer.idle.delete(connection);
@@ -101,13 +112,12 @@ export function watchConnections(
   });
 
   server.on("request", (request, response) => {
-    const { remoteAddress, remotePort = 0 } = request.socket;
-    const connection = peers.get(addressGroup(remoteAddress))?.open.get(remotePort);
+    const connection = connectionOf(request.socket);
     if (connection === undefined) return;
     const begin = () => work(connection);
-    if (hasBody(request)) request.once("end", begin);
+    if (hasBody(request)) request.on("end", begin);
     else begin();
-    response.once("close", () => {
+    response.on("close", () => {
       request.off("end", begin); // What was answered early may still send the rest of its body.
       rest(connection);
     });

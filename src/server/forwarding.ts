@@ -116,7 +116,9 @@ export function createForwarding(replica: Replica): Forwarding {
       sent.end("{}");
     },
     clientAddress(incoming) {
-      const [address, signature] = String(incoming.headers[FORWARDED] ?? "").split(" ");
+      const forwarded = incoming.headers[FORWARDED];
+      if (forwarded === undefined) return undefined;
+      const [address, signature] = String(forwarded).split(" ");
       if (address === undefined || signature === undefined) return undefined;
       const [given, wanted] = [Buffer.from(signature), Buffer.from(sign(address))];
       return given.length === wanted.length && timingSafeEqual(given, wanted) ? address : undefined;

@@ -35,9 +35,8 @@ const manifest = z.object({
 });
 
 export interface Pages {
-  /** In the words of the router. */
-  readonly paths: readonly string[];
-  answer(path: string, acceptEncoding: string | undefined): PageAnswer;
+  /** Undefined: no page is there. */
+  answer(path: string, acceptEncoding: string | undefined): PageAnswer | undefined;
 }
 
 export interface PageAnswer {
@@ -67,11 +66,10 @@ export function loadPages(directories: readonly URL[] = DIRECTORIES): Pages {
   const pages = new Map<string, Page>();
   for (const { paths, ...page } of found ?? []) for (const path of paths) pages.set(path, page);
   return {
-    paths:
-      pages.size === 0 ? ["/"] : [...pages.keys()].map((path) => path.replace("{number}", ":number{[0-9]+}")),
     answer(path, acceptEncoding) {
+      if (pages.size === 0 && path === "/") return notBuilt();
       const page = pages.get(path) ?? pages.get(path.replace(/\/\d+$/, "/{number}"));
-      return page === undefined ? notBuilt() : encoded(page, acceptEncoding ?? "");
+      return page && encoded(page, acceptEncoding ?? "");
     },
   };
 }

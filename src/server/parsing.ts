@@ -14,6 +14,7 @@ import {
 } from "../protocol/index.ts";
 import type { Identity } from "./identity.ts";
 import { forbidden, problemError, schemaProblem } from "./problems.ts";
+import { createRouter } from "./router.ts";
 
 export function checkPermission({ role, permissions }: Identity, permission: Permission | "public"): void {
   if (permission === "public" || permissions.has(permission)) return;
@@ -62,26 +63,23 @@ export function parseBody(sent: unknown, { envelope, body, isBodyOptional }: Rou
   return parsed.data;
 }
 
-const PATTERNS = (Object.entries(ROUTES) as [RouteName, Route][]).map(([name, route]) => ({
-  name,
-  route,
-  pattern: new RegExp(`^${route.path.replaceAll(".", "\\.").replaceAll(/\{(\w+)\}/g, "(?<$1>[^/]+)")}$`),
-}));
-
-/** The methods that a path takes. */
-export function methodsOf(path: string): string[] {
-  return PATTERNS.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
+export interface MatchedRoute {
+  readonly name: RouteName;
+  readonly route: Route;
+  readonly params: Record<string, string>;
 }
 
+const ROUTER = createRouter(
+  (Object.entries(ROUTES) as [RouteName, Route][]).map(([name, route]) => ({
+    ...{ name, row: route, method: route.method, path: route.path },
+  })),
+);
+
+/** The methods that a path takes. */
+export const methodsOf = ROUTER.methodsOf;
+
 /** The route of a method and a path, and the parameters of the path. */
-export function matchRoute(
-  method: string,
-  path: string,
-): { name: RouteName; route: Route; params: Record<string, string> } | undefined {
-  for (const { name, route, pattern } of PATTERNS) {
-    const match = route.method === method ? pattern.exec(path) : null;
-    if (match === null) continue;
-    return { name, route, params: { ...match.groups } };
-  }
-  return undefined;
+export function matchRoute(method: string, path: string): MatchedRoute | undefined {
+  const match = ROUTER.match(method, path);
+  return match && { name: match.route.name, route: match.route.row, params: match.params };
 }

@@ -2,9 +2,7 @@
 // for all of them, and it is only written here.
 
 import { randomUUID } from "node:crypto";
-import type { HttpBindings } from "@hono/node-server";
-import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
-import { type Context, Hono } from "hono";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { ForesightError } from "../foresight/index.ts";
 import { LeaderError } from "../leader/index.ts";
 import {
@@ -17,6 +15,7 @@ import {
   toProblem,
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
+import { flat, setHeader, writeAnswer } from "./answering.ts";
 import { readJson } from "./body.ts";
 import type { Call, Handlers, Reply, Services } from "./call.ts";
 import { NOT_TAKEN } from "./forwarding.ts";
@@ -25,12 +24,20 @@ import type { HostCheck } from "./hosts.ts";
 import type { Identity } from "./identity.ts";
 import { URL_LENGTH_MAX } from "./limits.ts";
 import type { Pages } from "./pages.ts";
-import { checkPermission, methodsOf, parseBody, parseParams, parseQuery, takesBody } from "./parsing.ts";
+import {
+  checkPermission,
+  type MatchedRoute,
+  matchRoute,
+  methodsOf,
+  parseBody,
+  parseParams,
+  parseQuery,
+  takesBody,
+} from "./parsing.ts";
 import { ProblemError, problemError } from "./problems.ts";
 import type { Replicated } from "./replicated.ts";
+import { pathOf, queryOf } from "./router.ts";
 import { sessionSecretOf } from "./sessions.ts";
-
-type Env = { Bindings: HttpBindings };
 
 export interface Pipeline {
   readonly services: Services;
@@ -42,41 +49,57 @@ export interface Pipeline {
   readonly replicated?: Replicated;
 }
 
+/** A call on its way, as HTTP has brought it. */
+interface Arrival {
+  readonly incoming: IncomingMessage;
+  readonly outgoing: ServerResponse;
+  readonly url: string;
+  readonly path: string;
+  readonly method: string;
+  /** Of the caller. */
+  readonly address: string;
+}
+
+/** What clients put before the path that take a server for a proxy. */
+const WHOLE_ADDRESS = /^https?:\/\/[^/?]*/i;
+
 /** A route without a permission does not start. */
-export function createApp(pipeline: Pipeline): Hono<Env> {
-  const app = new Hono<Env>();
+export function createListener(pipeline: Pipeline): (...call: [IncomingMessage, ServerResponse]) => void {
   const headers = { ...SECURITY_HEADERS, ...pipeline.extraHeaders };
-  const jsonHeaders = { ...headers, "content-type": "application/json" };
+  const bareHeaders = flat(headers);
+  const jsonHeaders = flat({ ...headers, "content-type": "application/json" });
   for (const [name, route] of Object.entries(ROUTES) as [RouteName, Route][]) {
     if (route.permission === undefined || pipeline.handlers[name] === undefined) {
       throw new Error(`the route ${name} has no permission or nobody who serves it`);
     }
-    const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
-    app.on(route.method, path, (context) => serve(context, name, route));
   }
-  for (const path of pipeline.pages.paths) app.get(path, servePage);
-  app.notFound((context) => serve(context, undefined, unknownRoute(context)));
-  // Whatever escapes from the pipeline itself; a caller never sees more than an id.
-  app.onError((error) => send(failure(error, pipeline.services), "unknown"));
-  return app;
+  return (incoming, outgoing) => {
+    const url = (incoming.url ?? "/").replace(WHOLE_ADDRESS, "");
+    const address = pipeline.replicated?.clientAddress(incoming) ?? incoming.socket.remoteAddress ?? "";
+    const arrival = { incoming, outgoing, url, path: pathOf(url), method: incoming.method ?? "GET", address };
+    // Whatever escapes from the pipeline itself; a caller never sees more than an id.
+    serve(arrival).catch((error: unknown) => send(arrival, failure(error, pipeline.services), "unknown"));
+  };
 
-  async function serve(context: Context<Env>, name: RouteName | undefined, route: Route): Promise<Response> {
-    const { incoming } = context.env;
-    const { replicated } = pipeline;
-    const address = replicated?.clientAddress(incoming) ?? incoming.socket.remoteAddress ?? "";
+  async function serve(arrival: Arrival): Promise<void> {
+    const { incoming, outgoing, path, method, address } = arrival;
+    const servedMethod = method === "HEAD" ? "GET" : method;
+    const match = matchRoute(servedMethod, path);
+    if (match === undefined && servedMethod === "GET" && servePage(arrival)) return;
+    const name = match?.name;
+    const route = match?.route ?? unknownRoute(path);
     let identity: Identity | undefined;
     try {
       pipeline.checkHost(incoming);
       // What takes long lets those go first who wait for a commit (X4).
       if (route.rateCost !== undefined) await pipeline.services.leader.giveWay();
-      if (context.req.url.length > URL_LENGTH_MAX)
-        throw problemError("url_too_long", "The address is too long.");
-      if (!isDecodable(context.req.url)) throw undecodable();
+      if (arrival.url.length > URL_LENGTH_MAX) throw problemError("url_too_long", "The address is too long.");
+      if (!isDecodable(arrival.url)) throw undecodable();
+      const { replicated } = pipeline;
       const isForwarded = replicated?.clientAddress(incoming) !== undefined;
       const session = sessionSecretOf(incoming, { isForwarded });
       if (replicated !== undefined && (route.permission !== "public" || route.method !== "GET")) {
-        if (await replicated.isServedElsewhere(context.env, { address, method: context.req.method, name }))
-          return RESPONSE_ALREADY_SENT;
+        if (await replicated.isServedElsewhere({ incoming, outgoing }, { address, method, name })) return;
       }
       identity = await identify(pipeline, route, {
         authorization: incoming.headers.authorization,
@@ -85,63 +108,59 @@ export function createApp(pipeline: Pipeline): Hono<Env> {
       });
       if (identity.isSession === true && name !== "renewSession") noteUse(identity, incoming, address);
       checkPermission(identity, route.permission);
-      if (name === undefined) throw notServed(context);
-      const call = await toCall(context, name, route, identity, address);
+      if (match === undefined) throw notServed(arrival);
+      const call = await toCall(arrival, match, identity);
       // The types of the call and of its handler come from the same row of the table.
-      const handle = pipeline.handlers[name] as (call: Call, services: Services) => Promise<Reply> | Reply;
+      const handle = pipeline.handlers[match.name] as (
+        call: Call,
+        services: Services,
+      ) => Promise<Reply> | Reply;
       const reply = await handle(call, pipeline.services);
-      return reply === "sent" ? RESPONSE_ALREADY_SENT : send(reply, name);
+      if (reply !== "sent") send(arrival, reply, match.name);
     } catch (error) {
       if (error instanceof ProblemError && error.isDenial) {
         // Whoever fails to sign in is a stranger, too: everybody may try.
         if (identity === undefined || identity === ANYBODY) pipeline.services.strangers.count(address, name);
-        else {
-          const target = context.req.path;
-          await pipeline.services.denials.write(error, { route: name, identity, address, target });
-        }
+        else await pipeline.services.denials.write(error, { route: name, identity, address, target: path });
       }
-      return send(failure(error, pipeline.services), name ?? "unknown");
+      send(arrival, failure(error, pipeline.services), name ?? "unknown");
     }
   }
 
   /** Only the leader writes it down. */
-  function noteUse(identity: Identity, incoming: HttpBindings["incoming"], address: string): void {
+  function noteUse(identity: Identity, incoming: IncomingMessage, address: string): void {
     const { services, replicated } = pipeline;
     const elsewhere = () => replicated?.tellLeader(incoming, { address, path: "/v1/sessions/current/renew" });
     const isFollower = services.replica?.role() === "follower";
     void services.sessions.touch(identity, isFollower ? elsewhere : undefined);
   }
 
-  /** The page is everybody's; what it shows, it asks for like any client. */
-  function servePage({ env: { incoming }, req }: Context<Env>): Response {
+  /** The page is everybody's; what it shows, it asks for like any client. False: there is none at this address. */
+  function servePage(arrival: Arrival): boolean {
+    const { incoming, outgoing, path } = arrival;
+    const page = pipeline.pages.answer(path, incoming.headers["accept-encoding"]);
+    if (page === undefined) return false;
     try {
       pipeline.checkHost(incoming);
     } catch (error) {
-      return send(failure(error, pipeline.services), "page");
+      send(arrival, failure(error, pipeline.services), "page");
+      return true;
     }
-    const {
-      status,
-      headers: own,
-      body,
-    } = pipeline.pages.answer(req.path, incoming.headers["accept-encoding"]);
-    pipeline.services.metrics.countCall("page", status);
-    return new Response(body, { status, headers: { ...own, ...pipeline.extraHeaders } });
+    pipeline.services.metrics.countCall("page", page.status);
+    const pageHeaders = flat({ ...page.headers, ...pipeline.extraHeaders });
+    writeAnswer(incoming, outgoing, { status: page.status, headers: pageHeaders, content: page.body });
+    return true;
   }
 
-  function send(reply: Exclude<Reply, "sent">, route: string): Response {
+  function send({ incoming, outgoing }: Arrival, reply: Exclude<Reply, "sent">, route: string): void {
     pipeline.services.metrics.countCall(route, reply.status);
-    const { status, body, text, contentType = "application/json" } = reply;
-    const content = text ?? (body === undefined ? null : JSON.stringify(body));
-    const position = pipeline.replicated?.position();
-    // Most answers are JSON without headers of their own.
-    if (contentType === "application/json" && position === undefined && reply.headers === undefined) {
-      return new Response(content, { status, headers: content === null ? headers : jsonHeaders });
-    }
-    const type = content === null ? {} : { "content-type": contentType };
-    return new Response(content, {
-      status,
-      headers: Object.assign({}, headers, type, position, reply.headers),
-    });
+    const { status, body, text, contentType, headers: own } = reply;
+    const content = text ?? (body === undefined ? undefined : JSON.stringify(body));
+    const written = [...(content === undefined ? bareHeaders : jsonHeaders)];
+    if (contentType !== undefined && content !== undefined) setHeader(written, "content-type", contentType);
+    pipeline.replicated?.addPosition(written);
+    for (const name in own) setHeader(written, name, own[name] as string);
+    writeAnswer(incoming, outgoing, { status, headers: written, content });
   }
 }
 
@@ -160,34 +179,49 @@ const ANYBODY: Identity = {
   expiresAtMs: null,
 };
 
-async function identify(
-  { services }: Pipeline,
-  { permission, rateCost = 1 }: Route,
-  {
-    authorization,
-    session,
-    address,
-  }: { authorization: string | undefined; session: string | undefined; address: string },
-): Promise<Identity> {
-  const { rates } = services;
-  if (permission === "public") {
-    await rates.checkStranger(address);
+interface Caller {
+  readonly authorization: string | undefined;
+  readonly session: string | undefined;
+  readonly address: string;
+}
+
+function identify({ services }: Pipeline, route: Route, caller: Caller): Identity | Promise<Identity> {
+  const { authorization, session, address } = caller;
+  if (route.permission === "public") {
+    services.rates.checkStranger(address);
     return ANYBODY;
+  }
+  if (session !== undefined) {
+    return sessionOf(services, session).then((identity) => {
+      return admitted(services, identity, route, { address, otherwise: sessionOver });
+    });
   }
   const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
   const identity =
-    session === undefined
-      ? secret && services.tokens.authenticate(secret, services.leader.nowMs())
-      : await sessionOf(services, session);
-  if (identity === undefined || identity === "") {
-    await rates.checkGuesses(address);
-    await rates.checkStranger(address);
-    await rates.checkStrangers();
-    if (secret !== undefined) await rates.countGuess(address);
-    if (session !== undefined) throw sessionOver();
-    throw unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+    secret === undefined ? undefined : services.tokens.authenticate(secret, services.leader.nowMs());
+  return admitted(services, identity, route, {
+    address,
+    otherwise() {
+      if (secret !== undefined) services.rates.countGuess(address);
+      return unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+    },
+  });
+}
+
+/** One that is known and does not call too often. */
+function admitted(
+  { rates }: Services,
+  identity: Identity | undefined,
+  { rateCost = 1 }: Route,
+  { address, otherwise }: { readonly address: string; readonly otherwise: () => ProblemError },
+): Identity {
+  if (identity === undefined) {
+    rates.checkGuesses(address);
+    rates.checkStranger(address);
+    rates.checkStrangers();
+    throw otherwise();
   }
-  await rates.checkToken(identity.countsAs, rateCost);
+  rates.checkToken(identity.countsAs, rateCost);
   return identity;
 }
 
@@ -219,23 +253,20 @@ function unauthenticated(what: string): ProblemError {
 // --- What is asked
 
 async function toCall(
-  context: Context<Env>,
-  name: RouteName,
-  route: Route,
+  { incoming, outgoing, url, address }: Arrival,
+  { name, route, params }: MatchedRoute,
   identity: Identity,
-  address: string,
 ): Promise<Call> {
-  const { incoming, outgoing } = context.env;
   const { headers } = incoming;
   return {
     route: name,
     identity,
     address,
     incoming,
-    outgoing: outgoing,
-    params: parseParams(context.req.param() as Record<string, string>),
+    outgoing,
+    params: parseParams(params),
     // Fields of a query are optional everywhere, so an empty one needs no look.
-    query: context.req.url.includes("?") ? parseQuery(context.req.query(), route) : {},
+    query: url.includes("?") ? parseQuery(queryOf(url), route) : {},
     body: await readBody(incoming, route),
     ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
     idempotencyKey: route.isIdempotent === true ? keyOf(headers) : undefined,
@@ -263,13 +294,13 @@ function undecodable(): ProblemError {
   );
 }
 
-async function readBody(incoming: HttpBindings["incoming"], route: Route): Promise<unknown> {
+async function readBody(incoming: IncomingMessage, route: Route): Promise<unknown> {
   if (!takesBody(route)) return undefined;
   const bytesMax = route.isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
   return parseBody(await readJson(incoming, bytesMax), route);
 }
 
-function keyOf(headers: HttpBindings["incoming"]["headers"]): string | undefined {
+function keyOf(headers: IncomingHttpHeaders): string | undefined {
   const key = textOf(headers["idempotency-key"] ?? headers["x-idempotency-key"]);
   if (key === undefined || idempotencyKey.safeParse(key).success) return key;
   throw problemError("invalid_request", "The idempotency key is empty, too long or not plain ASCII.");
@@ -282,19 +313,19 @@ function textOf(header: string | string[] | undefined): string | undefined {
 // --- Paths that nobody serves
 
 /** Strangers learn nothing about which paths exist below /v1. */
-function unknownRoute({ req }: Context<Env>): Route {
-  const permission = req.path.startsWith("/v1/") ? "self.read" : "public";
-  return { method: "GET", path: req.path, tag: "", summary: "", permission, status: 404 };
+function unknownRoute(path: string): Route {
+  const permission = path.startsWith("/v1/") ? "self.read" : "public";
+  return { method: "GET", path, tag: "", summary: "", permission, status: 404 };
 }
 
-function notServed({ req }: Context<Env>): ProblemError {
-  const allow = methodsOf(req.path);
+function notServed({ method, path }: Arrival): ProblemError {
+  const allow = methodsOf(path);
   if (allow.length === 0) {
     return problemError("not_found", "Nothing is served at this address.", {
       hint: "GET /docs lists what is.",
     });
   }
-  return problemError("method_not_allowed", `${req.method.slice(0, 20)} is not served here.`, {
+  return problemError("method_not_allowed", `${method.slice(0, 20)} is not served here.`, {
     hint: `Use ${allow.join(" or ")}.`,
     headers: { allow: allow.join(", ") },
   });

@@ -16,7 +16,7 @@ export interface Proofs {
 const PROOF = /^(\d{5})\.(\d{1,15})\.(\d{1,15})\.[\w-]{22}$/;
 
 export function createProofs(replica: Replica, positions: Positions): Proofs {
-  let last = { text: "", proof: "" };
+  let last = { history: -1, epoch: -1, seq: -1, proof: "" };
   const sealed = (text: string) => {
     const secret = replica.grantKeys.at(-1)?.secret ?? "";
     const mac = createHmac("sha256", secret).update(`position ${text}`).digest("base64url").slice(0, 22);
@@ -24,8 +24,10 @@ export function createProofs(replica: Replica, positions: Positions): Proofs {
   };
   return {
     current() {
-      const text = `${positions.history()}.${replica.epoch()}.${replica.seq()}`;
-      if (text !== last.text) last = { text, proof: sealed(text) };
+      const [history, epoch, seq] = [positions.history(), replica.epoch(), replica.seq()];
+      if (seq !== last.seq || epoch !== last.epoch || history !== last.history) {
+        last = { history, epoch, seq, proof: sealed(`${history}.${epoch}.${seq}`) };
+      }
       return last.proof;
     },
     parse(given) {

@@ -1,7 +1,7 @@
 // What a server that is one of several does before it answers: it knows that it may, it has seen what the client has seen,
 // and it passes changes on to the leader (C6, C8, C9).
 
-import type { HttpBindings } from "@hono/node-server";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Log } from "../leader/index.ts";
 import type { RouteName } from "../protocol/index.ts";
 import type { Replica } from "../replica/index.ts";
@@ -14,11 +14,11 @@ export interface Replicated extends Pick<Forwarding, "clientAddress" | "tellLead
   readonly forwarding: Forwarding;
   /** True if the leader has answered the call. Throws where this server must not answer it. */
   isServedElsewhere(
-    bindings: HttpBindings,
+    exchange: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
     call: { readonly address: string; readonly method: string; readonly name: RouteName | undefined },
   ): Promise<boolean>;
-  /** What the answer reflects. */
-  position(): Readonly<Record<string, string>>;
+  /** Adds what an answer reflects to its headers. */
+  addPosition(headers: string[]): void;
 }
 
 /** How long a call waits until this server has seen what it asks for. */
@@ -41,6 +41,10 @@ export async function reachOrRefuse(replica: Replica, seq: number): Promise<void
   });
 }
 
+function isRead(method: string, url: string): boolean {
+  return method === "GET" || method === "HEAD" || /[?&]dry_run=true(&|$)/.test(url);
+}
+
 function seconds(ms: number): string {
   return (Math.round(ms) / 1_000).toFixed(1);
 }
@@ -54,7 +58,7 @@ export function createReplicated(
 
   /** Only the leader has everything that was acknowledged; a follower may be behind. */
   async function compareWithKnown(text: unknown): Promise<void> {
-    if (text === undefined || replica.role() !== "leader") return;
+    if (replica.role() !== "leader") return;
     const known = proofs.parse(text);
     if (known === undefined || known.seq <= replica.seq()) return;
     log.error({ ...known, seqHere: replica.seq() }, "history_lost: a client knows more than the journal has");
@@ -71,24 +75,29 @@ export function createReplicated(
     clientAddress: forwarding.clientAddress,
     tellLeader: forwarding.tellLeader,
     async isServedElsewhere({ incoming, outgoing }, { address, method, name }) {
-      const isRead =
-        method === "GET" || method === "HEAD" || /[?&]dry_run=true(&|$)/.test(incoming.url ?? "");
-      if ((!isRead || LEADER_READS.has(name)) && replica.role() === "follower") {
-        const isRepeatable = incoming.headers["idempotency-key"] !== undefined || REPEATABLE.has(name);
+      const { url = "", headers } = incoming;
+      if (replica.role() === "follower" && (LEADER_READS.has(name) || !isRead(method, url))) {
+        const isRepeatable = headers["idempotency-key"] !== undefined || REPEATABLE.has(name);
         if (await forwarding.forward(incoming, outgoing, { address, isRepeatable })) return true;
       }
       await replica.untilSure();
-      await compareWithKnown(incoming.headers["berth-known"]);
-      const wantedSeq = Number(incoming.headers["berth-min-seq"] ?? 0);
-      if (Number.isSafeInteger(wantedSeq)) await reachOrRefuse(replica, wantedSeq);
+      const { "berth-known": known, "berth-min-seq": minSeq } = headers;
+      if (known !== undefined) await compareWithKnown(known);
+      if (Number.isSafeInteger(Number(minSeq))) await reachOrRefuse(replica, Number(minSeq));
       return false;
     },
-    position: () => ({
-      "berth-seq": String(replica.seq()),
-      "berth-epoch": String(replica.epoch()),
-      "berth-role": replica.role(),
-      ...(replica.role() === "follower" && { "berth-behind-seconds": seconds(replica.behindMs()) }),
-      "berth-position": proofs.current(),
-    }),
+    addPosition(headers) {
+      const role = replica.role();
+      headers.push(
+        "berth-seq",
+        String(replica.seq()),
+        "berth-epoch",
+        String(replica.epoch()),
+        "berth-role",
+        role,
+      );
+      if (role === "follower") headers.push("berth-behind-seconds", seconds(replica.behindMs()));
+      headers.push("berth-position", proofs.current());
+    },
   };
 }

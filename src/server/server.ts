@@ -1,9 +1,8 @@
 // The HTTP server: listens, serves the table of routes, and ends in order.
 
-import { createServer, type Server } from "node:http";
+import { createServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { getRequestListener } from "@hono/node-server";
 import { startForesight } from "../foresight/index.ts";
 import type { Leader, Log } from "../leader/index.ts";
 import type { Replica } from "../replica/index.ts";
@@ -39,7 +38,7 @@ import { createDestinations, LOOPBACK } from "./notices/destinations.ts";
 import { createNotices } from "./notices/notices.ts";
 import { createSend } from "./notices/post.ts";
 import { loadPages } from "./pages.ts";
-import { createApp } from "./pipeline.ts";
+import { createListener } from "./pipeline.ts";
 import { createQueueRows } from "./queue-rows.ts";
 import { createRateLimits } from "./rates.ts";
 import { watchRejections } from "./rejections.ts";
@@ -147,7 +146,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     log,
     version,
   };
-  const app = createApp({
+  const serve = createListener({
     services,
     handlers: HANDLERS,
     checkHost: createHostCheck(host, options.allowedHosts ?? []),
@@ -156,7 +155,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     extraHeaders: tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" },
   });
 
-  const server = createHttpServer(app.fetch as Fetch, tls);
+  const server = createHttpServer(serve, tls);
   const connections = watchConnections(server, {
     connectionsMax: CONNECTIONS_MAX,
     perAddressMax: CONNECTIONS_PER_ADDRESS_MAX,
@@ -215,9 +214,7 @@ export function addressOf(options: Pick<ServerOptions, "listen" | "tls" | "insec
   );
 }
 
-type Fetch = Parameters<typeof getRequestListener>[0];
-
-export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Server {
+export function createHttpServer(serve: RequestListener, tls?: ServerOptions["tls"]): Server {
   const limits = {
     maxHeaderSize: HEADER_BYTES_MAX,
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -226,9 +223,6 @@ export function createHttpServer(fetch: Fetch, tls?: ServerOptions["tls"]): Serv
     connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
     noDelay: true,
   };
-  const listener = getRequestListener(fetch);
-  // The listener settles its own errors; nobody waits for it.
-  const serve = (...[incoming, outgoing]: Parameters<typeof listener>) => void listener(incoming, outgoing);
   const server =
     tls === undefined
       ? createServer(limits, serve)

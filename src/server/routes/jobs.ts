@@ -42,7 +42,7 @@ export const submitJob: Handler<"submitJob"> = async (call, services) => {
   const { run, ...wanted } = call.body;
   const resolved = await resolvedSubmission(call, services, wanted);
   const change = jobChange(call, services, { ...resolved, run });
-  await services.rates.checkComponent(wanted.component);
+  services.rates.checkComponent(wanted.component);
   const answer = await perform(call, services, change);
   const shown = await showJob(call, services, (answer.body as WireRequest).id as RequestId);
   const headers = { location: `/v1/jobs/${shown.id}` };
@@ -84,7 +84,7 @@ export const submitJobArray: Handler<"submitJobArray"> = async (call, services) 
   }
   const operation = wanted.operation ?? operationNamed(wanted.name);
   const resolved = await resolvedSubmission(call, services, { ...wanted, operation });
-  await services.rates.checkComponent(wanted.component);
+  services.rates.checkComponent(wanted.component);
   const { idempotencyKey: key } = call;
   const calls = indices.map((index) => {
     const array = { index, ...(at_once !== undefined && { at_once }) };

@@ -9,6 +9,7 @@ import { type Call, type Handler, type Handlers, ok, type PlannedStep, type Serv
 import { checkPermission, matchRoute, parseBody, parseParams, parseQuery } from "../parsing.ts";
 import { ask, presentPlan, tooLarge } from "../plans.ts";
 import { ProblemError, problemError, refusalProblem } from "../problems.ts";
+import { pathOf } from "../router.ts";
 
 type Change = { readonly method: string; readonly path: string; readonly body?: unknown };
 
@@ -90,7 +91,7 @@ async function stepOf(
   { method, path, body }: Change,
 ): Promise<Step> {
   const target = parseTarget(path);
-  const found = target && matchRoute(method, target.pathname);
+  const found = target && matchRoute(method, target.path);
   if (target === undefined || found === undefined || !isPlannable(found.route))
     throw notPlannable(method, path);
   const { name, route, params } = found;
@@ -113,11 +114,12 @@ async function stepOf(
 }
 
 /** Of this server alone; undefined: not a path, or not UTF-8 behind its percent signs. */
-function parseTarget(path: string): { pathname: string; query: Record<string, string> } | undefined {
+function parseTarget(path: string) {
   if (!path.startsWith("/")) return undefined;
   try {
     const { pathname, searchParams } = new URL(`http://plan.invalid${path}`);
-    return { pathname: decodeURI(pathname), query: Object.fromEntries(searchParams) };
+    const query: Record<string, string> = Object.fromEntries(searchParams);
+    return { path: pathOf(pathname), pathname: decodeURI(pathname), query };
   } catch {
     return undefined;
   }

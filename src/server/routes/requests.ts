@@ -68,7 +68,7 @@ export const submitRequest: Handler<"submitRequest"> = async (call, services) =>
   const resolved = await resolvedSubmission(call, services, call.body);
   const change = submission(call, services, resolved.wanted, resolved);
   if (isPlan(call)) return ok(await planOf(call, services, change.command as Command));
-  await services.rates.checkComponent(call.body.component); // Only spent by those who may ask for it.
+  services.rates.checkComponent(call.body.component); // Only spent by those who may ask for it.
   const answer = await perform(call, services, change);
   const shown = answer.body as WireRequest;
   const headers = { location: `/v1/resource-requests/${shown.id}` };
@@ -170,7 +170,7 @@ function checkClass(identity: Identity, preemptionClass = 0): void {
 }
 
 export const submitRequests: Handler<"submitRequests"> = async (call, services) => {
-  for (const component of componentsOf(call)) await services.rates.checkComponent(component);
+  for (const component of componentsOf(call)) services.rates.checkComponent(component);
   const resolved = await resolvedItems(call, services);
   const results = await bulk(call, services, (item, index) => {
     const { idempotency_key: ownKey, ...wanted } = parseItem(bulkSubmissionItem, item);

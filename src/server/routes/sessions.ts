@@ -18,14 +18,14 @@ export const createLink: Handler<"createLink"> = async ({ identity }, { sessions
 
 export const createSession: Handler<"createSession"> = async (call, services) => {
   const { address, incoming } = call;
-  await services.rates.checkGuesses(address);
+  services.rates.checkGuesses(address);
   const parent = await parentOf(call, services);
   if (parent === undefined) {
-    await services.rates.countGuess(address);
+    services.rates.countGuess(address);
     throw notSignedIn(call.body.once !== undefined);
   }
   checkPermission(identityOf(parent), "self.read");
-  await services.rates.checkToken(parent.id, 1);
+  services.rates.checkToken(parent.id, 1);
   const { secret, record } = await services.sessions.begin(parent, address);
   const body = presentSession(sessionIdentityOf(record, parent), services);
   return { status: 201, body, headers: { "set-cookie": setCookie(secret, originOf(incoming)) } };
