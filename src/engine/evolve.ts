@@ -531,11 +531,13 @@ function noteDisplacement(state: EngineState, pool: Pool, by: RequestId, displac
 /** Something new came to a pool from outside: an earlier assignment may come back there now (V6). */
 function forgetDisplacements(state: EngineState, pool: Pool): void {
   if (state.guarded.size === 0 || pool.displaced.size === 0) return;
-  // Who was displaced, directly or through others, may preempt again, so it is looked at again where it waits.
-  for (const { displaced } of state.guarded) {
-    for (const ids of displaced.values()) {
-      for (const id of ids) unsettleWaiter(state, state.requests.get(id));
-    }
+  // Who was displaced here, directly or through others, may preempt again, so it is looked at again where it waits.
+  const released = new Set<RequestId>();
+  for (const ids of pool.displaced.values()) for (const id of ids) released.add(id);
+  for (const id of released) {
+    unsettleWaiter(state, state.requests.get(id));
+    for (const { displaced } of state.guarded)
+      for (const other of displaced.get(id) ?? []) released.add(other);
   }
   state.undo.clear(pool.displaced);
   state.undo.removeFrom(state.guarded, pool);
