@@ -66,5 +66,5 @@ export function lineOf(group: ShareElement): ShareElement[] {
 /** The root may fill the whole pool; no level of its own decides where it stands. */
 export function placeOfRoot({ root }: ShareTree): Place {
   if (root.isFifo) return endOf(root.curve);
-  return highestPlace(root.members, root.limit);
+  return highestPlace(root.members, root.limit, root.place ?? undefined);
 }

@@ -147,8 +147,11 @@ export interface Member {
   readonly count: number;
 }
 
-/** The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. */
-export function highestPlace(members: readonly Member[], limit: readonly number[]): Place {
+/**
+ * The highest position of a group's path, as `sumCurve` describes it, that stays within `limit`. A position that was
+ * the highest lately is mostly not far from the one that is now.
+ */
+export function highestPlace(members: readonly Member[], limit: readonly number[], lately?: Place): Place {
   const sums = new Map<number, readonly number[]>();
   const sumIn = (position: number): readonly number[] => {
     const sum = sums.get(position) ?? sumAt(members, position, false, limit.length);
@@ -156,7 +159,8 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
     return sum;
   };
   const fits = (position: number) => isWithin(sumIn(position), limit);
-  const { fitting, exceeding } = findStretch(members, fits);
+  const near = lately === undefined ? undefined : findStretchNear(members, fits, lately);
+  const { fitting, exceeding } = near ?? findStretch(members, fits);
   if (exceeding === Number.POSITIVE_INFINITY) return { position: fitting, isBelow: false };
 
   const from = sumIn(fitting);
@@ -174,6 +178,41 @@ export function highestPlace(members: readonly Member[], limit: readonly number[
 interface Stretch {
   readonly fitting: number;
   readonly exceeding: number;
+}
+
+/** How many stretches to either side are tried before all of them are. */
+const NEAR_STEPS_MAX = 8;
+
+/** From the stretch around a place to its neighbours; undefined: it is farther away. */
+function findStretchNear(
+  members: readonly Member[],
+  fits: (position: number) => boolean,
+  place: Place,
+): Stretch | undefined {
+  let stretch = stretchAround(members, place);
+  for (let step = 0; step < NEAR_STEPS_MAX; step++) {
+    const { fitting, exceeding } = stretch;
+    if (!fits(fitting)) {
+      if (fitting === 0) return undefined;
+      stretch = stretchAround(members, { position: fitting, isBelow: true });
+    } else if (exceeding === Number.POSITIVE_INFINITY || !fits(exceeding)) return stretch;
+    else stretch = stretchAround(members, { position: exceeding, isBelow: false });
+  }
+  return undefined;
+}
+
+function stretchAround(members: readonly Member[], { position, isBelow }: Place): Stretch {
+  let fitting = 0;
+  let exceeding = Number.POSITIVE_INFINITY;
+  for (const { curve, weight } of members) {
+    if (weight === 0) continue;
+    const { numbers } = curve.paper;
+    const level = weight * position;
+    const count = countBelow(curve, isBelow ? level - SAME_LEVEL : level + SAME_LEVEL);
+    if (count > 0) fitting = Math.max(fitting, numbers[offsetOf(curve, count - 1)]! / weight);
+    if (count < curve.pointCount) exceeding = Math.min(exceeding, numbers[offsetOf(curve, count)]! / weight);
+  }
+  return { fitting, exceeding };
 }
 
 /** By halving, all members at once. */

@@ -59,8 +59,8 @@ export function showNeeds({ waiting, openNeeds }: PoolTree, peers: Peers): void 
 
 export function hideNeeds({ waiting, openNeeds, searches }: PoolTree, peers: Peers): void {
   waiting.delete(peers);
-  searches.preemptive?.hopes.delete(peers);
-  searches.aggressive?.hopes.delete(peers);
+  searches.preemptive?.forget(peers);
+  searches.aggressive?.forget(peers);
   for (const need of peers.needs) {
     need.peers.delete(peers);
     if (need.peers.size === 0) openNeeds.delete(need);

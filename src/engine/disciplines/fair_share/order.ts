@@ -28,7 +28,7 @@ interface Turn {
 /** Some of those that wait: peers that were asked for with `ask` under this number, as long as they are asked for. */
 export interface Asked {
   readonly asking: number;
-  isAskedFor(this: void, peers: Peers): boolean;
+  isAskedFor?(this: void, peers: Peers): boolean;
 }
 
 /** Asks for peers, so that a walk passes over all branches without anybody who is asked for. */
@@ -43,48 +43,52 @@ export function ask(peers: Peers, asking: number): void {
 
 /** Operations with something waiting in their order: all, or only of those that are asked for. */
 export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
-  return operationsBelow(tree.root, asked ?? null);
+  return operationsBelow(tree.root, asked);
 }
 
 /** The first operation with something waiting, of all or of those that are asked for; there must be one. */
-export function firstInOrder({ root }: PoolTree, asking: number | null): Operation {
+export function firstInOrder({ root }: PoolTree, asked?: Asked): Operation {
   let first: Branch | Peers = root;
-  while (first.kind !== "peers") first = firstBelow(first, asking, null) as Branch | Peers;
+  while (first.kind !== "peers") first = firstOf(candidatesBelow(first, asked, []));
   return first.operations.first() as Operation;
 }
 
-/** Who comes first of those below a branch and another one. */
-function firstBelow(
+/** The least satisfied, and of several the oldest; ages are asked for only where they decide. */
+function firstOf(candidates: readonly (Branch | Peers)[]): Branch | Peers {
+  let least = Number.POSITIVE_INFINITY;
+  for (const each of candidates) least = Math.min(least, stepOf(each));
+  let first: Branch | Peers | undefined;
+  for (const each of candidates) {
+    if (stepOf(each) === least && (first === undefined || ageOf(each) < ageOf(first))) first = each;
+  }
+  return first as Branch | Peers;
+}
+
+/** Those who are compared with each other right below a branch. */
+function candidatesBelow(
   branch: Branch,
-  asking: number | null,
-  other: Branch | Peers | null,
-): Branch | Peers | null {
-  let first = other;
+  asked: Asked | undefined,
+  found: (Branch | Peers)[],
+): (Branch | Peers)[] {
   for (const member of branch.members) {
     if (member.kind === "operations") {
-      for (const peers of member.peers.values()) if (isBefore(peers, asking, first)) first = peers;
-    } else if (!branch.isFifo) {
-      if (isBefore(member, asking, first)) first = member;
-    } else if (isOneOf(member, asking)) first = firstBelow(member, asking, first);
+      for (const peers of member.peers.values())
+        if (isCandidate(peers, asked) && asked?.isAskedFor?.(peers) !== false) found.push(peers);
+    } else if (isCandidate(member, asked)) {
+      // Below a FIFO group operations follow directly (9.11).
+      if (branch.isFifo) candidatesBelow(member, asked, found);
+      else found.push(member);
+    }
   }
-  return first;
+  return found;
 }
 
-function isBefore(element: Branch | Peers, asking: number | null, other: Branch | Peers | null): boolean {
-  if (!isOneOf(element, asking)) return false;
-  if (other === null) return true;
-  const [step, least] = [stepOf(element), stepOf(other)];
-  return step < least || (step === least && ageOf(element) < ageOf(other));
+function isCandidate({ waitingCount, askedIn }: Standing, asked: Asked | undefined): boolean {
+  return waitingCount > 0 && (asked === undefined || askedIn === asked.asking);
 }
 
-function isOneOf({ waitingCount, askedIn }: Standing, asking: number | null): boolean {
-  return asking === null ? waitingCount > 0 : askedIn === asking;
-}
-
-function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operation> {
-  const turns: Turn[] = [];
-  collectTurns(branch, asked, turns);
-  const heap = new Heap(comesBefore, turns);
+function* operationsBelow(branch: Branch, asked: Asked | undefined): Generator<Operation> {
+  const heap = new Heap(comesBefore, candidatesBelow(branch, asked, []).map(turnOf));
   for (let turn = heap.pop(); turn !== undefined; turn = heap.pop()) {
     const { whose, rest } = turn;
     if (whose.kind !== "peers") {
@@ -92,7 +96,7 @@ function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operat
       continue;
     }
     yield turn.next as Operation;
-    if (asked?.isAskedFor(whose) === false) continue;
+    if (asked?.isAskedFor?.(whose) === false) continue;
     const following = rest?.next() as IteratorResult<Operation>;
     if (following.done) continue;
     turn.next = following.value;
@@ -101,40 +105,11 @@ function* operationsBelow(branch: Branch, asked: Asked | null): Generator<Operat
   }
 }
 
-function collectTurns(branch: Branch, asked: Asked | null, turns: Turn[]): void {
-  for (const member of branch.members) {
-    if (member.kind === "operations") {
-      for (const peers of member.peers.values()) {
-        if (peers.waitingCount > 0 && isAskedFor(asked, peers)) turns.push(turnOf(peers));
-      }
-      continue;
-    }
-    if (member.waitingCount === 0 || !isMarked(asked, member)) continue;
-    // Below a FIFO group operations follow directly (9.11).
-    if (branch.isFifo) collectTurns(member, asked, turns);
-    else
-      turns.push({
-        whose: member,
-        satisfaction: stepOf(member),
-        age: ageOf(member),
-        rest: null,
-        next: null,
-      });
-  }
-}
-
-function isAskedFor(asked: Asked | null, peers: Peers): boolean {
-  return asked === null || (isMarked(asked, peers) && asked.isAskedFor(peers));
-}
-
-function isMarked(asked: Asked | null, { askedIn }: Standing): boolean {
-  return asked === null || askedIn === asked.asking;
-}
-
-function turnOf(peers: Peers): Turn {
-  const rest = peers.operations[Symbol.iterator]();
-  const next = rest.next().value as Operation;
-  return { whose: peers, satisfaction: stepOf(peers), age: next.order, rest, next };
+function turnOf(whose: Branch | Peers): Turn {
+  const [satisfaction, age] = [stepOf(whose), ageOf(whose)];
+  if (whose.kind !== "peers") return { whose, satisfaction, age, rest: null, next: null };
+  const rest = whose.operations[Symbol.iterator]();
+  return { whose, satisfaction, age, rest, next: rest.next().value as Operation };
 }
 
 /** An element is as old as its oldest operation with something waiting (9.11). */

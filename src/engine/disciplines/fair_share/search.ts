@@ -68,6 +68,8 @@ export class Search {
   readonly #givers = new SortedList<Place>(byBest);
   readonly #due = new SortedList<Place>(byDue);
   readonly #stale = new Set<Node | null>();
+  /** All peers with the right and less than all hope; perhaps some others. */
+  readonly #doubtful = new Set<Peers>();
   #nowMs = Number.NEGATIVE_INFINITY;
 
   constructor(stage: Stage, pool: Pool, tree: PoolTree) {
@@ -192,11 +194,14 @@ export class Search {
   #giveHope(place: Place): void {
     const { leastUnits } = this.#tree;
     if (!covers(this.#mostIn(place), leastUnits)) return; // As mostly: nobody is served there.
-    for (const need of this.#tree.needs.values()) {
-      if (need.peers.size === 0 || !this.#mayServe(place, need)) continue;
-      for (const peers of need.peers)
-        if (this.#isRicher(place, peers) || hasRoom(place, need)) this.#hopeAt(peers, place.node);
+    for (const peers of this.#doubtful) {
+      if (this.hopes.get(peers) === null || !hasRight(this.stage, peers)) this.#doubtful.delete(peers);
+      else if (peers.needs.some((need) => this.#mayFind(place, peers, need))) this.#hopeAt(peers, place.node);
     }
+  }
+
+  #mayFind(place: Place, peers: Peers, need: Need): boolean {
+    return this.#mayServe(place, need) && (hasRoom(place, need) || this.#isRicher(place, peers));
   }
 
   #mayServe(place: Place, need: Need): boolean {
@@ -210,14 +215,20 @@ export class Search {
 
   #hopeAt(peers: Peers, node: Node | null): void {
     const where = this.hopes.get(peers);
-    if (where !== undefined) where?.add(node);
-    else if (hasRight(this.stage, peers)) this.hopes.set(peers, new Set([node]));
+    if (where) where.add(node);
+    else this.hopes.set(peers, new Set([node]));
   }
 
   /** They stand otherwise than before, so nothing is known of them. Who gets the right later gets hope with it. */
   hopeAnywhere(peers: Peers): void {
     if (peers.waitingCount > 0 && hasRight(this.stage, peers)) this.hopes.set(peers, null);
     else this.hopes.delete(peers);
+  }
+
+  /** They have gone. */
+  forget(peers: Peers): void {
+    this.hopes.delete(peers);
+    this.#doubtful.delete(peers);
   }
 
   /** Whether a search for one of the peers may find something. */
@@ -231,6 +242,7 @@ export class Search {
    */
   giveUp(peers: Peers, near: Where): void {
     if (near === null) return;
+    this.#doubtful.add(peers);
     if (near.size > 0) this.hopes.set(peers, near);
     else this.hopes.delete(peers);
   }

@@ -106,7 +106,7 @@ export class Stages implements Round {
     tree.hasNewRoom = this.#askThoseThatFit(asking);
     if (!tree.hasNewRoom) return undefined;
     if (preemptive === undefined || !preemptive.askAll(asking)) {
-      return this.#grantTo(firstInOrder(tree, asking));
+      return this.#grantTo(firstInOrder(tree, { asking }));
     }
     const isAskedFor = (peers: Peers) => peers.fitsIn === asking || preemptive.mayHope(peers);
     return this.#firstToServe(preemptive, { asking, isAskedFor }) ?? undefined;
@@ -116,7 +116,7 @@ export class Stages implements Round {
   #firstThatFits(preemptive: PreemptiveStages | undefined): Waiter | undefined {
     const { tree } = this;
     // Mostly the first of all that wait fits: then nobody else need be looked at.
-    const first = preemptive === undefined ? this.#grantTo(firstInOrder(tree, null)) : undefined;
+    const first = preemptive === undefined ? this.#grantTo(firstInOrder(tree)) : undefined;
     return first ?? this.#firstOfThoseThatFit(preemptive);
   }
 
