@@ -42,7 +42,8 @@ export type Degree = "none" | "counted" | "named" | "whole";
 export class Sight {
   readonly #identity: Identity;
   readonly #world: World;
-  readonly #named = new Map<string, boolean>();
+  /** Made when it is first asked for: most answers are about one request, and need none. */
+  #named: Map<string, boolean> | undefined;
 
   constructor(identity: Identity, world: World) {
     this.#identity = identity;
@@ -62,6 +63,7 @@ export class Sight {
 
   /** Whether anything of a component can be seen by name; if not, its requests need no look one by one. */
   mayNameSome(component: string): boolean {
+    this.#named ??= new Map();
     let known = this.#named.get(component);
     if (known === undefined) {
       const pools = [...this.#world.poolsOf(component)];

@@ -145,6 +145,34 @@ test("a name that is not ours is not answered, whatever it asks for", async () =
   }
 });
 
+test("a call is answered however HTTP lets it be written", async () => {
+  /** All that comes back until the server closes. */
+  const exchange = (text: string) =>
+    new Promise<string>((resolve, reject) => {
+      const socket = connect(Number(new URL(server.url).port), "127.0.0.1", () => void socket.write(text));
+      let received = "";
+      socket.on("data", (chunk) => {
+        received += chunk;
+      });
+      socket.on("error", reject);
+      socket.on("close", () => resolve(received));
+    });
+  const { host } = new URL(server.url);
+  const head = `Host: ${host}\r\nAuthorization: Bearer ${server.adminSecret}\r\n`;
+  const whole = await exchange(
+    `GET ${server.url}/v1/pools?limit=1 HTTP/1.1\r\n${head}Connection: close\r\n\r\n`,
+  );
+  expect(whole).toMatch(/^HTTP\/1.1 200 .*"items":\[/s);
+  const headOnly = await exchange(`HEAD /v1/pools HTTP/1.1\r\n${head}Connection: close\r\n\r\n`);
+  expect(headOnly).toMatch(/^HTTP\/1.1 200 .*content-length: \d+\r\n.*\r\n\r\n$/s);
+  // Answered before its body has arrived, and not waited for long after that.
+  const length = "Content-Type: application/json\r\nContent-Length: 1000";
+  const unknown = await exchange(
+    `POST /v1/resource-requests HTTP/1.1\r\nHost: ${host}\r\n${length}\r\n\r\n{`,
+  );
+  expect(unknown).toMatch(/^HTTP\/1.1 401 /);
+});
+
 test("every answer carries the headers that keep browsers in check", async () => {
   for (const path of ["/healthz", "/v1/pools", "/docs", "/nowhere"]) {
     const { headers } = await server.admin("GET", path);
