@@ -386,8 +386,8 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
 export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
   const { groups, margin: before } = peers;
   forgetMargin(peers);
-  if (STAGES.every((stage) => tree.searches[stage] === null)) return;
   const margin = marginIn(pool, tree, peers);
+  if (!margin.coversGroups) return; // Nobody searches.
   if (peers.runCount > 0) {
     const now = groupsIn(pool, tree, peers);
     const isSame = groups !== null && now.every((group, index) => group === groups[index]);
