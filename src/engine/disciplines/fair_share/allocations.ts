@@ -33,8 +33,9 @@ export function allocationsIn(
 /** The groups of the runs of an operation, oldest first: the same for all its peers, whose runs are all alike. */
 export function groupsIn(pool: Pool, tree: PoolTree, peers: Peers): readonly AllocationGroup[] {
   if (peers.groups !== null) return peers.groups;
-  peers.groups = groupsAt(pool, tree, peers, peers.fairShare);
-  return peers.groups;
+  const groups = groupsAt(pool, tree, peers, peers.fairShare);
+  if (peers.margin?.coversGroups !== false) peers.groups = groups; // Otherwise nothing says when they change.
+  return groups;
 }
 
 /** The groups that their runs would be in with another fair share. */

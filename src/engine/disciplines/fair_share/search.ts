@@ -43,6 +43,8 @@ export interface Place {
   /** What is left when everything has ended that stops for nobody, and what would be without the candidates, too. */
   readonly left: readonly number[];
   readonly most: readonly number[];
+  /** Who would lose them, as it stood then, and the least that it may be owed before it leaves its margin. */
+  readonly losers: readonly Loser[];
   /**
    * No operation keeps a higher satisfaction when it loses one of the candidates, as long as all shares stay within their
    * margins: who has more takes nobody.
@@ -52,6 +54,11 @@ export interface Place {
   readonly backoffEndMs: number;
   /** When time alone changes it; infinite: never. */
   readonly dueMs: number;
+}
+
+interface Loser {
+  readonly peers: Peers;
+  readonly low: readonly number[];
 }
 
 /** Places, by their nodes; null: any. */
@@ -102,9 +109,10 @@ export class Search {
       this.#stale.add(place.node);
     }
     for (const node of this.#stale) {
+      const before = this.#places.get(node);
       const place = this.#replace(node);
       this.#stale.delete(node);
-      if (place !== undefined) this.#giveHope(place);
+      if (place !== undefined && !isNoBetter(place, before, nowMs)) this.#giveHope(place);
       if (this.#stale.size > 0 && isTimeUp()) return false;
     }
     return true;
@@ -145,12 +153,14 @@ export class Search {
       for (let i = 0; i < units.length; i++) most[i]! += units[i]!;
     }
     candidates.sort(byPreference);
+    const losers = candidates.map(({ operation }) => {
+      const peers = operation.peers as Peers;
+      return { peers, low: marginIn(this.#pool, this.#tree, peers).low };
+    });
     let best = Number.NEGATIVE_INFINITY;
-    for (const candidate of candidates) {
-      const { low } = marginIn(this.#pool, this.#tree, candidate.operation.peers as Peers);
-      best = Math.max(best, satisfactionWithout(this.#tree, candidate, low));
-    }
-    return { node, candidates, left, most, best, backoffEndMs, dueMs };
+    for (const [index, { low }] of losers.entries())
+      best = Math.max(best, satisfactionWithout(this.#tree, candidates[index]!, low));
+    return { node, candidates, losers, left, most, best, backoffEndMs, dueMs };
   }
 
   /** Everything that runs in the pool, of peers that have a run to lose. */
@@ -290,6 +300,28 @@ export class Search {
   }
 }
 
+/** Whether nobody finds anything in a place that was not there before, at a time at which it would have been the same. */
+function isNoBetter(place: Place, before: Place | undefined, nowMs: number): boolean {
+  if (before === undefined || before.dueMs <= nowMs || place.backoffEndMs < before.backoffEndMs) return false;
+  if (!covers(before.left, place.left) || !covers(before.most, place.most)) return false;
+  return place.candidates.every(({ run, group }, index) => {
+    const at = before.candidates.findIndex((candidate) => candidate.run === run);
+    if (at < 0 || before.candidates[at]!.group !== group) return false;
+    return isNoRicher(place.losers[index]!, before.losers[at]!);
+  });
+}
+
+/** Whether an operation that loses runs keeps no more of its share, nor a higher satisfaction, than it did. */
+function isNoRicher(loser: Loser, before: Loser): boolean {
+  const [now, then] = [loser.peers, before.peers];
+  return loser.low.every(
+    (share, key) =>
+      share >= before.low[key]! &&
+      now.usage[key] === then.usage[key] &&
+      isShareAbove(now.demandShare[key]!, share) === isShareAbove(then.demandShare[key]!, before.low[key]!),
+  );
+}
+
 export function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
   const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
   return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
@@ -386,8 +418,8 @@ export function noteRuns({ searches }: PoolTree, { lines }: Operation): void {
 export function leaveMargin(pool: Pool, tree: PoolTree, peers: Peers): void {
   const { groups, margin: before } = peers;
   forgetMargin(peers);
-  if (STAGES.every((stage) => tree.searches[stage] === null)) return;
   const margin = marginIn(pool, tree, peers);
+  if (!margin.coversGroups) return; // Nobody searches.
   if (peers.runCount > 0) {
     const now = groupsIn(pool, tree, peers);
     const isSame = groups !== null && now.every((group, index) => group === groups[index]);

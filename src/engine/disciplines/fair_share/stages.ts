@@ -6,6 +6,7 @@ import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
 import { membersIn, operationsIn, passersIn } from "./entries.ts";
 import { firstServed, isOnNodes } from "./holds.ts";
+import { forgetMarginsWithoutGroups } from "./margins.ts";
 import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
 import { forgetFindings } from "./operations.ts";
 import { type Asked, ask, firstInOrder, inOrder } from "./order.ts";
@@ -286,6 +287,7 @@ export function takeOverChanges(
     const known = searches[stage];
     if (known?.isOf(nowMs)) continue;
     searches[stage] = new Search(stage, pool, tree);
+    forgetMarginsWithoutGroups(tree);
   }
   const { changed } = pool.places;
   if (changed.size > 0) {

@@ -340,7 +340,7 @@ function touchStanding(pool: Pool, tree: PoolTree, node: TreeNode): void {
   }
   for (const peers of node.peers.values()) {
     peers.satisfaction = Number.NaN;
-    if (isWithinMargin(peers)) continue;
+    if (isWithinMargin(tree, peers)) continue;
     touch(tree, peers);
     leaveMargin(pool, tree, peers);
   }
