@@ -95,7 +95,7 @@ export class UndoLog {
       if (typeof target === "function") target(field, entries[i + 2]);
       else if (field === INSERTED) takeOut(target as Collection, entries[i + 2]);
       else if (field === REMOVED) putBack(target as List<unknown> | Bag<unknown>, entries[i + 2]);
-      else if (field === REPLACED) (target as Table<unknown, unknown>).set(...(entries[i + 2] as Entry));
+      else if (field === REPLACED) (target as Map<unknown, unknown>).set(...(entries[i + 2] as Entry));
       else if (field === TOUCHED) (target as Bag<unknown>).add(entries[i + 2]);
       else if (field === CHANGED) Object.assign(target as object, entries[i + 2]);
       else if (field === CLEARED) refill(target as Map<unknown, unknown> | Bag<unknown>, entries[i + 2]);
@@ -206,11 +206,7 @@ export class UndoLog {
   /** Removes an entry of a map. */
   drop<Key, Value>(map: Map<Key, Value>, key: Key): void {
     const before = map.get(key);
-    if (before !== undefined) this.dropKnown(map, key, before);
-  }
-
-  /** The same where the caller knows its value. */
-  dropKnown<Key, Value>(map: Table<Key, Value>, key: Key, before: Value): void {
+    if (before === undefined) return;
     if (this.#recording) this.#note(map, REPLACED, [key, before]);
     map.delete(key);
   }
