@@ -114,7 +114,7 @@ interface Change extends Omit<Item, "body"> {
   readonly atMs: number;
 }
 
-/** All that waits is one commit; while it is on its way, the next one gathers. */
+/** All that waits is one commit, as in the leader's loop: where the store writes elsewhere, one is sent while one is written. */
 function groupCommit(
   store: Store,
   head: { epoch: number; seq: number },
@@ -123,37 +123,52 @@ function groupCommit(
   const { epoch } = head;
   let { seq } = head;
   const waiting: { item: Item; done(): void }[] = [];
-  let isTurning = false;
-  const turn = async () => {
-    while (waiting.length > 0) {
-      const batch = waiting.splice(0, 1_000);
-      const atMs = Date.now();
-      let next = seq + 1;
-      const changes = batch.map(({ item: { kind, number } }) => {
-        const change = { kind, number, seq: next, atMs };
-        next += kind === "submitted" ? 2 : 1;
-        return change;
-      });
-      const events = changes.flatMap(eventsOf);
-      const rows = { requests: changes.map(recordOf), audit: changes.map(auditOf) };
-      let hadOthersTurn = false;
-      setImmediate(() => {
-        hadOthersTurn = true;
-      });
-      ({ seq } = await store.commit({ epoch, expectedSeq: seq, atMs, events, ...rows }));
-      for (const { done } of batch) done();
-      publish(changes);
-      // As in the leader's loop: while the store writes the next ones, these are answered.
-      if (!hadOthersTurn) await new Promise((resolve) => setImmediate(resolve));
-    }
-    isTurning = false;
+  /** How many calls each of the commits has that are being written. */
+  const underWay: number[] = [];
+  let isPlanned = false;
+
+  const plan = () => {
+    if (isPlanned || !hasPlace()) return;
+    isPlanned = true;
+    setImmediate(() => {
+      isPlanned = false;
+      void write();
+      if (waiting.length > 0) plan();
+    });
+  };
+  const hasPlace = () => {
+    const last = underWay.at(-1);
+    if (last === undefined) return true;
+    return underWay.length < store.commitsAtOnce && waiting.length * 2 >= last;
+  };
+  const write = async () => {
+    const batch = waiting.splice(0, 1_000);
+    underWay.push(batch.length);
+    const atMs = Date.now();
+    const expectedSeq = seq;
+    const changes = batch.map(({ item: { kind, number } }) => {
+      const change = { kind, number, seq: seq + 1, atMs };
+      seq += kind === "submitted" ? 2 : 1;
+      return change;
+    });
+    const events = changes.flatMap(eventsOf);
+    const rows = { requests: changes.map(recordOf), audit: changes.map(auditOf) };
+    let hadOthersTurn = false;
+    setImmediate(() => {
+      hadOthersTurn = true;
+    });
+    await store.commit({ epoch, expectedSeq, atMs, events, ...rows });
+    underWay.shift();
+    for (const { done } of batch) done();
+    publish(changes);
+    if (waiting.length === 0 || !hasPlace()) return;
+    if (hadOthersTurn) void write();
+    else plan();
   };
   return (item: Item) =>
     new Promise<void>((done) => {
       waiting.push({ item, done });
-      if (isTurning) return;
-      isTurning = true;
-      setImmediate(() => void turn());
+      plan();
     });
 }
 

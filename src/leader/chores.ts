@@ -8,7 +8,9 @@ import { saveSnapshot } from "./snapshots.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 export interface Chores {
-  /** Called between two turns, when memory is what the disk has. */
+  /** A snapshot is due, and can be begun when memory is what the disk has. */
+  readonly needsRest: boolean;
+  /** Called when memory is what the disk has. */
   look(): void;
   /** Saves a snapshot now, unless the newest one is as new as the journal. */
   snapshot(): Promise<void>;
@@ -103,6 +105,9 @@ export function createChores(
   return {
     stop() {
       isStopped = true;
+    },
+    get needsRest() {
+      return underWay === null && !isStopped && isSnapshotDue();
     },
     look() {
       watchRoom();

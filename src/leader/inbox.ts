@@ -16,14 +16,10 @@ export interface Inbox {
   /** Resolves when the entry is on the disk, or cannot be for now. */
   audit(entry: AuditEntry): Promise<void>;
 
-  /** The calls of the next batch: in hand until they are answered or fail. */
-  take(): readonly Call[];
-  /** For the calls in hand, in their order. Those that are left over come first in the next batch. */
-  answer(answers: readonly Answer[]): void;
-  /** All entries that are not written yet. */
-  takeAudit(): readonly AuditEntry[];
-  /** Those that were taken last are on the disk. */
-  auditWritten(): void;
+  /** What waits now, for the next batch: in hand until it is on the disk or fails. */
+  take(): Hand;
+  /** The same of audit entries alone. */
+  takeAudit(): Hand;
   /** Nothing can be written now: every call fails, and entries are no longer waited for. */
   fail(code: LeaderErrorCode): void;
   /** From now on every call is refused. */
@@ -31,6 +27,16 @@ export interface Inbox {
 
   readonly waitingCalls: number;
   readonly isEmpty: boolean;
+}
+
+/** What one batch has in hand. */
+export interface Hand {
+  readonly calls: readonly Call[];
+  readonly audit: readonly AuditEntry[];
+  /** Only so many calls were decided: the others come first in the next batch. */
+  giveBack(decided: number): void;
+  /** All of it is on the disk. The answers are those of the calls, in their order. */
+  settle(answers: readonly Answer[]): void;
 }
 
 const WAITING_AUDIT_MAX = 10_000;
@@ -69,6 +75,11 @@ interface WaitingEntry {
   settle(): void;
 }
 
+interface InHand {
+  calls: readonly WaitingCall[];
+  readonly audit: readonly WaitingEntry[];
+}
+
 export function createInbox(
   { store, log, settings }: Surroundings,
   parts: {
@@ -80,9 +91,8 @@ export function createInbox(
 ): Inbox {
   const { ledger, condition, onArrival } = parts;
   const waiting: WaitingCall[] = [];
-  let inHand: readonly WaitingCall[] = [];
   const waitingAudit: WaitingEntry[] = [];
-  let auditInHand: readonly WaitingEntry[] = [];
+  const inHand = new Set<InHand>();
   let isClosed = false;
 
   function objectionTo(calls: readonly Call[]): LeaderError | undefined {
@@ -110,6 +120,29 @@ export function createInbox(
     return isFull ? errorOf("queue_full") : undefined;
   }
 
+  function takeInHand(callsMax: number): Hand {
+    const hand: InHand = { calls: waiting.splice(0, callsMax), audit: waitingAudit.splice(0) };
+    inHand.add(hand);
+    return {
+      calls: hand.calls.map(({ call }) => call),
+      audit: hand.audit.map(({ entry }) => entry),
+      giveBack(decided) {
+        if (!inHand.has(hand)) return;
+        waiting.unshift(...hand.calls.slice(decided));
+        hand.calls = hand.calls.slice(0, decided);
+      },
+      settle(answers) {
+        if (!inHand.delete(hand)) return;
+        for (const { settle } of hand.audit) settle();
+        answers.forEach((answer, at) => {
+          const { index, together } = hand.calls[at] as WaitingCall;
+          together.answers[index] = answer;
+          if (--together.open === 0) together.resolve(together.answers);
+        });
+      },
+    };
+  }
+
   return {
     performMany(calls) {
       const objection = objectionTo(calls);
@@ -132,33 +165,15 @@ export function createInbox(
         else resolve();
       });
     },
-    take() {
-      inHand = waiting.splice(0, settings.batchCommandsMax);
-      return inHand.map(({ call }) => call);
-    },
-    answer(answers) {
-      waiting.unshift(...inHand.slice(answers.length));
-      answers.forEach((answer, at) => {
-        const { index, together } = inHand[at] as WaitingCall;
-        together.answers[index] = answer;
-        if (--together.open === 0) together.resolve(together.answers);
-      });
-      inHand = [];
-    },
-    takeAudit() {
-      auditInHand = [...waitingAudit];
-      return auditInHand.map(({ entry }) => entry);
-    },
-    auditWritten() {
-      waitingAudit.splice(0, auditInHand.length);
-      for (const { settle } of auditInHand) settle();
-      auditInHand = [];
-    },
+    take: () => takeInHand(settings.batchCommandsMax),
+    takeAudit: () => takeInHand(0),
     fail(code) {
-      for (const { together } of [...inHand, ...waiting.splice(0)]) together.reject(errorOf(code));
-      inHand = [];
+      const hands = [...inHand];
+      inHand.clear();
+      const failed = [...hands.flatMap(({ calls }) => calls), ...waiting.splice(0)];
+      for (const { together } of failed) together.reject(errorOf(code));
+      waitingAudit.unshift(...hands.flatMap(({ audit }) => audit));
       for (const { settle } of waitingAudit) settle();
-      auditInHand = [];
     },
     close() {
       isClosed = true;

@@ -43,7 +43,10 @@ export interface Leader {
   /** A command as it would be decided now: whether a grant was taken up, only the leases know (L2). */
   completed(command: Command): Command;
 
-  /** Looks at the committed state, never at what a batch in flight has changed. `look` must not wait or write. */
+  /**
+   * Looks at the state; answered when all that was seen is on the disk. `look` must not wait or write, may be called again
+   * if what it saw was taken back, and must return nothing that changes later.
+   */
   read<T>(look: (view: View) => T): Promise<T>;
 
   /**
@@ -173,7 +176,7 @@ export interface LeaderRefusal {
   readonly hint: string;
 }
 
-/** The committed state and what the leader keeps beside it. Valid only while `look` runs. */
+/** The state and what the leader keeps beside it. Valid only while `look` runs. */
 export interface View {
   readonly state: EngineState;
   readonly nowMs: number;

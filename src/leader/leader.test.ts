@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   createFakeClock,
   createPool,
@@ -12,7 +12,7 @@ import {
 } from "../../test/simulation/rig.ts";
 import { type EngineState, type RequestStatus, requestOf } from "../engine/index.ts";
 import { type Commit, openMemoryStore, type Store, StoreError } from "../store/index.ts";
-import type { RequestBody, StreamMessage } from "./interface.ts";
+import type { CallContext, RequestBody, StreamMessage } from "./interface.ts";
 import { recover } from "./recovery.ts";
 import { stateHash } from "./snapshots.ts";
 
@@ -31,6 +31,28 @@ function poison(state: EngineState, error: Error): () => void {
   return () => {
     state.requests.get = get;
   };
+}
+
+/** A store that writes elsewhere, so that two commits may be under way. Each is made, or fails, when the test says so. */
+async function createSlowStore() {
+  const store = await openMemoryStore();
+  const commits: { readonly commit: Commit; make(): Promise<unknown>; fail(error: Error): void }[] = [];
+  let isSlow = false;
+  const slow: Store = {
+    ...store,
+    commitsAtOnce: 2,
+    commit(commit) {
+      if (!isSlow) return store.commit(commit);
+      return new Promise((resolve, reject) => {
+        const make = () => store.commit(commit).then(resolve, reject).then(settle);
+        commits.push({ commit, make, fail: reject });
+      });
+    },
+  };
+  const beSlow = (value: boolean) => {
+    isSlow = value;
+  };
+  return { store: slow, commits, beSlow };
 }
 
 /** A store whose commits can be watched, held back and made to fail. */
@@ -207,6 +229,163 @@ describe("batches", () => {
     ]);
     expect(await rig.leader.read((view) => view.idOf(2))).toBe("b");
     expect((await rig.store.getRequestByNumber(3))?.id).toBe("c");
+  });
+});
+
+describe("two batches under way", () => {
+  async function createSlowRig() {
+    const { store, commits, beSlow } = await createSlowStore();
+    const rig = await createRig({ store });
+    await createPool(rig);
+    beSlow(true);
+    const done: string[] = [];
+    const call = (name: string, answer: Promise<unknown>) =>
+      answer.then(
+        () => done.push(name),
+        (error: { code: string }) => done.push(`${name}: ${error.code}`),
+      );
+    /** Submits, and waits until it is decided if it can be. */
+    const ask = async (id: string, context?: Partial<CallContext>) => {
+      void call(id, rig.do(submit(id), context));
+      await settle();
+    };
+    return { rig, commits, beSlow, done, call, ask };
+  }
+
+  test("the second is decided and sent while the first is written, and a third is not", async () => {
+    const { rig, commits, done, ask } = await createSlowRig();
+    await ask("a");
+    await ask("b");
+    await ask("c");
+    expect(commits.map(({ commit }) => commit.requests?.map(({ id }) => id))).toEqual([["a"], ["b"]]);
+    expect(commits[1]?.commit.expectedSeq).toBe(commits[0]!.commit.expectedSeq + 2);
+    expect(rig.leader.seq()).toBe(commits[0]?.commit.expectedSeq);
+    await commits[0]!.make();
+    expect(done).toEqual(["a"]);
+    expect(commits.map(({ commit }) => commit.requests?.map(({ id }) => id))).toEqual([["a"], ["b"], ["c"]]);
+    await commits[1]!.make();
+    await commits[2]!.make();
+    expect(done).toEqual(["a", "b", "c"]);
+    expect((await rig.store.verify()).damage).toEqual([]);
+  });
+
+  test("a few calls wait beside a large batch, lest commits become small", async () => {
+    const { commits, ask, call, rig } = await createSlowRig();
+    for (const id of ["a", "b", "c", "d"]) void call(id, rig.do(submit(id)));
+    await settle();
+    await ask("e");
+    expect(commits).toHaveLength(1);
+    await ask("f");
+    expect(commits).toHaveLength(2);
+  });
+
+  test("a read that has seen the second batch is answered after it, and nothing is published before", async () => {
+    const { rig, commits, done, call, ask } = await createSlowRig();
+    const published: number[] = [];
+    rig.leader.onCommit(({ events }) => published.push(events.length));
+    await ask("a");
+    void call(
+      "first look",
+      rig.leader.read(() => undefined),
+    );
+    await ask("b");
+    void call(
+      "second look",
+      rig.leader.read(({ seq }) => seq),
+    );
+    await settle();
+    expect(done).toEqual([]);
+    await commits[0]!.make();
+    expect(done.toSorted()).toEqual(["a", "first look"]);
+    expect(published).toHaveLength(1);
+    await commits[1]!.make();
+    expect(done.toSorted()).toEqual(["a", "b", "first look", "second look"]);
+    expect(published).toHaveLength(2);
+  });
+
+  test("a call that is sent again while its first answer is being written gets the same one", async () => {
+    const { rig, commits, done, ask, call } = await createSlowRig();
+    const idempotency = { scope: "ann", key: "k", bodyHash: "x" };
+    await ask("a", { idempotency });
+    const again = rig.do(submit("b"), { idempotency });
+    void call("again", again);
+    await settle();
+    expect(commits).toHaveLength(1); // There is nothing to write.
+    expect(done).toEqual([]);
+    await commits[0]!.make();
+    expect(done).toEqual(["a", "again"]);
+    expect(await again).toMatchObject({ replayed: true });
+  });
+
+  test("when the first fails on a full disk, nothing of either is left, and what was seen of it is looked at again", async () => {
+    const { rig, commits, beSlow, done, ask } = await createSlowRig();
+    const before = rig.leader.seq();
+    await ask("a");
+    await ask("b");
+    const looks: number[] = [];
+    const reading = rig.leader.read(({ state }) => looks.push(state.requests.size));
+    await ask("c");
+    commits[0]!.fail(new StoreError("disk_full", "The disk is full."));
+    await settle();
+    expect(done).toEqual([]);
+    commits[1]!.fail(new StoreError("fenced", "It follows on nothing."));
+    await settle();
+    expect(done).toEqual(["a: disk_full", "b: disk_full", "c: disk_full"]);
+    await reading;
+    expect(looks).toEqual([2, 0]);
+    expect(rig.leader.seq()).toBe(before);
+    beSlow(false);
+    await rig.clock.advance(5_000);
+    expect(rig.leader.status().condition).toBe("leading");
+    await ask("d");
+    expect(done).toContain("d");
+    expect((await rig.store.verify()).damage).toEqual([]);
+    expect(rig.fatal).toEqual([]);
+  });
+
+  test("what was looked up while a commit failed is not decided: its caller was told that it failed", async () => {
+    const { rig, commits, beSlow, done, ask } = await createSlowRig();
+    await ask("a");
+    let found = () => {};
+    const { findAnswers } = rig.store;
+    rig.store.findAnswers = (keys) =>
+      new Promise((resolve) => {
+        found = () => resolve(findAnswers(keys));
+      });
+    await ask("b", { idempotency: { scope: "ann", key: "k", bodyHash: "x" } });
+    commits[0]!.fail(new StoreError("disk_full", "The disk is full."));
+    await settle();
+    expect(done).toEqual(["a: disk_full", "b: disk_full"]);
+    beSlow(false);
+    await rig.clock.advance(5_000);
+    found();
+    await settle();
+    expect(rig.leader.status().condition).toBe("leading");
+    expect(await rig.leader.read(({ state }) => state.requests.size)).toBe(0);
+    await ask("c");
+    expect(done).toContain("c");
+  });
+
+  test("a snapshot is taken of what the disk has, however busy the server is", async () => {
+    const { store, commits, beSlow } = await createSlowStore();
+    const rig = await createRig({ store, settings: { snapshotEveryEvents: 4 } });
+    await createPool(rig);
+    beSlow(true);
+    let asked = 0;
+    const answers: Promise<unknown>[] = [];
+    for (let round = 0; round < 6; round++) {
+      for (let count = 0; count < 2; count++) {
+        answers.push(rig.do(submit(`r${asked++}`)));
+        await settle();
+      }
+      await commits.shift()?.make();
+    }
+    for (let next = commits.shift(); next !== undefined; next = commits.shift()) await next.make();
+    await Promise.all(answers);
+    await vi.waitFor(() => expect(rig.leader.status().snapshotSeq).toBeGreaterThan(0));
+    expect(rig.leader.status().snapshotSeq).toBeLessThan(rig.leader.seq());
+    const again = await createRig({ store: rig.store });
+    expect(await again.leader.read(({ state }) => state.requests.size)).toBe(asked);
   });
 });
 

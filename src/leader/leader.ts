@@ -111,8 +111,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     onStop: () => loop.cancelTimer(),
   });
   const loop: Loop = createLoop(surroundings, {
-    ...{ ledger, inbox, reads, stream, own, decider, trouble },
-    onTurnEnd: chores.look,
+    ...{ ledger, inbox, reads, stream, own, decider, trouble, chores },
   });
 
   /** A server that had nothing to do for long ends with its time in the store: the next start compares clocks with it. */
@@ -180,9 +179,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
     grantKeys,
     epoch: () => ledger.head.epoch,
     position: () => ledger.head,
-    leaseRenewed() {
-      if (!ledger.isAhead) reads.serve();
-    },
+    leaseRenewed: () => reads.serve(),
     stepDown(why) {
       chores.stop();
       // What a commit in flight has come to, nobody knows yet; the rest was not even tried.

@@ -2,8 +2,9 @@
 //
 // Invariants
 //   1. Memory is ahead of the disk from the first decision of a batch until its commit resolves, and at no other
-//      time. While it is, nobody outside looks at it (`reads.ts`).
-//   2. After a failed commit it stays ahead until it is replaced by what the store has.
+//      time. While it is, nobody outside learns what is in it (`reads.ts`).
+//   2. Commits resolve in the order in which they were made. After one that failed memory stays ahead until it is replaced
+//      by what the store has.
 
 import type { Commit, Head } from "../store/index.ts";
 import type { Memory } from "./memory.ts";
@@ -11,6 +12,7 @@ import type { Surroundings } from "./surroundings.ts";
 
 export interface Ledger {
   readonly memory: Memory;
+  /** What is on the disk. */
   readonly head: Head;
   readonly isAhead: boolean;
   readonly commits: number;
@@ -27,11 +29,15 @@ export function createLedger(
   start: { readonly memory: Memory; readonly head: Head },
 ): Ledger {
   let { memory, head } = start;
-  let isAhead = false;
+  let underWay = 0;
+  /** Of the head, when the commits that are under way are made. */
+  let expectedSeq = head.seq;
   let commits = 0;
 
   async function record(changes: Omit<Commit, "epoch" | "expectedSeq">): Promise<void> {
-    head = await store.commit({ epoch: head.epoch, expectedSeq: head.seq, ...changes });
+    const made = store.commit({ epoch: head.epoch, expectedSeq, ...changes });
+    expectedSeq += changes.events?.length ?? 0;
+    head = await made;
     commits++;
   }
 
@@ -43,21 +49,22 @@ export function createLedger(
       return head;
     },
     get isAhead() {
-      return isAhead;
+      return underWay > 0;
     },
     get commits() {
       return commits;
     },
     async commit(changes) {
-      isAhead = true;
+      underWay++;
       await record(changes);
-      isAhead = false;
+      underWay--;
     },
     record,
     replace(loaded, at) {
       memory = loaded;
       head = at;
-      isAhead = false;
+      expectedSeq = at.seq;
+      underWay = 0;
     },
   };
 }

@@ -12,10 +12,22 @@ export interface Lookups {
   readonly records: ReadonlyMap<string, RequestRecord>;
 }
 
-export async function lookUp(store: Store, memory: Memory, calls: readonly Call[]): Promise<Lookups> {
+export async function lookUp(
+  store: Store,
+  memory: Memory,
+  calls: readonly Call[],
+  /** Of the batches that are being written: the store may not have them yet. */
+  underWay: readonly ReadonlyMap<string, IdempotencyRecord>[],
+): Promise<Lookups> {
   const keys = calls.flatMap(({ context }) => context.idempotency ?? []);
   const found = keys.length === 0 ? [] : await store.findAnswers(keys);
   const answers = new Map(found.flatMap((record) => (record ? [[keyOf(record), record]] : [])));
+  for (const fresh of underWay) {
+    for (const key of keys) {
+      const record = fresh.get(keyOf(key));
+      if (record !== undefined) answers.set(keyOf(key), record);
+    }
+  }
 
   const records = new Map<string, RequestRecord>();
   for (const { command } of calls) {

@@ -1,11 +1,14 @@
-// Turn after turn: all waiting calls become one batch, which is decided, committed, and only then answered.
+// Turn after turn: all waiting calls become one batch, which is decided, committed, and only then answered. Where the store
+// writes elsewhere, the next batch is decided while one is written.
 //
 // Invariants
-//   1. One batch at a time: nothing waits between its first decision and its commit.
+//   1. One batch at a time is decided: nothing waits between its first decision and the beginning of its commit.
 //   2. Callers are answered, and listeners called, after the commit, in the order of the events.
+//   3. After a commit that failed nothing is decided before memory is what the store has.
 
 import { type Batch, commitOf, type Decider, decideCall, isEmpty, openBatch } from "./batch.ts";
-import type { Inbox } from "./inbox.ts";
+import type { Chores } from "./chores.ts";
+import type { Hand, Inbox } from "./inbox.ts";
 import type { Answer, Call } from "./interface.ts";
 import type { Ledger } from "./ledger.ts";
 import { type Lookups, lookUp } from "./lookups.ts";
@@ -29,6 +32,14 @@ export interface Loop {
   readonly engineErrors: number;
 }
 
+/** A batch on its way to the disk. */
+interface Written {
+  readonly batch: Batch;
+  readonly hand: Hand;
+  readonly answers: readonly Answer[];
+  readonly written: Promise<void>;
+}
+
 /** The loop turns at least this often, and so it notices when it did not. */
 const TURN_MS_MAX = 5_000;
 /** What has not been decided by then is left for the next batch. */
@@ -44,26 +55,41 @@ export function createLoop(
     readonly own: OwnCommands;
     readonly decider: Decider;
     readonly trouble: TroubleKeeper;
-    /** Between two turns, when memory is what the disk has. */
-    readonly onTurnEnd: () => void;
+    readonly chores: Pick<Chores, "needsRest" | "look">;
   },
 ): Loop {
-  const { ledger, inbox, reads, stream, own, decider, trouble, onTurnEnd } = parts;
+  const { ledger, inbox, reads, stream, own, decider, trouble, chores } = parts;
+  /** A batch is being decided. */
   let isTurning = false;
+  /** Batches that are being written, the oldest first. */
+  const underWay: Written[] = [];
+  /** Until all of them are. */
+  let finishing: Promise<void> | undefined;
+  let failures = 0;
+  let isMending = false;
   let isPlanned = false;
   let engineErrors = 0;
   let cancelTimer = () => {};
   const resting: (() => void)[] = [];
+  const isBusy = () => isTurning || isPlanned || isMending || underWay.length > 0;
   const isLeading = () => trouble.condition.kind === "leading";
 
   function plan(): void {
-    if (isTurning || isPlanned || !isLeading()) return;
+    if (isTurning || isPlanned || isMending || !isLeading() || !hasPlace()) return;
     isPlanned = true;
     // Not at once, so that all calls that have arrived by now share one commit.
     clock.soon(() => {
       isPlanned = false;
-      if (isLeading()) void turn();
+      if (isLeading() && !isTurning && !isMending) void turn();
     });
+  }
+
+  /** Whether a further batch may be decided now. Beside one that is written it should be half as large at least. */
+  function hasPlace(): boolean {
+    const last = underWay.at(-1);
+    if (last === undefined) return true;
+    if (underWay.length >= store.commitsAtOnce || chores.needsRest) return false;
+    return inbox.waitingCalls * 2 >= last.answers.length;
   }
 
   function planTimer(): void {
@@ -76,59 +102,97 @@ export function createLoop(
   async function turn(): Promise<void> {
     isTurning = true;
     cancelTimer();
-    let hadOthersTurn = false;
+    const mine = failures;
     try {
-      hadOthersTurn = await runBatch();
+      const hand = inbox.take();
+      const lookups = await lookUpFor(hand);
+      // What was in hand when a commit failed was answered with that.
+      if (mine === failures && isLeading()) write(hand, lookups);
+    } catch (error) {
+      await finishing;
+      if (mine === failures) await mend(error);
+    }
+    isTurning = false;
+    goOn(false);
+  }
+
+  function lookUpFor({ calls }: Hand): Promise<Lookups> {
+    return lookUp(
+      store,
+      ledger.memory,
+      calls,
+      underWay.map(({ batch }) => batch.answers),
+    );
+  }
+
+  /** Decides what is in hand, and begins to write it. */
+  function write(hand: Hand, lookups: Lookups): void {
+    try {
+      const batch = openBatch(reads.view(nowMs()));
+      batch.audit.push(...hand.audit);
+      own.decideTime(batch);
+      const answers = decideCalls(batch, lookups, hand.calls);
+      own.decideLosses(batch);
+      engineErrors += batch.engineErrors;
+      hand.giveBack(answers.length);
+      const written = isEmpty(batch) ? Promise.resolve() : commit(batch, answers.length);
+      written.catch(() => undefined); // Looked at in its turn.
+      underWay.push({ batch, hand, answers, written });
+      finishing ??= finishInTurn();
     } catch (error) {
       trouble.end(error);
     }
-    isTurning = false;
-    for (const proceed of resting.splice(0)) proceed();
-    if (!isLeading()) return;
-    onTurnEnd();
-    if (inbox.isEmpty) planTimer();
-    // At once, so that the callers of this batch are answered while the store writes the next one.
-    else if (hadOthersTurn) void turn();
-    else plan();
   }
 
-  /** True if everything else has had its turn while the batch was written. */
-  async function runBatch(): Promise<boolean> {
-    const calls = inbox.take();
-    let lookups: Lookups;
-    try {
-      lookups = await lookUp(store, ledger.memory, calls);
-    } catch (error) {
-      await trouble.survive(error);
-      return false;
-    }
-
-    const batch = openBatch(reads.view(nowMs()));
-    batch.audit.push(...inbox.takeAudit());
-    own.decideTime(batch);
-    const answers = decideCalls(batch, lookups, calls);
-    own.decideLosses(batch);
-    engineErrors += batch.engineErrors;
-
-    let hadOthersTurn = false;
-    clock.soon(() => {
-      hadOthersTurn = true;
-    });
-    if (!isEmpty(batch)) {
+  async function finishInTurn(): Promise<void> {
+    for (let next = underWay[0]; next !== undefined; next = underWay[0]) {
+      let hadOthersTurn = false;
+      clock.soon(() => {
+        hadOthersTurn = true;
+      });
       try {
-        await commit(batch, calls.length);
+        await next.written;
       } catch (error) {
-        await trouble.survive(error);
-        return false;
+        finishing = undefined;
+        return mend(error);
       }
+      underWay.shift();
+      // If it stepped down meanwhile, its callers have been answered, and followers read the rest.
+      if (isLeading()) finish(next);
+      goOn(hadOthersTurn);
     }
-    if (!isLeading()) return false; // It stepped down meanwhile: its callers have been answered, and followers read the rest.
-    own.keepLeases(batch, calls.slice(0, answers.length));
-    inbox.auditWritten();
-    inbox.answer(answers);
+    finishing = undefined;
+  }
+
+  function finish({ batch, hand, answers }: Written): void {
+    own.keepLeases(batch, hand.calls.slice(0, answers.length));
+    hand.settle(answers);
     if (batch.events.length > 0) stream.publish({ events: batch.events, requestIds: batch.touched });
     reads.serve();
-    return hadOthersTurn;
+  }
+
+  /** The store has failed: what follows on a failed commit fails, too, and then memory is what the store has. */
+  async function mend(error: unknown): Promise<void> {
+    failures++;
+    isMending = true;
+    await Promise.allSettled(underWay.splice(0).map(({ written }) => written));
+    await trouble.survive(error).catch(trouble.end);
+    isMending = false;
+    goOn(false);
+  }
+
+  /** What comes next, after a batch was decided or written. */
+  function goOn(hadOthersTurn: boolean): void {
+    for (const proceed of resting.splice(0)) proceed();
+    if (isTurning || isMending || !isLeading()) return;
+    if (underWay.length === 0) {
+      chores.look();
+      if (inbox.isEmpty) return planTimer();
+    }
+    if (inbox.isEmpty || !hasPlace()) return;
+    // At once, so that the callers of this batch are answered while the store writes the next one.
+    if (hadOthersTurn) void turn();
+    else plan();
   }
 
   /** As many as there is time for: renewals and reads must not wait for all of a large bulk. */
@@ -158,15 +222,15 @@ export function createLoop(
       if (isPlanned) await new Promise<void>((resolve) => clock.soon(resolve));
     },
     async rest() {
-      while (isTurning || isPlanned) {
+      while (isBusy()) {
         await new Promise<void>((resolve) => {
-          if (isTurning) resting.push(resolve);
-          else clock.soon(resolve);
+          if (isPlanned) clock.soon(resolve);
+          else resting.push(resolve);
         });
       }
     },
     get isBusy() {
-      return isTurning || isPlanned;
+      return isBusy();
     },
     get engineErrors() {
       return engineErrors;

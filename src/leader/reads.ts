@@ -1,8 +1,8 @@
-// Looks at the committed state.
+// Looks at the state. Each looks at once, and is answered when the disk has all that it may have seen.
 //
 // Invariants
-//   1. Nobody outside sees an event before it is durable: while memory is ahead of the disk, reads wait.
-//   2. A server that has stopped answers nothing from memory; while it does not know that it still leads, reads wait (C6).
+//   1. Nobody outside sees an event before it is durable. What was seen of a memory that was thrown away is looked at again.
+//   2. A server that has stopped answers nothing from memory; while it does not know that it still leads, answers wait (C6).
 
 import { errorOf } from "./inbox.ts";
 import type { Leader, View } from "./interface.ts";
@@ -17,8 +17,18 @@ export interface Reads {
   /** The state as it is now, with all that a batch in flight has changed. */
   view(atMs: number): View;
   readonly read: Leader["read"];
-  /** Memory is what the disk has, or will never be again: all that wait get an answer. */
+  /** The disk has more than before, or memory is another one, or will never be looked at again. */
   serve(): void;
+}
+
+/** What a look has found, before it may be answered. */
+interface Look {
+  readonly memory: Memory;
+  /** Where memory stood. */
+  readonly seq: number;
+  readonly again: () => void;
+  readonly settle: () => void;
+  readonly reject: (error: Error) => void;
 }
 
 /** The state in memory. Only a leader knows the leases; for a follower there are none. */
@@ -51,7 +61,8 @@ export function createReads(
   },
 ): Reads {
   const { ledger, leases, nodes, condition, mayAnswer } = parts;
-  const waiting: (() => void)[] = [];
+  /** In the order of their looks. */
+  let waiting: Look[] = [];
 
   function view(atMs: number): View {
     const { state } = ledger.memory;
@@ -74,26 +85,37 @@ export function createReads(
 
   function read<T>(look: (view: View) => T): Promise<T> {
     return new Promise((resolve, reject) => {
-      const serve = () => {
+      const again = () => {
         const now = condition();
         if (now.kind === "stopped") return reject(errorOf(now.code));
-        if (!mayAnswer()) return void waiting.push(serve);
+        const { memory } = ledger;
+        const seen = { memory, seq: memory.state.seq, again, reject };
         try {
-          resolve(look(view(nowMs())));
+          const found = look(view(nowMs()));
+          answer({ ...seen, settle: () => resolve(found) });
         } catch (error) {
-          reject(error);
+          answer({ ...seen, settle: () => reject(error) });
         }
       };
-      if (ledger.isAhead && condition().kind !== "stopped") waiting.push(serve);
-      else serve();
+      again();
     });
+  }
+
+  function answer(look: Look): void {
+    const now = condition();
+    if (now.kind === "stopped") look.reject(errorOf(now.code));
+    else if (look.memory !== ledger.memory) look.again();
+    else if (look.seq > ledger.head.seq || !mayAnswer()) waiting.push(look);
+    else look.settle();
   }
 
   return {
     view,
     read,
     serve() {
-      for (const serve of waiting.splice(0)) serve();
+      const looks = waiting;
+      waiting = [];
+      for (const look of looks) answer(look);
     },
   };
 }

@@ -66,12 +66,15 @@ export function createTroubleKeeper(
   async function probe(): Promise<void> {
     if (condition.kind !== "readOnly") return;
     const note = { actor: LEADER, action: "resume_writing", target: "store", outcome: "disk_full" };
+    const hand = inbox.takeAudit();
     try {
       const body = { code: "disk_full", message: condition.why };
-      await ledger.record({ atMs: nowMs(), audit: [{ ...note, body }, ...inbox.takeAudit()] });
-      inbox.auditWritten();
+      await ledger.record({ atMs: nowMs(), audit: [{ ...note, body }, ...hand.audit] });
+      hand.settle([]);
     } catch (error) {
-      return isStoreError(error, "disk_full") ? probeLater() : end(error);
+      if (!isStoreError(error, "disk_full")) return end(error);
+      inbox.fail("disk_full");
+      return probeLater();
     }
     log.info({ seq: ledger.head.seq }, "the store works again");
     condition = { kind: "leading" };

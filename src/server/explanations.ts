@@ -88,12 +88,11 @@ async function failedBefore(
   { leader, store }: Services,
   { id, record }: { readonly id: RequestId; readonly record: RequestRecord | undefined },
 ): Promise<RequestRecord | undefined> {
-  const { progress } =
+  const failedId =
     record === undefined
-      ? ((await leader.read(({ state }) => requestOf(state, id))) ?? {})
-      : (record.body as RequestBody);
-  const failedId = progress?.cancelledBecause ?? null;
-  return failedId === null ? undefined : store.getRequest(failedId);
+      ? await leader.read(({ state }) => requestOf(state, id)?.progress.cancelledBecause)
+      : (record.body as RequestBody).progress.cancelledBecause;
+  return failedId == null ? undefined : store.getRequest(failedId);
 }
 
 /** What words need to know beside the facts. */

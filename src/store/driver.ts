@@ -40,8 +40,13 @@ export type Driver = {
   warmUp?(): void;
   /** The number of rows that each statement touched, or undefined if everything was taken back. */
   transaction(statements: readonly Statement[]): Promise<readonly number[] | undefined>;
-  /** False if the head is not `previous` any more. Resolves only when the outcome is certain. */
-  commit(rows: CommitRows): Promise<boolean>;
+  /**
+   * False if the head is not `previous` any more. Resolves only when the outcome is certain. `before` is the outcome of the
+   * commit that they follow on, if that may still be under way: whatever becomes of it, it is certain first.
+   */
+  commit(rows: CommitRows, before: Promise<boolean> | undefined): Promise<boolean>;
+  /** See `Store.commitsAtOnce`. */
+  readonly commitsAtOnce: number;
   /** See `Store.origin`; absent where there is one place only. */
   origin?(): Promise<string | undefined>;
   hasRoom(): boolean;

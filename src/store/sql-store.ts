@@ -53,24 +53,43 @@ import type {
 import { verify } from "./verify.ts";
 
 export function createSqlStore(driver: Driver): Store {
-  // The head as this process knows it. Only a hint: the compare-and-swap has the last word.
-  let knownHead: Head | undefined;
+  // The head as the commits under way will have made it. Only a hint: the compare-and-swap has the last word.
+  let expectedHead: Head | undefined;
   let { meta } = driver;
-  /** Counts what has set the known head: a commit that was given up must not set it after another one did. */
-  let knownBy = 0;
-  // Commits of one process follow each other, whatever the caller does.
+  /** Counts what has set it: a commit that fails late must not unset what another one, or a new leader, has set. */
+  let expectedBy = 0;
+  /** The outcome of the last commit, until it is certain. */
+  let underWay: Promise<boolean> | undefined;
   let lastCommit: Promise<unknown> = Promise.resolve();
+  let queued = 0;
   const commitIdPrefix = randomUUID();
   let commitCount = 0;
 
   async function commitNow(commit: Commit): Promise<Head> {
-    const previous = knownHead ?? (await readHead(driver));
-    knownHead = undefined; // Unknown, until the outcome is certain.
-    const mine = ++knownBy;
+    const previous = expectedHead ?? (await readHead(driver));
+    expectedHead = undefined; // Unknown, if these are not rows that can follow on it.
     const rows = rowsOf(previous, commit, `${commitIdPrefix}.${++commitCount}`);
-    if (!(await driver.commit(rows))) throw fenced(commit, await readHead(driver));
-    if (mine === knownBy) knownHead = rows.head;
-    return rows.head;
+    expectedHead = rows.head;
+    const mine = ++expectedBy;
+    const outcome = driver.commit(rows, underWay);
+    underWay = outcome;
+    try {
+      if (!(await outcome)) throw fenced(commit, await readHead(driver));
+      return rows.head;
+    } catch (error) {
+      if (mine === expectedBy) expectedHead = undefined;
+      throw error;
+    } finally {
+      if (underWay === outcome) underWay = undefined;
+    }
+  }
+
+  /** What to follow on is known when the commits before are certain. */
+  async function commitLater(commit: Commit): Promise<Head> {
+    queued++;
+    await lastCommit;
+    queued--;
+    return commitNow(commit);
   }
 
   return {
@@ -87,15 +106,17 @@ export function createSqlStore(driver: Driver): Store {
     origin: () => readOrigin(driver),
     noteOrigin: (origin) => noteOrigin(driver, origin),
     commit(commit) {
-      const outcome = lastCommit.then(() => commitNow(commit));
+      const isKnown = expectedHead !== undefined && queued === 0;
+      const outcome = isKnown ? commitNow(commit) : commitLater(commit);
       lastCommit = outcome.catch(() => undefined);
       return outcome;
     },
+    commitsAtOnce: driver.commitsAtOnce,
     head: () => readHead(driver),
     async takeOver(takeOver) {
-      knownHead = await raiseEpoch(driver, takeOver);
-      knownBy++;
-      return knownHead;
+      expectedHead = await raiseEpoch(driver, takeOver);
+      expectedBy++;
+      return expectedHead;
     },
     lease: () => readLease(driver),
     renewLease: (epoch) => renewLease(driver, epoch),

@@ -328,8 +328,13 @@ export type Store = {
   origin(): Promise<Origin>;
   noteOrigin(origin: string): Promise<void>;
 
-  /** Rejects with `fenced` when epoch or sequence are not those of the head. One at a time. */
+  /**
+   * Rejects with `fenced` when epoch or sequence are not those of the head, as the commits before will have made it. They
+   * may be under way still: they are made in the order of the calls, and what follows on one that fails fails, too.
+   */
   commit(commit: Commit): Promise<Head>;
+  /** How many commits under way are worth while: where the store writes elsewhere, one can be written and one sent. */
+  readonly commitsAtOnce: number;
   head(): Promise<Head>;
 
   /** Raises the epoch: from here on the leader before is fenced. */

@@ -184,6 +184,68 @@ describe("a shared database", () => {
     });
   }
 
+  for (const lose of ["answer", "question"] as const) {
+    test(`the ${lose} of a commit is lost while the next one is on its way: both are made, once`, async () => {
+      const proxy = await startProxy(shared.url);
+      const store = await open({ url: proxy.url, schema: randomUUID() });
+      const { epoch } = await store.takeOver({ holder: "first" });
+      proxy.loseNext(lose);
+      const heads = await Promise.all([
+        store.commit({ epoch, expectedSeq: 0, atMs: 1, events: [event("a")] }),
+        store.commit({ epoch, expectedSeq: 1, atMs: 1, events: [event("b")], audit: [auditEntry("ann")] }),
+      ]);
+      expect(proxy.lost()).toBe(1);
+      expect(heads.map(({ seq }) => seq)).toEqual([1, 2]);
+      expect(await store.head()).toEqual(heads[1]);
+      const events = await store.readEvents(1, 10);
+      expect(events.map((each) => each.event)).toEqual([event("a"), event("b")]);
+      expect((await store.verify()).damage).toEqual([]);
+    });
+  }
+
+  test("a commit that had to wait too long is made again, and the one on its way after it", async () => {
+    const schema = randomUUID();
+    const store = await open({ schema });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    const holder = new pg.Client({ connectionString: shared.url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query("begin");
+    await holder.query(`select 1 from "${schema}".head for update`);
+    const commits = [0, 1].map((expectedSeq) =>
+      store.commit({ epoch, expectedSeq, atMs: 1, events: [event(String(expectedSeq))] }),
+    );
+    const untilWaiting = (count: number) =>
+      vi.waitFor(
+        async () => {
+          const { rows } = await holder.query("select 1 from pg_locks where not granted");
+          expect(rows).toHaveLength(count);
+        },
+        { timeout: 10_000, interval: 5 },
+      );
+    await untilWaiting(1);
+    await untilWaiting(0); // The first one has given up.
+    await holder.query("rollback");
+    expect((await Promise.all(commits)).map(({ seq }) => seq)).toEqual([1, 2]);
+    expect((await store.verify()).damage).toEqual([]);
+  });
+
+  test("two commits are lost and another server takes over: nothing of them is written", async () => {
+    const schema = randomUUID();
+    const proxy = await startProxy(shared.url);
+    const store = await open({ url: proxy.url, schema });
+    const other = await open({ schema });
+    const { epoch } = await store.takeOver({ holder: "first" });
+    proxy.loseNext("question", async () => {
+      await other.takeOver({ holder: "other" });
+    });
+    const commits = [0, 1].map((expectedSeq) =>
+      expectCode(store.commit({ epoch, expectedSeq, atMs: 1, events: [event("ours")] }), "fenced"),
+    );
+    await Promise.all(commits);
+    expect((await other.head()).seq).toBe(0);
+  });
+
   test("the answer is lost and another server goes on: the commit was made, the next one is refused", async () => {
     const schema = randomUUID();
     const proxy = await startProxy(shared.url);

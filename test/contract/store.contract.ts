@@ -170,6 +170,36 @@ export function storeContract(name: string, subject: ContractSubject): void {
         expect(await store.readEvents(1, 10)).toHaveLength(1);
       });
 
+      test("commits that follow on each other are made in order, though nobody waits for them", async () => {
+        const head = await lead();
+        const heads = await Promise.all(
+          ["a", "b", "c"].map((name, index) =>
+            commitAfter({ ...head, seq: index }, { events: [event(name)], audit: [auditEntry(name)] }),
+          ),
+        );
+        expect(heads.map(({ seq, auditId }) => [seq, auditId])).toEqual([
+          [1, 1],
+          [2, 2],
+          [3, 3],
+        ]);
+        const events = await store.readEvents(1, 10);
+        expect(events.map((each) => each.event)).toEqual(["a", "b", "c"].map(event));
+        expect(await store.head()).toEqual(heads.at(-1));
+        expect((await store.verify()).damage).toEqual([]);
+      });
+
+      test("what follows on a commit that fails, fails, and the writer goes on", async () => {
+        const old = await lead();
+        const now = await store.takeOver({ holder: "server-2" });
+        const outcomes = await Promise.allSettled([
+          commitAfter(old, { events: [event("a")] }),
+          commitAfter({ ...old, seq: 1 }, { events: [event("b")] }),
+        ]);
+        expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+        expect(await store.readEvents(1, 10)).toEqual([]);
+        expect((await commitAfter(now, { events: [event("c")] })).seq).toBe(1);
+      });
+
       test("the writer goes on after a refused commit", async () => {
         const head = await lead();
         await expectCode(commitAfter({ ...head, epoch: 7 }, { events: [event("a")] }), "fenced");

@@ -1,8 +1,10 @@
 // The leader under faults, in virtual time: random commands, full disks, crashes before and after a commit, answers that get
 // lost. Whatever happens, what was answered took effect once, and memory, journal, records and stream tell one
-// story. A failure names its seed; `SEED=17 npx vitest run test/simulation` repeats it.
+// story. With every second seed the store takes its time, so that one batch is decided while another is written.
+// A failure names its seed; `SEED=17 npx vitest run test/simulation` repeats it.
 
 import { Readable } from "node:stream";
+import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { seededRandom } from "../../bench/proving/random.ts";
 import { type RequestId, requestOf } from "../../src/engine/index.ts";
@@ -39,7 +41,12 @@ async function createWorld(seed: number) {
   const chance = (part: number) => random() < part;
   const pick = <T>(items: readonly T[]) => items[Math.floor(random() * items.length)] as T;
 
+  const isSlow = seed % 2 === 0;
   const sound = await openMemoryStore();
+  /** Commits are made in their order. */
+  let lastCommit: Promise<unknown> = Promise.resolve();
+  let most = 0;
+  let underWay = 0;
   const clock = createFakeClock();
   /** The next commit meets this fault. */
   let fault: "none" | "full" | "crash before" | "crash after" = "none";
@@ -53,16 +60,24 @@ async function createWorld(seed: number) {
       snapshots.push(() => ({ seq, atMs, stateHash: stateHash(), pieces: Readable.from(kept) }));
     },
     latestSnapshot: async () => snapshots.at(-1)?.(),
-    async commit(commit) {
+    commitsAtOnce: isSlow ? 2 : 1,
+    commit(commit) {
       const met = fault;
       fault = "none";
-      if (met === "full") throw new StoreError("disk_full", "The disk is full.");
-      if (met === "crash before") throw new Error("the process ended before the commit");
-      const head = await sound.commit(commit);
-      if (met === "crash after") throw new Error("the process ended after the commit");
-      return head;
+      most = Math.max(most, ++underWay);
+      const made = lastCommit.then(() => commitWith(met, commit)).finally(() => underWay--);
+      lastCommit = made.catch(() => undefined);
+      return made;
     },
   };
+  async function commitWith(met: typeof fault, commit: Parameters<Store["commit"]>[0]) {
+    for (let turns = isSlow ? random() * 8 : 0; turns > 1; turns--) await setImmediate();
+    if (met === "full") throw new StoreError("disk_full", "The disk is full.");
+    if (met === "crash before") throw new Error("the process ended before the commit");
+    const head = await sound.commit(commit);
+    if (met === "crash after") throw new Error("the process ended after the commit");
+    return head;
+  }
 
   let rig: Rig = await createRig({ store, clock, settings });
   await createPool(rig, { gpu: 3, components: COMPONENTS });
@@ -75,32 +90,48 @@ async function createWorld(seed: number) {
   let calls = 0;
 
   /** Asks until there is an answer, whatever happens to the server meanwhile. */
-  async function insist(key: string, command: LeaderCommand): Promise<Answer> {
+  async function insist<T>(ask: (leader: Rig["leader"]) => Promise<T>): Promise<T> {
     for (let tries = 0; tries < 20; tries++) {
       try {
-        const idempotency = { scope: "client", key, bodyHash: JSON.stringify(command) };
-        const present = () => ({ call: calls });
-        return await rig.leader.perform(command, { actor: "client", idempotency, present });
+        return await ask(rig.leader);
       } catch (error) {
         if (!(error instanceof LeaderError)) throw error;
-        if (error.code === "stopped") await restart();
-        else await clock.advance(2_000); // Room again.
+        if (error.code === "disk_full")
+          await clock.advance(2_000); // Room again.
+        else if (rig.leader.status().condition === "stopped") await restart();
       }
     }
-    throw new Error(`no answer to ${key}`);
+    throw new Error("no answer");
   }
 
-  async function restart(): Promise<void> {
+  function perform(key: string, command: LeaderCommand): Promise<Answer> {
+    const idempotency = { scope: "client", key, bodyHash: JSON.stringify(command) };
+    const present = () => ({ call: calls });
+    return insist((leader) => leader.perform(command, { actor: "client", idempotency, present }));
+  }
+
+  let restarting: Promise<void> | undefined;
+  /** Once, however many have seen it end. */
+  function restart(): Promise<void> {
+    restarting ??= begin().finally(() => {
+      restarting = undefined;
+    });
+    return restarting;
+  }
+  async function begin(): Promise<void> {
     fault = "none";
+    await lastCommit;
     rig = await createRig({ store, clock, settings });
   }
 
   async function someCommand(): Promise<LeaderCommand> {
-    const running = await rig.leader.read(({ state }) =>
-      submitted.flatMap((id) => {
-        const allocation = requestOf(state, id)?.progress.allocation;
-        return allocation ? [{ id, token: allocation.token, isStopping: allocation.stop !== null }] : [];
-      }),
+    const running = await insist((leader) =>
+      leader.read(({ state }) =>
+        submitted.flatMap((id) => {
+          const allocation = requestOf(state, id)?.progress.allocation;
+          return allocation ? [{ id, token: allocation.token, isStopping: allocation.stop !== null }] : [];
+        }),
+      ),
     );
     if (running.length > 0 && chance(0.4)) {
       const { id: requestId, token, isStopping } = pick(running);
@@ -120,6 +151,13 @@ async function createWorld(seed: number) {
     });
   }
 
+  async function performSome(): Promise<void> {
+    for (let turns = isSlow ? random() * 8 : 0; turns > 1; turns--) await setImmediate();
+    const command = await someCommand();
+    const key = `k${++calls}`;
+    answers.set(key, { command, answer: await perform(key, command) });
+  }
+
   return {
     async step(): Promise<void> {
       if (chance(0.3)) await clock.advance(Math.floor(random() * 20_000)).catch(() => undefined);
@@ -127,16 +165,16 @@ async function createWorld(seed: number) {
       const again = [...answers];
       if (again.length > 0 && chance(0.15)) {
         const [key, { command, answer }] = pick(again);
-        expect(withoutEvents(await insist(key, command))).toEqual(withoutEvents(answer));
+        expect(withoutEvents(await perform(key, command))).toEqual(withoutEvents(answer));
         return;
       }
       if (chance(0.25)) fault = pick(["full", "crash before", "crash after"]);
-      const command = await someCommand();
-      const key = `k${++calls}`;
-      answers.set(key, { command, answer: await insist(key, command) });
+      const together = isSlow ? 1 + Math.floor(random() * 8) : 1;
+      await Promise.all(Array.from({ length: together }, performSome));
     },
 
     async check(): Promise<void> {
+      expect(most).toBe(isSlow ? 2 : 1);
       fault = "none";
       if (rig.leader.status().condition === "stopped") await restart();
       await clock.advance(2_000);

@@ -103,7 +103,8 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
     return connecting;
   };
   const newWriter = async (): Promise<Client> => {
-    const client = new pg.Client(config(STATEMENT_MS_MAX));
+    // One commit is sent while the one before is written: the database goes from one to the other without us.
+    const client = new pg.Client({ ...config(STATEMENT_MS_MAX), pipeline: true } as ClientConfig);
     client.on("error", () => dropWriter(client));
     await client.connect();
     if (!acceptUnsafeDatabase) await makeDurable(client);
@@ -146,7 +147,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
     return found.length > 0 ? "committed" : "fenced";
   };
 
-  const commit = async (rows: CommitRows): Promise<boolean> => {
+  const commit = async (rows: CommitRows, before: Promise<boolean> | undefined): Promise<boolean> => {
     const values = commitArguments(rows, channel);
     const parameters = values.map((_, index) => `$${index + 1}`).join(", ");
     const question = { text: toPostgres(`select ${COMMIT_FUNCTION}(${parameters})`), values };
@@ -160,10 +161,14 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
         await onWriter(question);
         return true;
       } catch (error) {
-        // Refused the first time it was tried: by another writer. Refused later: perhaps by ourselves.
-        if ((error as { code?: string }).code === FENCED && !isUnknown) return false;
-        if ((error as { code?: string }).code !== FENCED && !isTrouble(error))
-          throw translatePostgresError(error);
+        const isFenced = (error as { code?: string }).code === FENCED;
+        if (!isUnknown) {
+          // What follows on a commit that failed fails, too; one that was made in the end was perhaps too late for this.
+          if (before !== undefined && !(await before)) return false;
+          // Refused the first time it was tried: by another writer. Refused later: perhaps by ourselves.
+          if (before === undefined && isFenced) return false;
+        }
+        if (!isFenced && !isTrouble(error)) throw translatePostgresError(error);
         if (performance.now() > deadlineMs) throw translatePostgresError(error);
         isUnknown = true;
         await delay(retryDelayMs);
@@ -215,6 +220,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Driv
         ),
       transaction,
       commit,
+      commitsAtOnce: 2,
       hasRoom: () => true, // Its disk is not ours to look at.
       bytes: async () => (await query<{ bytes: number }>(schemaBytes, [schema]))[0]?.bytes ?? 0,
       integrity: async () => [], // PostgreSQL checks its own pages; `pg_amcheck` looks at the rest.

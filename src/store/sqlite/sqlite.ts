@@ -227,6 +227,7 @@ function createSqliteDriver(
         if (isDone) mark.move(rows.head);
         return isDone;
       },
+      commitsAtOnce: 1, // It is made by the time the call returns.
       hasRoom: () => reserve.isHeld(),
       bytes: async () => (path === undefined ? 0 : fileBytes(path) + fileBytes(`${path}-wal`)),
       integrity: async () => integrityOf(query<{ integrity_check: string }>("pragma integrity_check(20)")),
