@@ -8,7 +8,7 @@ import { build } from "esbuild";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 export async function bundle(name: string): Promise<string> {
-  const outfile = `${root}node_modules/.cache/berth/serving-${name}.mjs`;
+  const outfile = `${root}dist/bench/serving-${name}.mjs`; // Not below node_modules, which checkouts may share.
   await build({
     absWorkingDir: root,
     entryPoints: [`${root}bench/serving/${name}.ts`],

@@ -21,20 +21,27 @@ interface Rejection {
   readonly atMs: number;
 }
 
+function rejectionOf(
+  view: View,
+  { requestId, atMs }: { readonly requestId: RequestId; readonly atMs: number },
+): Rejection | undefined {
+  const owned = ownedOf(view, requestId);
+  return owned && { owned, atMs, number: view.numberOf(requestId) ?? 0 };
+}
+
 export function watchRejections(leader: Leader): Rejections {
-  let kept: Rejection[] = [];
-  const note = (view: View, id: RequestId, atMs: number) => {
-    const owned = ownedOf(view, id);
-    if (owned !== undefined) kept.push({ owned, atMs, number: view.numberOf(id) ?? 0 });
-  };
+  let kept: readonly Rejection[] = [];
   const stop = leader.onCommit(({ events }) => {
     const rejected = events.flatMap(({ event }) => (event.kind === "requestRejected" ? [event] : []));
     if (rejected.length === 0) return;
-    const noted = leader.read((view) => {
-      for (const { requestId, atMs } of rejected.slice(-KEPT_MAX)) note(view, requestId, atMs);
-      if (kept.length > KEPT_MAX) kept = kept.slice(-KEPT_MAX);
-    });
-    noted.catch(() => undefined); // The server is about to end.
+    leader
+      .read((view) => rejected.slice(-KEPT_MAX).flatMap((event) => rejectionOf(view, event) ?? []))
+      .then(
+        (further) => {
+          kept = [...kept, ...further].slice(-KEPT_MAX);
+        },
+        () => undefined, // The server is about to end.
+      );
   });
   return {
     lately(view, identity) {
