@@ -124,8 +124,9 @@ async function createWorld(seed: number) {
     rig = await createRig({ store, clock, settings });
   }
 
-  async function someCommand(): Promise<LeaderCommand> {
-    const running = await insist((leader) =>
+  /** What ran when it was looked; it may have ended since. */
+  function lookAtRuns() {
+    return insist((leader) =>
       leader.read(({ state }) =>
         submitted.flatMap((id) => {
           const allocation = requestOf(state, id)?.progress.allocation;
@@ -133,6 +134,9 @@ async function createWorld(seed: number) {
         }),
       ),
     );
+  }
+
+  function someCommand(running: Awaited<ReturnType<typeof lookAtRuns>>): LeaderCommand {
     if (running.length > 0 && chance(0.4)) {
       const { id: requestId, token, isStopping } = pick(running);
       const outcome = isStopping ? "stopped" : pick(["succeeded", "failed"] as const);
@@ -151,9 +155,9 @@ async function createWorld(seed: number) {
     });
   }
 
-  async function performSome(): Promise<void> {
+  async function performSome(running: Awaited<ReturnType<typeof lookAtRuns>>): Promise<void> {
     for (let turns = isSlow ? random() * 8 : 0; turns > 1; turns--) await setImmediate();
-    const command = await someCommand();
+    const command = someCommand(running);
     const key = `k${++calls}`;
     answers.set(key, { command, answer: await perform(key, command) });
   }
@@ -170,7 +174,8 @@ async function createWorld(seed: number) {
       }
       if (chance(0.25)) fault = pick(["full", "crash before", "crash after"]);
       const together = isSlow ? 1 + Math.floor(random() * 8) : 1;
-      await Promise.all(Array.from({ length: together }, performSome));
+      const running = await lookAtRuns();
+      await Promise.all(Array.from({ length: together }, () => performSome(running)));
     },
 
     async check(): Promise<void> {
