@@ -85,13 +85,13 @@ export const CANARIES: readonly Canary[] = [
   {
     what: "an answer before the commit",
     file: "src/store/postgres/postgres.ts",
-    text: "const commit = async (rows: CommitRows): Promise<boolean> => {",
+    text: "const commit = async (rows: CommitRows, before: Promise<boolean> | undefined): Promise<boolean> => {",
     instead: `let earlier: Promise<unknown> = Promise.resolve();
       const commit = async (rows: CommitRows): Promise<boolean> => {
-        earlier = earlier.then(() => delay(100)).then(() => commitLater(rows)).catch(() => undefined);
+        earlier = earlier.then(() => delay(100)).then(() => commitLater(rows, undefined)).catch(() => undefined);
         return true;
       };
-      const commitLater = async (rows: CommitRows): Promise<boolean> => {`,
+      const commitLater = async (rows: CommitRows, before: Promise<boolean> | undefined): Promise<boolean> => {`,
     rounds: ["kill", "kill", "kill", "kill", "kill"],
     finders: ["lost"],
   },
