@@ -74,7 +74,8 @@ export function createListener(pipeline: Pipeline): (...call: [IncomingMessage, 
     }
   }
   return (incoming, outgoing) => {
-    const url = (incoming.url ?? "/").replace(WHOLE_ADDRESS, "");
+    const { url: given = "/" } = incoming;
+    const url = given.startsWith("/") ? given : given.replace(WHOLE_ADDRESS, "");
     const address = pipeline.replicated?.clientAddress(incoming) ?? incoming.socket.remoteAddress ?? "";
     const arrival = { incoming, outgoing, url, path: pathOf(url), method: incoming.method ?? "GET", address };
     // Whatever escapes from the pipeline itself; a caller never sees more than an id.
@@ -267,7 +268,7 @@ async function toCall(
     params: parseParams(params),
     // Fields of a query are optional everywhere, so an empty one needs no look.
     query: url.includes("?") ? parseQuery(queryOf(url), route) : {},
-    body: await readBody(incoming, route),
+    body: takesBody(route) ? parseBody(await readJson(incoming, bodyBytesMax(route)), route) : undefined,
     ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
     idempotencyKey: route.isIdempotent === true ? keyOf(headers) : undefined,
   };
@@ -294,10 +295,8 @@ function undecodable(): ProblemError {
   );
 }
 
-async function readBody(incoming: IncomingMessage, route: Route): Promise<unknown> {
-  if (!takesBody(route)) return undefined;
-  const bytesMax = route.isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
-  return parseBody(await readJson(incoming, bytesMax), route);
+function bodyBytesMax({ isBatch }: Route): number {
+  return isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
 }
 
 function keyOf(headers: IncomingHttpHeaders): string | undefined {
