@@ -16,6 +16,7 @@ import {
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
 import { flat, setHeader, writeAnswer } from "./answering.ts";
+import { bearerOf } from "./bearer.ts";
 import { readJson } from "./body.ts";
 import type { Call, Handlers, Reply, Services } from "./call.ts";
 import { NOT_TAKEN } from "./forwarding.ts";
@@ -102,11 +103,7 @@ export function createListener(pipeline: Pipeline): (...call: [IncomingMessage, 
       if (replicated !== undefined && (route.permission !== "public" || route.method !== "GET")) {
         if (await replicated.isServedElsewhere({ incoming, outgoing }, { address, method, name })) return;
       }
-      identity = await identify(pipeline, route, {
-        authorization: incoming.headers.authorization,
-        session,
-        address,
-      });
+      identity = await identify(pipeline, route, { incoming, session, address });
       if (identity.isSession === true && name !== "renewSession") noteUse(identity, incoming, address);
       checkPermission(identity, route.permission);
       if (match === undefined) throw notServed(arrival);
@@ -181,13 +178,13 @@ const ANYBODY: Identity = {
 };
 
 interface Caller {
-  readonly authorization: string | undefined;
+  readonly incoming: IncomingMessage;
   readonly session: string | undefined;
   readonly address: string;
 }
 
 function identify({ services }: Pipeline, route: Route, caller: Caller): Identity | Promise<Identity> {
-  const { authorization, session, address } = caller;
+  const { incoming, session, address } = caller;
   if (route.permission === "public") {
     services.rates.checkStranger(address);
     return ANYBODY;
@@ -197,14 +194,13 @@ function identify({ services }: Pipeline, route: Route, caller: Caller): Identit
       return admitted(services, identity, route, { address, otherwise: sessionOver });
     });
   }
-  const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
-  const identity =
-    secret === undefined ? undefined : services.tokens.authenticate(secret, services.leader.nowMs());
+  const bearer = bearerOf(incoming);
+  const identity = services.tokens.authenticate(bearer?.tokenHash, services.leader.nowMs());
   return admitted(services, identity, route, {
     address,
     otherwise() {
-      if (secret !== undefined) services.rates.countGuess(address);
-      return unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+      if (bearer !== undefined) services.rates.countGuess(address);
+      return unauthenticated(bearer === undefined ? "missing" : "not known, expired or revoked");
     },
   });
 }
