@@ -36,8 +36,6 @@ export interface KeySums {
   waited: number;
 }
 
-type Amounts = Map<string, number>;
-
 export interface Account {
   readonly keys: Map<string, KeySums>;
   starts: number;
@@ -98,11 +96,14 @@ export interface PoolHistory {
   readonly day: Map<string, DayAccount>;
 }
 
+/** Units per key. */
+type Need = readonly (readonly [string, number])[];
+
 interface RunFacts {
   readonly pool: PoolName;
   readonly component: ComponentName;
   readonly user: string;
-  readonly need: Amounts;
+  readonly need: Need;
   /** Its start, or the last checkpoint: what came after that is lost with it. */
   savedAtMs: number;
 }
@@ -383,7 +384,7 @@ function count(pool: PoolHistory, level: Level, sign: 1 | -1): void {
 }
 
 /** The level was settled. */
-function addRun(pool: PoolHistory, component: string, user: string, need: Amounts, sign: 1 | -1): void {
+function addRun(pool: PoolHistory, component: string, user: string, need: Need, sign: 1 | -1): void {
   const users = pool.levels.get(component)?.users;
   if (users === undefined) return;
   const amounts = users.get(user) ?? new Map<string, number>();
@@ -441,12 +442,10 @@ function noteRun(history: History, { spec, progress }: Request, name: PoolName):
 }
 
 /** Of all keys, metered or not: the pool may begin to meter one. */
-function needOf({ resources, nodes }: RequestSpec): Amounts {
-  const amounts: Amounts = new Map();
-  for (const [key, amount] of Object.entries(resources)) {
-    if (amount > 0) amounts.set(key, key === "step_run" ? 1 : amount * nodes);
-  }
-  return amounts;
+function needOf({ resources, nodes }: RequestSpec): Need {
+  const need = Object.entries(resources).filter(([, amount]) => amount > 0);
+  for (const each of need) each[1] = each[0] === "step_run" ? 1 : each[1] * nodes;
+  return need;
 }
 
 function closePool(history: History, name: PoolName): void {

@@ -12,6 +12,8 @@ import type { Ledger } from "./ledger.ts";
 import type { Condition, Surroundings } from "./surroundings.ts";
 
 export interface Inbox {
+  perform(call: Call): Promise<Answer>;
+  /** Calls that are made together are answered together, though they may be decided in several batches. */
   performMany(calls: readonly Call[]): Promise<readonly Answer[]>;
   /** Resolves when the entry is on the disk, or cannot be for now. */
   audit(entry: AuditEntry): Promise<void>;
@@ -56,18 +58,10 @@ export function errorOf(code: LeaderErrorCode): LeaderError {
   return new LeaderError(code, MESSAGES[code]);
 }
 
-/** Calls that were made together are answered together, though they may be decided in several batches. */
-interface CallsTogether {
-  readonly answers: Answer[];
-  open: number;
-  resolve(answers: readonly Answer[]): void;
-  reject(error: LeaderError): void;
-}
-
 interface WaitingCall {
   readonly call: Call;
-  readonly index: number;
-  readonly together: CallsTogether;
+  resolve(answer: Answer): void;
+  reject(error: LeaderError): void;
 }
 
 interface WaitingEntry {
@@ -134,23 +128,34 @@ export function createInbox(
       settle(answers) {
         if (!inHand.delete(hand)) return;
         for (const { settle } of hand.audit) settle();
-        answers.forEach((answer, at) => {
-          const { index, together } = hand.calls[at] as WaitingCall;
-          together.answers[index] = answer;
-          if (--together.open === 0) together.resolve(together.answers);
-        });
+        for (const [at, answer] of answers.entries()) (hand.calls[at] as WaitingCall).resolve(answer);
       },
     };
   }
 
   return {
+    perform(call) {
+      const objection = objectionTo([call]);
+      if (objection !== undefined) return Promise.reject(objection);
+      return new Promise((resolve, reject) => {
+        waiting.push({ call, resolve, reject });
+        onArrival();
+      });
+    },
     performMany(calls) {
       const objection = objectionTo(calls);
       if (objection !== undefined) return Promise.reject(objection);
       if (calls.length === 0) return Promise.resolve([]);
-      return new Promise((resolve, reject) => {
-        const together: CallsTogether = { answers: [], open: calls.length, resolve, reject };
-        calls.forEach((call, index) => void waiting.push({ call, index, together }));
+      return new Promise((resolveAll, reject) => {
+        const answers: Answer[] = [];
+        let open = calls.length;
+        for (const [index, call] of calls.entries()) {
+          const resolve = (answer: Answer) => {
+            answers[index] = answer;
+            if (--open === 0) resolveAll(answers);
+          };
+          waiting.push({ call, resolve, reject });
+        }
         onArrival();
       });
     },
@@ -171,7 +176,7 @@ export function createInbox(
       const hands = [...inHand];
       inHand.clear();
       const failed = [...hands.flatMap(({ calls }) => calls), ...waiting.splice(0)];
-      for (const { together } of failed) together.reject(errorOf(code));
+      for (const { reject } of failed) reject(errorOf(code));
       waitingAudit.unshift(...hands.flatMap(({ audit }) => audit));
       for (const { settle } of waitingAudit) settle();
     },

@@ -134,18 +134,20 @@ export interface Call {
 export interface CallContext {
   /** Who asks, for the audit log: name or id of the token. */
   readonly actor: string;
-  readonly idempotency?: { readonly scope: string; readonly key: string; readonly bodyHash: string };
+  readonly idempotency?:
+    | { readonly scope: string; readonly key: string; readonly bodyHash: string }
+    | undefined;
   /** Absent: made from the command. `false`: nothing is recorded. */
   readonly audit?: { readonly action: string; readonly target: string; readonly detail?: Json } | false;
   /** Written with the events of the command, if it is accepted. */
-  readonly attachments?: readonly Attachment[];
+  readonly attachments?: readonly Attachment[] | undefined;
   /** Looked at right before the decision, such as an If-Match: what it returns is the answer. */
-  readonly precondition?: (view: View) => LeaderRefusal | undefined;
+  readonly precondition?: ((view: View) => LeaderRefusal | undefined) | undefined;
   /**
    * Makes the body of the answer from the state right after the decision. Kept with the idempotency key, so
    * that the same call gets the same answer. Only called for what was accepted; must not throw.
    */
-  readonly present?: (view: View, events: readonly Event[]) => Json;
+  readonly present?: ((view: View, events: readonly Event[]) => Json) | undefined;
 }
 
 export type Answer =

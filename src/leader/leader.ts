@@ -17,14 +17,7 @@ import { checkClock, clusterTime, systemClock } from "./clock.ts";
 import { NEWEST_FORM } from "./event-forms.ts";
 import { grantKeysOf } from "./grant-keys.ts";
 import { createInbox, SHORT_OF_ROOM } from "./inbox.ts";
-import type {
-  Answer,
-  LeaderOptions,
-  LeaderSettings,
-  LeaderStatus,
-  Log,
-  ReplicatedLeader,
-} from "./interface.ts";
+import type { LeaderOptions, LeaderSettings, LeaderStatus, Log, ReplicatedLeader } from "./interface.ts";
 import { createLeases } from "./leases.ts";
 import { createLedger } from "./ledger.ts";
 import { createLoop, type Loop } from "./loop.ts";
@@ -140,10 +133,7 @@ export async function startLeader(options: LeaderOptions): Promise<ReplicatedLea
   loop.planTimer();
 
   return {
-    async perform(command, context) {
-      const [answer] = await inbox.performMany([{ command, context }]);
-      return answer as Answer;
-    },
+    perform: (command, context) => inbox.perform({ command, context }),
     performMany: inbox.performMany,
     completed: (command) => withoutHolder(leases, command),
     read: reads.read,

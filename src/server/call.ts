@@ -159,16 +159,16 @@ export function refused(refusal: LeaderRefusal | Denial): ProblemError {
 export function contextOf(call: Call, change: Change): CallContext {
   const { identity, address, route } = call;
   const { target, detail, guard, present, attachments } = change;
-  const idempotency = change.idempotency ?? idempotencyOf(call);
-  // Built without spreads, which cost more than the rest of it.
-  const who = { token: identity.tokenId, from: address };
-  return Object.assign(
-    { actor: identity.name, audit: { action: route, target, detail: Object.assign(who, detail) } },
-    idempotency && { idempotency },
-    guard && { precondition: guard },
-    present && { present },
-    attachments && { attachments },
-  );
+  // Not by a spread, which costs more than the rest of it.
+  const told = Object.assign({ token: identity.tokenId, from: address }, detail);
+  return {
+    actor: identity.name,
+    audit: { action: route, target, detail: told },
+    idempotency: change.idempotency ?? idempotencyOf(call),
+    precondition: guard,
+    present,
+    attachments,
+  };
 }
 
 function idempotencyOf(call: Call): CallContext["idempotency"] {

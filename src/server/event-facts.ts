@@ -69,20 +69,15 @@ export function createFacts(leader: Leader, store: Store): Facts {
   };
 
   const work = async (events: readonly CommittedEvent[]): Promise<Told> => {
-    const ids = new Set(events.flatMap(requestIdsOf));
-    const known = new Map<string, RequestFacts>();
+    const known = new Map<string, RequestFacts | undefined>();
     const { pools, hiding } = await leader.read((view) => {
-      for (const id of ids) {
-        const facts = ofState(view, id);
-        if (facts !== undefined) known.set(id, facts);
-      }
+      for (const id of events.flatMap(requestIdsOf)) if (!known.has(id)) known.set(id, ofState(view, id));
       return settingOf(view);
     });
-    for (const id of ids) {
-      const facts = known.get(id) ?? (await ofRecord(id));
-      if (facts === undefined) continue;
+    for (const [id, ofMemory] of known) {
+      const facts = ofMemory ?? (await ofRecord(id));
       known.set(id, facts);
-      remember(id, facts);
+      if (facts !== undefined) remember(id, facts);
     }
     for (const { event } of events) {
       if (event.kind === "nodeSet") nodePools.set(event.node.name, event.node.pool);
@@ -128,8 +123,10 @@ function hidingPools(view: View): ReadonlySet<string> {
 
 function ofState(view: View, id: RequestId): RequestFacts | undefined {
   const owned = ownedOf(view, id);
+  if (owned === undefined) return undefined;
   const { name = "", labels = {} } = requestOf(view.state, id)?.spec ?? {};
-  return owned && Object.assign({ number: view.numberOf(id) ?? 0, name, labels }, owned);
+  const { component, submittedBy, pool, queues } = owned;
+  return { number: view.numberOf(id) ?? 0, name, labels, component, submittedBy, pool, queues };
 }
 
 function requestIdsOf({ event }: CommittedEvent): RequestId[] {

@@ -53,10 +53,11 @@ export function createGrants(keys: readonly GrantKey[]): Grants {
       older = recent;
     },
     isLost(requestId, token) {
-      const [number = "", mac] = token.split(".");
       return signers.some((signer, index) => {
         const next = signers[index + 1];
-        const isGone = next?.isAfterLoss === true && Number(number) - signer.offset >= next.fromSeq;
+        if (next?.isAfterLoss !== true) return false;
+        const [number = "", mac] = token.split(".");
+        const isGone = Number(number) - signer.offset >= next.fromSeq;
         return isGone && signer.mac(`${requestId}:${number}`) === mac;
       });
     },

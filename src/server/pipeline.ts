@@ -16,6 +16,7 @@ import {
 } from "../protocol/index.ts";
 import { isStoreError } from "../store/index.ts";
 import { flat, setHeader, writeAnswer } from "./answering.ts";
+import { bearerOf } from "./bearer.ts";
 import { readJson } from "./body.ts";
 import type { Call, Handlers, Reply, Services } from "./call.ts";
 import { NOT_TAKEN } from "./forwarding.ts";
@@ -74,7 +75,8 @@ export function createListener(pipeline: Pipeline): (...call: [IncomingMessage, 
     }
   }
   return (incoming, outgoing) => {
-    const url = (incoming.url ?? "/").replace(WHOLE_ADDRESS, "");
+    const { url: given = "/" } = incoming;
+    const url = given.startsWith("/") ? given : given.replace(WHOLE_ADDRESS, "");
     const address = pipeline.replicated?.clientAddress(incoming) ?? incoming.socket.remoteAddress ?? "";
     const arrival = { incoming, outgoing, url, path: pathOf(url), method: incoming.method ?? "GET", address };
     // Whatever escapes from the pipeline itself; a caller never sees more than an id.
@@ -101,11 +103,7 @@ export function createListener(pipeline: Pipeline): (...call: [IncomingMessage, 
       if (replicated !== undefined && (route.permission !== "public" || route.method !== "GET")) {
         if (await replicated.isServedElsewhere({ incoming, outgoing }, { address, method, name })) return;
       }
-      identity = await identify(pipeline, route, {
-        authorization: incoming.headers.authorization,
-        session,
-        address,
-      });
+      identity = await identify(pipeline, route, { incoming, session, address });
       if (identity.isSession === true && name !== "renewSession") noteUse(identity, incoming, address);
       checkPermission(identity, route.permission);
       if (match === undefined) throw notServed(arrival);
@@ -180,13 +178,13 @@ const ANYBODY: Identity = {
 };
 
 interface Caller {
-  readonly authorization: string | undefined;
+  readonly incoming: IncomingMessage;
   readonly session: string | undefined;
   readonly address: string;
 }
 
 function identify({ services }: Pipeline, route: Route, caller: Caller): Identity | Promise<Identity> {
-  const { authorization, session, address } = caller;
+  const { incoming, session, address } = caller;
   if (route.permission === "public") {
     services.rates.checkStranger(address);
     return ANYBODY;
@@ -196,14 +194,13 @@ function identify({ services }: Pipeline, route: Route, caller: Caller): Identit
       return admitted(services, identity, route, { address, otherwise: sessionOver });
     });
   }
-  const secret = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
-  const identity =
-    secret === undefined ? undefined : services.tokens.authenticate(secret, services.leader.nowMs());
+  const bearer = bearerOf(incoming);
+  const identity = services.tokens.authenticate(bearer?.tokenHash, services.leader.nowMs());
   return admitted(services, identity, route, {
     address,
     otherwise() {
-      if (secret !== undefined) services.rates.countGuess(address);
-      return unauthenticated(secret === undefined ? "missing" : "not known, expired or revoked");
+      if (bearer !== undefined) services.rates.countGuess(address);
+      return unauthenticated(bearer === undefined ? "missing" : "not known, expired or revoked");
     },
   });
 }
@@ -267,7 +264,7 @@ async function toCall(
     params: parseParams(params),
     // Fields of a query are optional everywhere, so an empty one needs no look.
     query: url.includes("?") ? parseQuery(queryOf(url), route) : {},
-    body: await readBody(incoming, route),
+    body: takesBody(route) ? parseBody(await readJson(incoming, bodyBytesMax(route)), route) : undefined,
     ifMatch: route.hasEtag === true ? textOf(headers["if-match"]) : undefined,
     idempotencyKey: route.isIdempotent === true ? keyOf(headers) : undefined,
   };
@@ -294,10 +291,8 @@ function undecodable(): ProblemError {
   );
 }
 
-async function readBody(incoming: IncomingMessage, route: Route): Promise<unknown> {
-  if (!takesBody(route)) return undefined;
-  const bytesMax = route.isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
-  return parseBody(await readJson(incoming, bytesMax), route);
+function bodyBytesMax({ isBatch }: Route): number {
+  return isBatch === true ? BATCH_BODY_BYTES_MAX : BODY_BYTES_MAX;
 }
 
 function keyOf(headers: IncomingHttpHeaders): string | undefined {

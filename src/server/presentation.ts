@@ -14,7 +14,7 @@ import { presentRequest, toTimestamp } from "../translation/index.ts";
 import type { Grants } from "./grants.ts";
 import { addSilence, endedAtOf, presentEnd } from "./holders.ts";
 import type { Identity } from "./identity.ts";
-import { ownedOf, ownedOfRecord, type Sight, sightOf } from "./sight.ts";
+import { type Owned, ownedOf, ownedOfRecord, type Sight, seesAllOf, sightOf } from "./sight.ts";
 
 interface Caller {
   readonly identity: Identity;
@@ -28,8 +28,7 @@ export function presentLive(
   { identity, grants }: Caller,
 ): WireRequest | undefined {
   const request = requestOf(view.state, id);
-  const owned = ownedOf(view, id);
-  if (request === undefined || owned === undefined) return undefined;
+  if (request === undefined) return undefined;
   const { spec, progress } = request;
   const shown = present(spec, progress, view.numberOf(id) ?? 0, view.attemptsOf(id));
   addStanding(shown, view, id);
@@ -40,7 +39,9 @@ export function presentLive(
   if (token !== undefined && identity.permissions.has("requests.hold")) shown.token = grants.sign(id, token);
   addSilence(shown, view, id);
   if (shown.phase !== null && isOnSilentNode(view, progress)) shown.phase = "silent";
-  return sightOf(identity, view).filter(shown, owned);
+  return seesAllOf(identity, spec)
+    ? shown
+    : sightOf(identity, view).filter(shown, ownedOf(view, id) as Owned);
 }
 
 /** Class and sensitivity as they count now, not as they were asked for (10.7). */

@@ -117,8 +117,8 @@ export class Sight {
 
   /** Takes out of a request what is not for the caller. */
   filter(shown: WireRequest, request: Owned): WireRequest {
+    if (seesAllOf(this.#identity, request)) return shown;
     const isWhole = this.degreeOf(request) === "whole";
-    if (isWhole && reachesAll(this.#identity)) return shown;
     if (!isWhole) {
       shown.labels = {};
       shown.note = "";
@@ -194,8 +194,13 @@ interface StarvationChange {
 }
 
 /** Q5: its submitter, an operator of its component, or an administrator. */
-export function mayEnd(identity: Identity, { submittedBy }: Owned): boolean {
+export function mayEnd(identity: Identity, { submittedBy }: Pick<Owned, "submittedBy">): boolean {
   return identity.role === "admin" || identity.role === "operator" || identity.name === submittedBy;
+}
+
+/** Nothing about the request is hidden from the token, wherever it runs or waits. */
+export function seesAllOf(identity: Identity, request: Pick<Owned, "submittedBy">): boolean {
+  return reachesAll(identity) && mayEnd(identity, request);
 }
 
 // --- The world as it is now

@@ -59,9 +59,15 @@ export function hashOf(secret: string): string {
   return hash("sha256", secret, "hex");
 }
 
+/** Undefined for what does not look like the secret of an API token. */
+export function tokenHashOf(secret: string): string | undefined {
+  return SECRET_PATTERN.test(secret) ? hashOf(secret) : undefined;
+}
+
 /** All tokens in memory, so that a call need not ask the store, and a revocation is felt at once. */
 export interface TokenBook {
-  authenticate(secret: string, nowMs: number): Identity | undefined;
+  /** By the hash of its secret. How long a failed look takes says nothing about any token: hashes are 256 random bits. */
+  authenticate(tokenHash: string | undefined, nowMs: number): Identity | undefined;
   /** By the secret of a session, which lives as long as the token that it came from (B9). */
   authenticateSession(secret: string, nowMs: number): Identity | undefined;
   /** A link that can still be used (B8). */
@@ -134,12 +140,9 @@ export async function loadTokenBook(store: Store): Promise<TokenBook> {
       soon ??= reload().finally(() => setTimeout(() => (soon = undefined), RELOAD_EVERY_MS).unref());
       return soon;
     },
-    authenticate(secret, nowMs) {
-      if (!SECRET_PATTERN.test(secret)) return undefined;
-      // Looked up by a hash of 256 random bits: how long a failed look takes says nothing about any token.
-      const identity = identities.get(hashOf(secret));
-      if (identity === undefined) return undefined;
-      return isOver(identity, nowMs) ? undefined : identity;
+    authenticate(tokenHash, nowMs) {
+      const identity = tokenHash === undefined ? undefined : identities.get(tokenHash);
+      return identity === undefined || isOver(identity, nowMs) ? undefined : identity;
     },
     authenticateSession: (secret, nowMs) =>
       SESSION_PATTERN.test(secret) ? usable(secret, "session", nowMs)?.identity : undefined,

@@ -49,6 +49,7 @@ export function createFakeClock(readingMs = 0): FakeClock {
     },
     soon: (run) => void setImmediate(run),
     async advance(ms) {
+      await settle(); // A turn that has answered its callers may still have a timer to set.
       const targetMs = monotonicMs + ms;
       for (let timer = soonest(); timer !== undefined && timer.atMs <= targetMs; timer = soonest()) {
         monotonicMs = Math.max(monotonicMs, timer.atMs);

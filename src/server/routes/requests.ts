@@ -86,9 +86,10 @@ interface ResolvedSubmission {
 export async function resolvedSubmission(
   call: Call,
   services: Services,
-  { after, ...wanted }: WireRequestSubmission,
+  asked: WireRequestSubmission,
 ): Promise<ResolvedSubmission> {
-  if (after === undefined) return { wanted };
+  if (asked.after === undefined) return { wanted: asked };
+  const { after, ...wanted } = asked;
   const open: typeof after = [];
   let impossible: RequestId | undefined;
   for (const { id: text, when } of after) {

@@ -9,6 +9,7 @@ import { type Identity, identityOf, sessionIdentityOf } from "../identity.ts";
 import { checkPermission } from "../parsing.ts";
 import { ProblemError, problemError } from "../problems.ts";
 import { clearCookie, setCookie } from "../sessions.ts";
+import { tokenHashOf } from "../tokens.ts";
 
 export const createLink: Handler<"createLink"> = async ({ identity }, { sessions, tokens }) => {
   const [own] = tokens.find(identity.tokenId);
@@ -37,7 +38,7 @@ function parentOf(
 ) {
   const { sessions, tokens, leader } = services;
   if (body.once !== undefined) return sessions.takeLink(body.once);
-  const identity = tokens.authenticate(body.token ?? "", leader.nowMs());
+  const identity = tokens.authenticate(tokenHashOf(body.token ?? ""), leader.nowMs());
   return identity && (tokens.find(identity.tokenId)[0] as TokenRecord);
 }
 
