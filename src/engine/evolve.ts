@@ -272,7 +272,7 @@ function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"r
     wakeAtMs: Number.POSITIVE_INFINITY,
     operations: NO_OPERATIONS,
   };
-  state.undo.putNew(state.requests, spec.id, request);
+  state.undo.put(state.requests, spec.id, request);
   state.undo.remember(progress, "status", "cancelled"); // Taken back, it waits for nothing.
   forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
@@ -539,7 +539,7 @@ function forgetDisplacements(state: EngineState, pool: Pool): void {
     for (const { displaced } of state.guarded)
       for (const other of displaced.get(id) ?? []) released.add(other);
   }
-  state.undo.clear(pool.displaced);
+  state.undo.set(pool, "displaced", new Map());
   state.undo.removeFrom(state.guarded, pool);
 }
 

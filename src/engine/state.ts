@@ -59,7 +59,7 @@ export interface EngineState {
   /** Pools in which something changed since they were last looked at; none, unless scheduling is paused. */
   readonly unsettled: Few<Pool>;
   /** Lines that some pool has ceased to admit, until the change that did it is complete (P9). */
-  readonly dismissed: Set<Line>;
+  dismissed: Set<Line>;
   /** A fixed point was cut: the next tick goes on with the unsettled pools, before anything else. */
   isPaused: boolean;
   /** Pools whose order time moves (10.6), by when it next may; found by looking, so not part of the records. */
@@ -112,9 +112,9 @@ export interface Pool {
   /** Waiting requests that this pool admits and that hold units elsewhere (G5). */
   readonly passers: Set<Request>;
   /** Who displaced whom here since the last new event of this pool (V6). */
-  readonly displaced: Map<RequestId, Set<RequestId>>;
+  displaced: Map<RequestId, Set<RequestId>>;
   /** Kinds of running work, not stopping, that fill gaps, so that any head may preempt them (G4). */
-  readonly gapKinds: Few<RunKind>;
+  gapKinds: Few<RunKind>;
   /** How many kinds of running work, not stopping, there are of each class. */
   kindsOfClass: number[];
   /** Runs with a walltime that are not stopping, soonest end first. */
@@ -153,11 +153,11 @@ export interface Node {
   promised: number[];
   /** Free units less those set aside: what is left for everybody else. */
   left: number[];
-  readonly runs: Set<Run>;
+  runs: Set<Run>;
   /** Waiting requests that hold units here (V5). */
-  readonly holders: Set<Request>;
+  holders: Set<Request>;
   /** Device indices in use (N2). */
-  readonly devices: Set<number>;
+  devices: Set<number>;
 }
 
 export interface Group {
@@ -182,7 +182,7 @@ export interface Policy {
   /** Its waiting requests that hold units in this pool (V5). */
   readonly holders: Set<Request>;
   /** Kinds of its running work that is not stopping. */
-  readonly runKinds: Few<RunKind>;
+  runKinds: Few<RunKind>;
   /** How many of them hold nothing of a key. */
   kindsWithout: number[];
 }

@@ -99,7 +99,7 @@ export function settleAdministration(transaction: Transaction): void {
   const { dismissed, undo } = transaction.state;
   // In an order that does not depend on what was tried and taken back before.
   const lines = [...dismissed].sort((a, b) => compareIds(a.key, b.key));
-  undo.clear(dismissed);
+  undo.set(transaction.state, "dismissed", new Set());
   for (const line of lines) rejectUnadmitted(transaction, line);
 }
 

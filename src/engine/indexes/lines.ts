@@ -50,7 +50,7 @@ function lineOf(state: EngineState, component: Component, spec: RequestSpec, sha
   const known = state.lines.get(key);
   if (known !== undefined) return known;
   const line = createLine({ key, component, shape: spec, shapeKey });
-  state.undo.putNew(state.lines, key, line);
+  state.undo.put(state.lines, key, line);
   state.undo.addTo(component.lines, line);
   return line;
 }

@@ -53,19 +53,15 @@ function addNode(state: EngineState, record: NodeRecord): void {
     holders: new Set(),
     devices: new Set(),
   };
-  state.undo.run(
-    () => enter(state, node),
-    () => leave(state, node),
-  );
+  enter(state, node);
+  state.undo.done(leave, state, node);
   growPool(state, pool);
 }
 
 /** A node goes from the indexes; what it means for its pool is looked at by the caller. */
 export function dropNode(state: EngineState, node: Node): void {
-  state.undo.run(
-    () => leave(state, node),
-    () => enter(state, node),
-  );
+  leave(state, node);
+  state.undo.done(enter, state, node);
 }
 
 function enter(state: EngineState, node: Node): void {
@@ -73,7 +69,6 @@ function enter(state: EngineState, node: Node): void {
   state.nodes.set(record.name, node);
   pool.nodes.set(record.name, node);
   pool.places.enter(node);
-  if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
   judgePromises(node);
   if (record.drainDeadlineMs !== null) state.draining.add(node);
 }
@@ -83,7 +78,6 @@ function leave(state: EngineState, node: Node): void {
   state.nodes.delete(record.name);
   pool.nodes.delete(record.name);
   pool.places.leave(node);
-  pool.places.withPromises.delete(node);
   pool.places.strained.delete(node);
   pool.places.servable.delete(node);
   state.draining.delete(node);
@@ -98,28 +92,28 @@ function replaceNode(state: EngineState, node: Node, record: NodeRecord): void {
   const capacity = nodeVector(record.capacity, pool.keys);
   const free = capacity.map((amount, i) => amount - (node.usage[i] as number));
   const left = free.map((amount, i) => amount - (node.promised[i] as number));
-  const before = { record: node.record, capacity: node.capacity, free: node.free, left: node.left };
-  const become = (next: typeof before) => () => {
-    leave(state, node);
-    Object.assign(node, next);
-    enter(state, node);
-  };
-  state.undo.run(become({ record, capacity, free, left }), become(before));
+  change(state, node, { record, capacity, free, left });
   // Who is away from home follows from labels (N3).
   if (sameLabels || pool.places.homes.length === 0) refreshPool(state, pool);
   else rebuildPool(state, pool);
 }
 
+/** A node leaves the indexes before it changes, now or when that is taken back. */
+function change(state: EngineState, node: Node, fields: Partial<Node>): void {
+  const { record, capacity, free, left } = node;
+  const become = (next: Partial<Node>) => {
+    leave(state, node);
+    Object.assign(node, next);
+    enter(state, node);
+  };
+  become(fields);
+  state.undo.done(become, { record, capacity, free, left }, null);
+}
+
 /** A state that changes leaves what the nodes could hold as it is, and with it what is admitted (N4). */
 function setRecord(state: EngineState, node: Node, record: NodeRecord): void {
   const { pool } = node;
-  const before = node.record;
-  const become = (next: NodeRecord) => () => {
-    leave(state, node);
-    node.record = next;
-    enter(state, node);
-  };
-  state.undo.run(become(record), become(before));
+  change(state, node, { record });
   state.undo.set(pool, "capacity", poolCapacity(pool).capacity);
   forgetShares(state, pool);
   state.unsettled.add(pool);

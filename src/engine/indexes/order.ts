@@ -23,32 +23,29 @@ export function touchBorrowers({ poolLine: { policy } }: Run): void {
 }
 
 /** A request began or ceased to hold units, which concerns every pool that admits it. */
-export function touchHolder(state: EngineState, request: Request): void {
+export function touchHolder(request: Request): void {
   for (const { pool, policy } of request.line.poolLines) {
-    if (pool.order === null) continue;
-    state.undo.touch(pool.order.staleHolders, request);
-    state.undo.touch(pool.order.stalePolicies, policy);
+    pool.order?.staleHolders.add(request);
+    pool.order?.stalePolicies.add(policy);
   }
-}
-
-/** A promise ends: should that be taken back, nobody has looked whether it is lost since (V5). */
-export function suspectHoldIfUndone(state: EngineState, pool: Pool): void {
-  state.undo.run(
-    () => undefined,
-    () => pool.order?.suspectHolds(),
-  );
 }
 
 /** Something about the pool itself changed: its queue is sorted anew when it is next used. */
 export function forgetOrder(state: EngineState, pool: Pool): void {
-  const forget = () => {
-    pool.order = null;
-  };
-  state.undo.run(forget, forget);
+  forget(pool);
+  state.undo.done(forget, pool, null);
+}
+
+function forget(pool: Pool): void {
+  pool.order = null;
 }
 
 /** A component without lines came, went or has another priority: only the order of the components is made anew. */
 export function forgetPolicies(state: EngineState, pool: Pool): void {
-  const forget = () => pool.order?.forgetPolicies();
-  state.undo.run(forget, forget);
+  forgetPoliciesOf(pool);
+  state.undo.done(forgetPoliciesOf, pool, null);
+}
+
+function forgetPoliciesOf({ order }: Pool): void {
+  order?.forgetPolicies();
 }

@@ -3,7 +3,7 @@
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { Few } from "../few.ts";
 import { poolCapacity } from "../placement/capacity.ts";
-import { emptyNodes, fillNodes } from "../placement/occupancy.ts";
+import { emptyNodes, setAside } from "../placement/occupancy.ts";
 import { type ComponentName, type GroupRecord, type PolicyRecord, TERMINAL_STATUSES } from "../records.ts";
 import { amountOf, toVector } from "../resources.ts";
 import {
@@ -45,7 +45,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
   undo.set(pool, "ends", runsByEnd());
   undo.set(pool, "runsByPrice", new Map());
   undo.set(pool, "isReserved", reservedKeys(pool, keys));
-  undo.clear(pool.gapKinds);
+  undo.set(pool, "gapKinds", new Few());
   undo.set(pool, "kindsOfClass", noKinds());
 
   emptyNodes(state, pool);
@@ -63,7 +63,7 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
     undo.set(policy, "usage", zeros());
     undo.set(policy, "firmUsage", zeros());
     undo.set(policy, "runs", runsByReserve());
-    undo.clear(policy.runKinds);
+    undo.set(policy, "runKinds", new Few());
     undo.set(policy, "kindsWithout", zeros());
     for (const line of policyComponent(state, policy).lines) {
       const poolLine = line.pools.get(pool.record.name) as PoolLine;
@@ -72,9 +72,16 @@ export function rebuildPool(state: EngineState, pool: Pool): void {
       redescribe(state, poolLine);
     }
   }
-  fillNodes(state, pool, runs);
   for (const run of runs) indexRun(state, run);
+  for (const request of pool.promised) {
+    setAside(request, pool, 1);
+    undo.done(giveBack, request, pool);
+  }
   state.unsettled.add(pool);
+}
+
+function giveBack(request: Request, pool: Pool): void {
+  setAside(request, pool, -1);
 }
 
 /** Whether some policy reserves each key. */
@@ -257,7 +264,7 @@ export function ensureComponent(state: EngineState, name: ComponentName): Compon
     isServedByOperation: false,
     joinedLast: null,
   };
-  state.undo.putNew(state.components, name, created);
+  state.undo.put(state.components, name, created);
   return created;
 }
 
@@ -287,16 +294,8 @@ export function addPolicy(state: EngineState, record: PolicyRecord): void {
     runKinds: new Few(),
     kindsWithout: pool.keys.map(() => 0),
   };
-  state.undo.run(
-    () => {
-      pool.policies.set(record.component, policy);
-      component.policies.set(record.pool, policy);
-    },
-    () => {
-      pool.policies.delete(record.component);
-      component.policies.delete(record.pool);
-    },
-  );
+  state.undo.put(pool.policies, record.component, policy);
+  state.undo.put(component.policies, record.pool, policy);
   judgePolicies(state, component);
   for (const line of component.lines) {
     const poolLine = createPoolLine(line, policy);
@@ -321,16 +320,8 @@ export function removePolicy(state: EngineState, pool: Pool, policy: Policy): vo
       line.poolLines.filter((each) => each !== poolLine),
     );
   }
-  state.undo.run(
-    () => {
-      pool.policies.delete(component.name);
-      component.policies.delete(name);
-    },
-    () => {
-      pool.policies.set(component.name, policy);
-      component.policies.set(name, policy);
-    },
-  );
+  state.undo.drop(pool.policies, component.name);
+  state.undo.drop(component.policies, name);
   judgePolicies(state, component);
   settlePolicy(state, policy, isNobodysHome(policy.record) && policy.runs.size === 0);
   if (component.isServedByOperation !== wasServedByOperation) moveToNewLines(state, component);

@@ -1,7 +1,7 @@
 // Who runs where: runs by kind, and the sums over them.
 
 import { disciplineOf } from "../disciplines/disciplines.ts";
-import { awayFromHome, occupyNodes, stopOnNodes, vacateNodes } from "../placement/occupancy.ts";
+import { awayFromHome, occupyNodes, stopOnNodes } from "../placement/occupancy.ts";
 import type { AllocationRecord, Placement } from "../records.ts";
 import { addAt, addInto } from "../resources.ts";
 import type { SortedList } from "../sorted-list.ts";
@@ -48,7 +48,6 @@ export function startRunIn(
   run.kind = kindOf(run);
   begin(run);
   state.undo.done(cease, run, null);
-  occupyNodes(state, run);
   touchShares(state, poolLine, request);
   state.unsettled.add(poolLine.pool);
 }
@@ -66,14 +65,12 @@ export function stopRun(state: EngineState, run: Run): void {
   setStopping(run, true);
   state.undo.done(setStopping, run, false);
   touchShares(state, run.poolLine, run.request);
-  stopOnNodes(state, run);
 }
 
 export function endRun(state: EngineState, request: Request): void {
   const { run } = request;
   if (run === null) return;
   state.unsettled.add(run.poolLine.pool);
-  vacateNodes(state, run);
   cease(run);
   state.undo.done(resume, run, null);
   touchShares(state, run.poolLine, run.request);
@@ -123,10 +120,12 @@ function enter(run: Run): void {
   if (policy.runs.last() !== run) touchBorrowers(run);
   if (run.isStopping) addStopping(run, 1);
   else addCandidate(run);
+  occupyNodes(run, 1);
 }
 
 function leave(run: Run): void {
   const { pool, policy } = run.poolLine;
+  occupyNodes(run, -1);
   pool.runCount--;
   addUsage(run, -1);
   policy.runs.remove(run);
@@ -139,6 +138,7 @@ function setStopping(run: Run, isStopping: boolean): void {
   if (isStopping) removeCandidate(run);
   addStopping(run, isStopping ? 1 : -1);
   if (!isStopping) addCandidate(run);
+  stopOnNodes(run, isStopping ? 1 : -1);
 }
 
 function setKind(run: Run, kind: RunKind): void {

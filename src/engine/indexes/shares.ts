@@ -21,10 +21,17 @@ export function touchWaiter(state: EngineState, request: Request): void {
 
 /** Something about the pool itself changed: nothing of what was computed holds any more. */
 export function forgetShares(state: EngineState, pool: Pool): void {
-  const forget = () => {
-    pool.shareTree = null;
-  };
-  state.undo.run(forget, forget);
+  forget(pool);
+  forgetSharesWhenTakenBack(state, pool);
+}
+
+/** What only the first look at a new tree finds. */
+export function forgetSharesWhenTakenBack(state: EngineState, pool: Pool): void {
+  state.undo.done(forget, pool, null);
+}
+
+function forget(pool: Pool): void {
+  pool.shareTree = null;
 }
 
 /** Somebody else found how elements stand, as in a replay: the next look does not take it from the tree. */
@@ -43,15 +50,7 @@ export function recheckWhenTakenBack(
     if (tree !== null && !changes.every(({ element }) => lookAgain(state, tree, element)))
       pool.shareTree = null;
   };
-  state.undo.run(() => {}, recheckAll);
-}
-
-/** What only the first look at a new tree finds. */
-export function forgetSharesWhenTakenBack(state: EngineState, pool: Pool): void {
-  const forget = () => {
-    pool.shareTree = null;
-  };
-  state.undo.run(() => {}, forget);
+  state.undo.done(recheckAll, null, null);
 }
 
 /** An operation is as old as its first request, also when that has ended (9.11). */
@@ -61,17 +60,9 @@ export function rememberOperation(state: EngineState, request: Request): void {
   let requests = state.operations.get(key);
   if (requests === undefined) {
     requests = new SortedList(bySubmission);
-    const created = requests;
-    state.undo.run(
-      () => state.operations.set(key, created),
-      () => state.operations.delete(key),
-    );
+    state.undo.put(state.operations, key, requests);
   }
-  const list = requests;
-  state.undo.run(
-    () => list.insert(request),
-    () => list.remove(request),
-  );
+  state.undo.insert(requests, request);
 }
 
 /** An operation that goes on becomes younger with the record of its first request, and older when that is taken back. */
@@ -91,13 +82,6 @@ export function forgetOperation(state: EngineState, request: Request): void {
   const requests = state.operations.get(key);
   if (requests === undefined) return;
   if (requests.first() === request) touchOperation(state, request);
-  state.undo.run(
-    () => requests.remove(request),
-    () => requests.insert(request),
-  );
-  if (requests.size > 0) return;
-  state.undo.run(
-    () => state.operations.delete(key),
-    () => state.operations.set(key, requests),
-  );
+  state.undo.remove(requests, request);
+  if (requests.size === 0) state.undo.drop(state.operations, key);
 }

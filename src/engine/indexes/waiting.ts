@@ -2,8 +2,8 @@
 
 import { setAside } from "../placement/occupancy.ts";
 import { Room } from "../placement/room.ts";
-import { type EngineState, fitsFree, type Line, type Request, requirePool } from "../state.ts";
-import { suspectHoldIfUndone, touchHolder, touchMembers } from "./order.ts";
+import { type EngineState, fitsFree, type Line, type Pool, type Request, requirePool } from "../state.ts";
+import { touchHolder, touchMembers } from "./order.ts";
 import { touchWaiter } from "./shares.ts";
 
 /** Puts a waiting request where it belongs: among the holders or into its line; a delayed one is nowhere yet. */
@@ -13,15 +13,9 @@ export function enqueue(state: EngineState, request: Request): void {
   touchWaiter(state, request);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
-    touchHolder(state, request);
-    state.undo.addTo(holdPool.promised, request);
-    const own = line.pools.get(holdPool.record.name)?.policy;
-    if (own !== undefined) state.undo.addTo(own.holders, request);
-    setAside(state, request, holdPool, 1);
+    hold(holdPool, request);
+    state.undo.done(release, holdPool, request);
     state.unsettled.add(holdPool);
-    for (const { pool, verdict } of line.poolLines) {
-      if (pool !== holdPool && verdict === null) state.undo.addTo(pool.passers, request);
-    }
   } else {
     join(line, request);
     state.undo.done(leave, line, request);
@@ -49,21 +43,40 @@ export function dequeue(state: EngineState, request: Request): void {
   touchWaiter(state, request);
   if (progress.hold !== null) {
     const holdPool = requirePool(state, progress.hold.pool);
-    touchHolder(state, request);
-    suspectHoldIfUndone(state, holdPool);
-    state.undo.removeFrom(holdPool.promised, request);
-    const own = line.pools.get(holdPool.record.name)?.policy;
-    if (own !== undefined) state.undo.removeFrom(own.holders, request);
-    setAside(state, request, holdPool, -1);
+    release(holdPool, request);
+    state.undo.done(holdAgain, holdPool, request);
     state.unsettled.add(holdPool); // Even if it does not admit the request any more.
-    for (const { pool } of line.poolLines) state.undo.removeFrom(pool.passers, request);
   } else {
     leave(line, request);
     state.undo.done(join, line, request);
   }
 }
 
-/** What `leave` takes back, and the other way round. */
+// --- what these are made of: pairs, of which one takes back what the other has done ------------------------
+
+function hold(pool: Pool, request: Request): void {
+  touchHolder(request);
+  pool.promised.add(request);
+  request.line.pools.get(pool.record.name)?.policy.holders.add(request);
+  setAside(request, pool, 1);
+  for (const { pool: other, verdict } of request.line.poolLines)
+    if (other !== pool && verdict === null) other.passers.add(request);
+}
+
+function release(pool: Pool, request: Request): void {
+  touchHolder(request);
+  pool.promised.delete(request);
+  request.line.pools.get(pool.record.name)?.policy.holders.delete(request);
+  setAside(request, pool, -1);
+  for (const { pool: other } of request.line.poolLines) other.passers.delete(request);
+}
+
+/** Its promise had ended, and that is taken back: nobody has looked whether it is lost since (V5). */
+function holdAgain(pool: Pool, request: Request): void {
+  hold(pool, request);
+  pool.order?.suspectHolds();
+}
+
 function join(line: Line, request: Request): void {
   line.members.insert(request);
   touchMembers(line, line.members.first() === request);

@@ -42,14 +42,12 @@ export interface Selection {
 
 export class NodeIndex {
   readonly shapes = new Map<string, Shape>();
-  /** Nodes on which something is set aside for holds (V5). */
-  readonly withPromises = new Set<Node>();
-  /** Those of them on which more is promised than is free or coming free, so that some hold may be lost. */
-  readonly strained = new Set<Node>();
-  /** Those of them on which enough is free for a part of some hold. */
-  readonly servable = new Set<Node>();
+  /** Nodes on which more is promised to holds than is free or coming free, so that some hold may be lost (V5). */
+  strained = new Set<Node>();
+  /** Nodes on which enough is free for a part of some hold. */
+  servable = new Set<Node>();
   /** Nodes on which something is stopping. */
-  readonly withStopping = new Set<Node>();
+  withStopping = new Set<Node>();
   /** Nodes on which something has started, ended, begun to stop or been set aside; cleared by the code that has looked. */
   readonly changed = new Set<Node>();
   /** Policies that have a home (N3). */

@@ -1,118 +1,96 @@
-// Runs on nodes: their units, those of them that are stopping, and their devices (N2). All through the undo log.
+// Runs on nodes: their units, those of them that are stopping, and their devices (N2). What a sign says is taken back with
+// the other one.
 
 import type { HoldRecord, Placement } from "../records.ts";
 import { addInto, compareIds, type Vector } from "../resources.ts";
 import type { EngineState, Node, Policy, Pool, Request, Run } from "../state.ts";
 import { nodeVector } from "./capacity.ts";
-import { hasLabels, touch } from "./node-index.ts";
+import { hasLabels, type NodeIndex, touch } from "./node-index.ts";
 import { covers } from "./node-list.ts";
 import type { Ask } from "./room.ts";
 
-/** A run takes its units and devices on its nodes. */
-export function occupyNodes(state: EngineState, run: Run): void {
-  if (run.nodes.length === 0) return;
-  settle(state, run, 1);
-  for (const node of run.nodes) addUnits(state, run, node, 1);
-}
-
-export function vacateNodes(state: EngineState, run: Run): void {
-  if (run.nodes.length === 0) return;
-  for (const node of run.nodes) addUnits(state, run, node, -1);
-  settle(state, run, -1);
-}
-
-/** Who runs where, and on which devices. */
-function settle(state: EngineState, run: Run, sign: 1 | -1): void {
-  const placement = run.request.progress.allocation?.placement ?? [];
-  run.nodes.forEach((node, place) => {
-    const { devices } = placement[place] as Placement;
-    const come = () => {
-      node.runs.add(run);
-      for (const device of devices) node.devices.add(device);
-    };
-    const go = () => {
-      node.runs.delete(run);
-      for (const device of devices) node.devices.delete(device);
-    };
-    if (sign > 0) state.undo.run(come, go);
-    else state.undo.run(go, come);
+/** A run takes its units and devices on its nodes, or with sign -1 gives them back. */
+export function occupyNodes(run: Run, sign: 1 | -1): void {
+  const { nodes, request, isStopping } = run;
+  if (nodes.length === 0) return;
+  const need = partOf(run);
+  const placement = request.progress.allocation?.placement ?? [];
+  nodes.forEach((node, place) => {
+    keepIn(node.runs, run, sign > 0);
+    for (const device of (placement[place] as Placement).devices) keepIn(node.devices, device, sign > 0);
+    node.pool.places.shift(node, () => {
+      addInto(node.usage, need, sign);
+      addInto(node.free, need, -sign);
+      addInto(node.left, need, -sign);
+    });
+    if (isStopping) addStopping(node, need, sign);
+    else judgePromises(node);
   });
 }
 
-function addUnits(state: EngineState, { poolLine, isStopping }: Run, node: Node, sign: 1 | -1): void {
-  const { need } = poolLine.ask as Ask;
-  const add = (direction: number) => () => {
-    node.pool.places.shift(node, () => {
-      addInto(node.usage, need, direction);
-      addInto(node.free, need, -direction);
-      addInto(node.left, need, -direction);
-    });
-    judgePromises(node);
-  };
-  state.undo.run(add(sign), add(-sign));
-  if (isStopping) addStopping(state, node, need, sign);
+/** The units of a run are on their way out, or with sign -1 they are not after all. */
+export function stopOnNodes(run: Run, sign: 1 | -1): void {
+  for (const node of run.nodes) addStopping(node, partOf(run), sign);
 }
 
-/** The nodes of a pool with nothing on them, over the keys that the pool has now; `fillNodes` puts the runs back. */
+function partOf({ poolLine }: Run): Vector {
+  return (poolLine.ask as Ask).need;
+}
+
+function addStopping(node: Node, amounts: Vector, sign: 1 | -1): void {
+  addInto(node.stopping, amounts, sign);
+  keepIn(node.pool.places.withStopping, node, node.stopping.some(isPositive));
+  touch(node);
+  judgePromises(node);
+}
+
+function isPositive(amount: number): boolean {
+  return amount > 0;
+}
+
+function keepIn<Item>(set: Set<Item>, item: Item, isIn: boolean): void {
+  if (isIn) set.add(item);
+  else set.delete(item);
+}
+
+/** The nodes of a pool with nothing on them, over the keys that the pool has now. */
 export function emptyNodes(state: EngineState, pool: Pool): void {
   if (!pool.record.nodeBacked) return;
   const { undo } = state;
   const { places, keys } = pool;
+  const zeros = () => keys.map(() => 0);
   forgetSelections(state, pool);
-  undo.clear(places.withStopping);
-  undo.clear(places.withPromises);
+  undo.set(places, "withStopping", new Set());
+  undo.set(places, "strained", new Set());
+  undo.set(places, "servable", new Set());
   const homes = [...pool.policies.values()].filter(({ record }) => record.home !== null && !record.closing);
   undo.set(places, "homes", homes);
-  undo.clear(places.strained);
-  undo.clear(places.servable);
   for (const node of pool.nodes.values()) {
-    undo.clear(node.holders);
     const capacity = nodeVector(node.record.capacity, keys);
+    undo.set(node, "runs", new Set());
+    undo.set(node, "devices", new Set());
+    undo.set(node, "holders", new Set());
     undo.set(node, "capacity", capacity);
     undo.set(node, "free", [...capacity]);
     undo.set(node, "left", [...capacity]);
-    undo.set(
-      node,
-      "promised",
-      keys.map(() => 0),
-    );
-    undo.set(
-      node,
-      "usage",
-      keys.map(() => 0),
-    );
-    undo.set(
-      node,
-      "stopping",
-      keys.map(() => 0),
-    );
+    undo.set(node, "promised", zeros());
+    undo.set(node, "usage", zeros());
+    undo.set(node, "stopping", zeros());
   }
   forgetSelections(state, pool);
 }
 
-export function fillNodes(state: EngineState, pool: Pool, runs: readonly Run[]): void {
-  if (!pool.record.nodeBacked) return;
-  for (const run of runs) for (const node of run.nodes) addUnits(state, run, node, 1);
-  for (const request of pool.promised) setAside(state, request, pool, 1);
-}
-
 /** Sets aside what a hold promises on its nodes, or with sign -1 gives it back (V5). */
-export function setAside(state: EngineState, request: Request, pool: Pool, sign: 1 | -1): void {
+export function setAside(request: Request, pool: Pool, sign: 1 | -1): void {
   const need = request.line.pools.get(pool.record.name)?.ask?.need;
   if (need === undefined) return;
   for (const node of placesOf(pool, request.progress.hold)) {
-    const add = (direction: number) => () => {
-      pool.places.shift(node, () => {
-        addInto(node.promised, need, direction);
-        addInto(node.left, need, -direction);
-      });
-      if (node.promised.some((amount) => amount > 0)) pool.places.withPromises.add(node);
-      else pool.places.withPromises.delete(node);
-      if (direction > 0) node.holders.add(request);
-      else node.holders.delete(request);
-      judgePromises(node);
-    };
-    state.undo.run(add(sign), add(-sign));
+    pool.places.shift(node, () => {
+      addInto(node.promised, need, sign);
+      addInto(node.left, need, -sign);
+    });
+    keepIn(node.holders, request, sign > 0);
+    judgePromises(node);
   }
 }
 
@@ -120,20 +98,12 @@ export function setAside(state: EngineState, request: Request, pool: Pool, sign:
 export function judgePromises(node: Node): void {
   const { pool, holders, promised, free, stopping } = node;
   const { strained, servable } = pool.places;
-  if (holders.size === 0) {
-    strained.delete(node);
-    servable.delete(node);
-    return;
-  }
-  if (promised.some((amount, i) => amount > 0 && amount > (free[i] as number) + (stopping[i] as number)))
-    strained.add(node);
-  else strained.delete(node);
+  const isStrained = promised.some((n, i) => n > 0 && n > (free[i] as number) + (stopping[i] as number));
+  keepIn(strained, node, holders.size > 0 && isStrained);
   let isServable = false;
-  for (const { line } of holders) {
+  for (const { line } of holders)
     isServable ||= covers(free, line.pools.get(pool.record.name)?.ask?.need ?? []);
-  }
-  if (isServable) servable.add(node);
-  else servable.delete(node);
+  keepIn(servable, node, isServable);
 }
 
 /** The nodes of a hold, as far as the pool still has them. */
@@ -143,8 +113,12 @@ export function placesOf({ nodes }: Pool, hold: HoldRecord | null): Node[] {
 
 /** Lists rest on vectors that are about to be replaced, now or when that is taken back. */
 function forgetSelections(state: EngineState, { places }: Pool): void {
-  const forget = () => places.forgetSelections();
-  state.undo.run(forget, forget);
+  places.forgetSelections();
+  state.undo.done(forgetAgain, places, null);
+}
+
+function forgetAgain(places: NodeIndex): void {
+  places.forgetSelections();
 }
 
 /** What a run holds on home nodes of other policies, unless they are its own home too; null: nothing (N3). */
@@ -159,24 +133,6 @@ export function awayFromHome({ poolLine, nodes }: Run): number[] | null {
   );
   if (away.length === 0) return null;
   return need.map((amount, i) => Math.min(amount, away.length * ((ask as Ask).need[i] as number)));
-}
-
-/** The units of a run that was asked to stop are on their way out. */
-export function stopOnNodes(state: EngineState, run: Run): void {
-  const { ask } = run.poolLine;
-  if (ask !== null) for (const node of run.nodes) addStopping(state, node, ask.need, 1);
-}
-
-function addStopping(state: EngineState, node: Node, amounts: Vector, sign: 1 | -1): void {
-  const { places } = node.pool;
-  const add = (direction: number) => () => {
-    addInto(node.stopping, amounts, direction);
-    if (node.stopping.some((amount) => amount > 0)) places.withStopping.add(node);
-    else places.withStopping.delete(node);
-    touch(node);
-    judgePromises(node);
-  };
-  state.undo.run(add(sign), add(-sign));
 }
 
 const NO_PLACES: readonly Placement[] = [];

@@ -351,15 +351,13 @@ export function orderOf(state: EngineState, rules: QueueRules, pool: Pool): Queu
 
 function makeOrder(state: EngineState, rules: QueueRules, pool: Pool): QueueOrder {
   const made = new QueueOrder(rules, pool);
-  state.undo.run(
-    () => {
-      pool.order = made;
-    },
-    () => {
-      pool.order = null; // What happened before it was made is not known to it.
-    },
-  );
+  pool.order = made;
+  state.undo.done(forgetAgain, pool, null); // What happened before it was made is not known to it.
   return made;
+}
+
+function forgetAgain(pool: Pool): void {
+  pool.order = null;
 }
 
 function hasReserve({ reserved }: Policy): boolean {
