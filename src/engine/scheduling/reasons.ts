@@ -79,10 +79,7 @@ export function barred(bar: Bar, untilMs: number | null = null): Verdict {
 }
 
 /** What keeps everybody off a run, whatever the discipline (V2). */
-export function youth(
-  run: Run,
-  nowMs: number,
-): (Verdict & { readonly bar: Exclude<SparingBar, "top_class"> }) | null {
+export function youth(run: Run, nowMs: number): (Verdict & { readonly bar: SparingBar }) | null {
   const { pool, line, sensitive } = run.poolLine;
   if (!line.shape.preemptible) return { permit: null, bar: "not_preemptible", untilMs: null };
   if (sensitive) return { permit: null, bar: "sensitive", untilMs: null };

@@ -1,80 +1,15 @@
 // Who may be preempted for a waiter, and by which rule (10.1–10.3, and V2, V6 and G4 as far as they concern kinds).
 
 import { memoised } from "../../memoised.ts";
-import type { PreemptionReason } from "../../records.ts";
-import {
-  BorrowLines,
-  hasDisplaced,
-  holdsAny,
-  isMature,
-  isShielded,
-  mayBorrow,
-  permittedBy,
-  shortKeys,
-} from "../../scheduling/victims.ts";
-import type { Policy, Pool, PoolLine, Run, RunKind } from "../../state.ts";
+import { BorrowLines, holdsAny, isShielded, mayBorrow, shortKeys } from "../../scheduling/victims.ts";
+import type { Policy, Pool, PoolLine } from "../../state.ts";
 import type { VictimSearch } from "../queue/queue-discipline.ts";
 import type { QueueOrder } from "../queue/queue-order.ts";
-import { costMsOf } from "./cost.ts";
+import { type Field, type Judge, type Permission, permission } from "../queue/victims.ts";
+import { costMsOf, isNearCompletion, leastCostMsSince, worthMsOf } from "./cost.ts";
 import { byClass, rankOfClass } from "./score.ts";
 
 const NEVER = Number.POSITIVE_INFINITY;
-
-/** From which grant on the runs of a kind may be taken, and by which rule; infinite: none may. */
-export interface Permission {
-  readonly kind: RunKind;
-  readonly sensitiveFrom: number;
-  readonly classFrom: number;
-  readonly reclaimFrom: number;
-  /** Runs that fill a gap may be taken by any head (G4). */
-  readonly gapFrom: number;
-  /** By any rule, and by one that neither value nor number bounds: all but class (10.5). */
-  readonly from: number;
-  readonly unboundedFrom: number;
-}
-
-export interface Candidate {
-  readonly run: Run;
-  readonly reason: PreemptionReason;
-  readonly costMs: number;
-}
-
-/** A kind of running work, and what may be taken of it or the rule that forbids that. */
-export interface Judged {
-  readonly kind: RunKind;
-  readonly verdict: Permission | string;
-}
-
-/** What may be taken of a kind, or the rule that forbids it. */
-export type Judge = (kind: RunKind) => Permission | string;
-
-/**
- * Judges kinds when they are met, since mostly few of many are. Only components are looked at of which something may be
- * taken, and of them what holds something short.
- */
-export function judgeFor(search: VictimSearch, short: readonly number[]): Judge {
-  const judge = judgeOf(search, short);
-  const mayPermit = permittingIn(search, short);
-  return memoised((kind) => {
-    const isInQuestion = mayPermit(kind.poolLine.policy) && holdsAny(kind, short);
-    return isInQuestion ? judge(kind) : "10.1";
-  });
-}
-
-/** What is permitted of all kinds. */
-export function* permissionsBy(
-  judge: Judge,
-  { search, short }: { readonly search: VictimSearch; readonly short: readonly number[] },
-): Generator<Permission> {
-  const mayPermit = permittingIn(search, short);
-  for (const policy of search.pool.policies.values()) {
-    if (!mayPermit(policy)) continue;
-    for (const kind of policy.runKinds) {
-      const verdict = judge(kind);
-      if (typeof verdict !== "string") yield verdict;
-    }
-  }
-}
 
 /** Whatever is stopped is of a lower class, taken by a sensitive claim or out of somebody's reserve, or fills a gap. */
 export function mayStopAnybody(
@@ -105,17 +40,33 @@ function permittingIn(search: VictimSearch, short: readonly number[]): (policy: 
   return (policy) => !head.borrows && mayBorrow(policy, short);
 }
 
-/** What may be taken of certain kinds. */
-export function judgeKinds(
-  search: VictimSearch,
-  short: readonly number[],
-  kinds: readonly RunKind[],
-): Judged[] {
+const VICTIMS_MAX = 3;
+
+/**
+ * Kinds are judged when they are met, since mostly few of many are. Only components are looked at of which something may be
+ * taken, and of them what holds something short.
+ */
+export function fieldOf(search: VictimSearch): Field {
+  const { pool, head } = search;
+  const short = shortKeys(search.shortage);
+  const mayPermit = permittingIn(search, short);
   const judge = judgeOf(search, short);
-  return kinds.map((kind) => ({ kind, verdict: judge(kind) }));
+  return {
+    search,
+    short,
+    judge: memoised((kind) =>
+      mayPermit(kind.poolLine.policy) && holdsAny(kind, short) ? judge(kind) : "10.1",
+    ),
+    mayPermit,
+    prices: { costMsOf, leastCostMsSince, isNearCompletion },
+    bounds: {
+      victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
+      costMsMax: worthMsOf(head.poolLine, head.request),
+    },
+  };
 }
 
-function judgeOf(search: VictimSearch, short: readonly number[]): Judge {
+export function judgeOf(search: VictimSearch, short: readonly number[]): Judge {
   const { pool, head } = search;
   const waiter = head.poolLine;
   const { isReserved } = pool;
@@ -146,15 +97,14 @@ function judgeOf(search: VictimSearch, short: readonly number[]): Judge {
     const isDear = line.shape.checkpoint === "none" && preemptionClass >= 7;
     const byClass = !waiter.sensitive && isLower(poolLine) && !isDear && !shielded;
     const byReclaim = !waiter.sensitive && isInShare && (policy !== waiter.policy || waiter.firm);
-    const sensitiveFrom = waiter.sensitive ? serviceFrom : NEVER;
-    const classFrom = byClass ? Math.max(serviceFrom, isInShareBeside(policy) ? 0 : somethingFrom()) : NEVER;
-    const reclaimFrom = byReclaim ? lines.borrowsAnyFrom(kind, reservedShort) : NEVER;
-    const gapFrom = kind.opportunistic && !shielded ? serviceFrom : NEVER;
-    const unboundedFrom = Math.min(sensitiveFrom, reclaimFrom, gapFrom);
-    const from = Math.min(classFrom, unboundedFrom);
-    if (from < NEVER) {
-      return { kind, sensitiveFrom, classFrom, reclaimFrom, gapFrom, from, unboundedFrom };
-    }
+    const classFrom = () => Math.max(serviceFrom, isInShareBeside(policy) ? 0 : somethingFrom());
+    const permitted = permission(kind, [
+      { reason: "sensitive", from: waiter.sensitive ? serviceFrom : NEVER },
+      { reason: "class", from: byClass ? classFrom() : NEVER },
+      { reason: "reclaim", from: byReclaim ? lines.borrowsAnyFrom(kind, reservedShort) : NEVER },
+      { reason: "backfill", from: kind.opportunistic && !shielded ? serviceFrom : NEVER },
+    ]);
+    if (permitted !== null) return permitted;
     if (shielded) return "V6";
     return isLower(poolLine) && (isDear || serviceFrom === NEVER) ? "10.3" : "10.1";
   };
@@ -176,16 +126,6 @@ export function rightsOf(search: VictimSearch): string {
   return `${own} ${borrows} ${firm} ${policy.record.component}`;
 }
 
-/** Shields end with time; costs, and who is near its end, are not looked at. */
-export function mayEverStop(search: VictimSearch): (run: Run) => boolean {
-  return permittedBy(judgeFor(withoutShields(search), shortKeys(search.shortage)));
-}
-
-/** When all shields of today have ended. */
-export function withoutShields(search: VictimSearch): VictimSearch {
-  return { ...search, nowMs: NEVER };
-}
-
 /** What the runs of the waiter's component hold in lines that are `counted`, stopping ones included. */
 function usageOf({ need, line, pool }: PoolLine, counted: (poolLine: PoolLine) => boolean) {
   const sum = { all: need.map(() => 0), firm: need.map(() => 0) };
@@ -202,31 +142,9 @@ function usageOf({ need, line, pool }: PoolLine, counted: (poolLine: PoolLine) =
   return sum;
 }
 
-/** The run with its price, if it may be taken; its kind may be. */
-export function candidateOf(
-  run: Run,
-  permission: Permission,
-  { state, pool, head, nowMs }: VictimSearch,
-): Candidate | null {
-  if (run.token < permission.from || !isMature(run, pool, nowMs) || isNearCompletion(run, nowMs)) return null;
-  if (hasDisplaced(state, run.request.spec.id, head.request.spec.id)) return null;
-  return { run, reason: reasonFor(run, permission), costMs: costMsOf(run, nowMs) };
-}
-
-function reasonFor({ token }: Run, { sensitiveFrom, classFrom, reclaimFrom }: Permission): PreemptionReason {
-  if (token >= sensitiveFrom) return "sensitive";
-  if (token >= classFrom) return "class";
-  return token >= reclaimFrom ? "reclaim" : "backfill";
-}
-
-/** So close to the end of a long walltime that it is left to finish (10.3). */
-export function isNearCompletion({ poolLine, endMs, startedAtMs }: Run, nowMs: number): boolean {
-  const { nearCompletionMs } = poolLine.pool.record.settings;
-  return endMs < NEVER && endMs - nowMs <= nearCompletionMs && endMs - startedAtMs > 2 * nearCompletionMs;
-}
-
 /** The rule by which runs of a kind are taken. */
-export function ruleOf({ sensitiveFrom, classFrom, reclaimFrom }: Permission): string {
-  if (Math.min(sensitiveFrom, classFrom) < NEVER) return "10.2";
-  return reclaimFrom < NEVER ? "8.2" : "G4";
+export function ruleOf({ rules }: Permission): string {
+  const [sensitive = NEVER, byClass = NEVER, reclaim = NEVER] = rules.map(({ from }) => from);
+  if (Math.min(sensitive, byClass) < NEVER) return "10.2";
+  return reclaim < NEVER ? "8.2" : "G4";
 }

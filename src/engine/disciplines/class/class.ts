@@ -2,23 +2,23 @@
 
 import type { ConsideredKind } from "../../events.ts";
 import type { PolicyRecord, RequestSpec } from "../../records.ts";
-import { considered, namedKinds, shortKeys } from "../../scheduling/victims.ts";
+import { considered, namedKinds } from "../../scheduling/victims.ts";
 import type { PoolLine, Request, Run } from "../../state.ts";
 import type { Discipline, LineStanding, RunTraits, VictimChoice } from "../discipline.ts";
-import { queueDiscipline, type VictimSearch } from "../queue/queue-discipline.ts";
-import { judgeKinds, mayEverStop, mayStopAnybody, rightsOf, ruleOf } from "./candidates.ts";
-import { chooseBySum } from "./choice.ts";
+import { queueDiscipline } from "../queue/queue-discipline.ts";
+import type { Field } from "../queue/victims.ts";
+import { fieldOf, judgeOf, mayStopAnybody, rightsOf, ruleOf } from "./candidates.ts";
 import { costMsOf, priceKeyOf, shownCost, worthMsOf } from "./cost.ts";
 import {
+  barsFor,
   byVictimOrder,
   explainBounds,
-  fieldOf,
+  keptOff,
   orderParts,
   protectionOf,
   sparedBy,
-  verdictsFor,
 } from "./explain.ts";
-import { chooseOnNodes } from "./on-nodes.ts";
+import { choose } from "./on-nodes.ts";
 import { byClass, orderHoldsUntil, rankOf, scoreOf, standingIn } from "./score.ts";
 
 export const classDiscipline: Discipline = queueDiscipline({
@@ -31,12 +31,13 @@ export const classDiscipline: Discipline = queueDiscipline({
   mayStopAnybody,
   chooseVictims,
   rightsOf,
-  mayEverStop,
+  fieldOf,
   worth,
   costOf: (run, nowMs) => shownCost(costMsOf(run, nowMs)),
   orderParts,
   submissionRule: "10.6",
-  verdictsFor,
+  keptOff,
+  barsFor,
   protectionOf,
   byVictimOrder,
   sparedBy,
@@ -64,17 +65,15 @@ function tellApart({ request, endMs, startedAtMs }: Run): RunTraits {
   };
 }
 
-function chooseVictims(search: VictimSearch): VictimChoice | null {
-  const { head } = search;
-  const field = fieldOf(search);
-  const chosen =
-    head.poolLine.ask === null ? { victims: chooseBySum(field), nodes: [] } : chooseOnNodes(field);
-  if (chosen === null || chosen.victims === null) return null;
+function chooseVictims(field: Field): VictimChoice | null {
+  const chosen = choose(field);
+  if (chosen === null) return null;
+  const { victims, nodes } = chosen;
   return {
-    victims: chosen.victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shownCost(costMs) })),
-    considered: consider(search, chosen.victims),
-    value: shownCost(field.valueMs),
-    nodes: chosen.nodes,
+    victims: victims.map(({ run, reason, costMs }) => ({ run, reason, cost: shownCost(costMs) })),
+    considered: consider(field, victims),
+    value: shownCost(field.bounds.costMsMax),
+    nodes,
   };
 }
 
@@ -83,14 +82,14 @@ function worth(poolLine: PoolLine, request: Request): number {
 }
 
 /** The kinds that hold something short, with what the latest of each costs (V7). */
-function consider(search: VictimSearch, victims: readonly { readonly run: Run }[]): ConsideredKind[] {
+function consider({ search, short }: Field, victims: readonly { readonly run: Run }[]): ConsideredKind[] {
   const { nowMs } = search;
-  const short = shortKeys(search.shortage);
   const kinds = namedKinds(search.policies, short, victims);
-  return judgeKinds(search, short, kinds).map(({ kind, verdict }) => {
+  const judge = judgeOf(search, short);
+  return kinds.map((kind) => {
     const latest = kind.runs.last();
     return {
-      ...considered(kind, verdict, { ruleOf, nowMs }),
+      ...considered(kind, judge(kind), { ruleOf, nowMs }),
       ...(latest === undefined ? {} : { cost: shownCost(costMsOf(latest, nowMs)) }),
     };
   });

@@ -63,6 +63,16 @@ function remainingValueMs({ startedAtMs }: Run, walltimeMs: number, nowMs: numbe
   return (usedMs * 100 * MINUTE_MS) / walltimeMs; // Multiplied first, so that equal parts are equal numbers.
 }
 
+/** So close to the end of a long walltime that it is left to finish (10.3). */
+export function isNearCompletion({ poolLine, endMs, startedAtMs }: Run, nowMs: number): boolean {
+  const { nearCompletionMs } = poolLine.pool.record.settings;
+  return (
+    endMs < Number.POSITIVE_INFINITY &&
+    endMs - nowMs <= nearCompletionMs &&
+    endMs - startedAtMs > 2 * nearCompletionMs
+  );
+}
+
 /** What starting a request is worth: class × nodes × GPUs per node × expected time (10.5). */
 export function worthMsOf({ line, preemptionClass }: PoolLine, { spec }: Request): number {
   return preemptionClass * sizeOf(line.shape) * (spec.walltimeMs ?? UNKNOWN_WALLTIME_MS);

@@ -1,23 +1,16 @@
 // How discipline `class` explains itself (14): the parts of its order, who may be taken for whom by which rule, and what
 // the cheapest choice would cost.
 
-import {
-  barred,
-  commonProtection,
-  guardOr,
-  permitted,
-  startedEarlier,
-  youth,
-} from "../../scheduling/reasons.ts";
-import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
+import { commonProtection, startedEarlier, youth } from "../../scheduling/reasons.ts";
+import { BorrowLines } from "../../scheduling/victims.ts";
 import type { Run } from "../../state.ts";
-import type { Permit, PreemptionFact, Protection, Sparing, Verdict } from "../../why.ts";
+import type { Bar, PreemptionFact, Protection, Sparing } from "../../why.ts";
 import type { Victim, Waiter } from "../discipline.ts";
 import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
-import { isNearCompletion, judgeFor, type Permission, withoutShields } from "./candidates.ts";
-import { chooseBySum, type Field, totalMs } from "./choice.ts";
-import { costMsOf, shownCost, worthMsOf } from "./cost.ts";
-import { chooseOnNodes } from "./on-nodes.ts";
+import { type Field, NO_BOUNDS } from "../queue/victims.ts";
+import { totalMs } from "./choice.ts";
+import { costMsOf, isNearCompletion, shownCost } from "./cost.ts";
+import { choose } from "./on-nodes.ts";
 import { byClass, rankOfClass } from "./score.ts";
 
 /** 10.6, but for the score. */
@@ -32,54 +25,25 @@ export function orderParts({ poolLine, borrows }: Waiter): OrderPart[] {
   ];
 }
 
-/** Whether a run that holds something short may be taken (V2, V6, 10.1–10.5, G4), or the one rule that forbids it. */
-export function verdictsFor(search: VictimSearch): (run: Run) => Verdict {
-  const { head, nowMs } = search;
-  const valueMs = worthMsOf(head.poolLine, head.request);
-  const permitFor = permitsFor(search);
-  return (run) => {
-    const young = youth(run, nowMs);
-    if (young !== null && young.bar !== "too_young") return young;
-    if (run.poolLine.preemptionClass === 10) return barred("top_class");
-    if (young !== null) return young;
-    if (isNearCompletion(run, nowMs)) return barred("near_completion", run.endMs);
-    const verdict = permitFor(run);
-    if (verdict.permit === "class" && costMsOf(run, nowMs) >= valueMs)
-      return guardOr(search, run, barred("costs_too_much"));
-    return guardOr(search, run, verdict);
-  };
-}
-
-/** By class, reclaim, as a sensitive claim, or since it fills a gap (10.1–10.3); a shield keeps off class and gaps only. */
-function permitsFor(search: VictimSearch): (run: Run) => Verdict {
-  const { head, nowMs } = search;
+/** Why no rule permits to take a run (10.1, 10.3). */
+export function barsFor({ head }: VictimSearch): (run: Run) => Bar {
   const waiter = head.poolLine;
   const lines = new BorrowLines();
-  const judge = judgeFor(withoutShields(search), shortKeys(search.shortage));
   return (run) => {
     const { policy, line, preemptionClass } = run.poolLine;
-    const permission = judge(run.kind);
-    const permits = typeof permission === "string" ? [] : permitsOf(run, permission);
-    const shielded = isShielded(run.kind, nowMs);
-    const permit = permits.find((each) => !shielded || each === "sensitive_claim" || each === "reclaim");
-    if (permit !== undefined) return permitted(permit);
-    if (permits.length > 0) return barred("shielded", run.kind.shieldEndsAtMs);
     const isLower = byClass(run.poolLine, waiter) > 0;
     if (policy.record.kind === "service" && (waiter.sensitive || isLower) && !borrowsReserved(lines, run))
-      return barred("service");
-    if (!isLower) return barred("class_not_lower");
-    return barred(line.shape.checkpoint === "none" && preemptionClass >= 7 ? "no_checkpoint" : "in_share");
+      return "service";
+    if (!isLower) return "class_not_lower";
+    return line.shape.checkpoint === "none" && preemptionClass >= 7 ? "no_checkpoint" : "in_share";
   };
 }
 
-/** All by which a run may be taken, in the order in which a decision names one of them. */
-function permitsOf({ token }: Run, permission: Permission): Permit[] {
-  const permits: Permit[] = [];
-  if (token >= permission.sensitiveFrom) permits.push("sensitive_claim");
-  if (token >= permission.classFrom) permits.push("class");
-  if (token >= permission.reclaimFrom) permits.push("reclaim");
-  if (token >= permission.gapFrom) permits.push("gap");
-  return permits;
+/** What keeps everybody off a run (V2, 10.2). */
+export function keptOff(run: Run, nowMs: number): ReturnType<typeof youth> {
+  const young = youth(run, nowMs);
+  const isTop = (young === null || young.bar === "too_young") && run.poolLine.preemptionClass === 10;
+  return isTop ? { permit: null, bar: "top_class", untilMs: null } : young;
 }
 
 /** Something that it holds on a key that somebody reserves (10.1). */
@@ -87,33 +51,18 @@ function borrowsReserved(lines: BorrowLines, run: Run): boolean {
   return run.poolLine.pool.isReserved.some((isReserved, i) => isReserved && lines.borrows(run, i));
 }
 
-const VICTIMS_MAX = 3;
-
-export function fieldOf(search: VictimSearch): Field {
-  const { pool, head } = search;
-  const short = shortKeys(search.shortage);
-  return {
-    search,
-    short,
-    judge: judgeFor(search, short),
-    victimsMax: pool.record.settings.maxVictims ?? VICTIMS_MAX,
-    valueMs: worthMsOf(head.poolLine, head.request),
-  };
-}
-
 /** The choice that the bounds of 10.5 forbid; null: without them there is none either. */
-export function explainBounds(search: VictimSearch): PreemptionFact | null {
-  const field = fieldOf(search);
-  const free = { ...field, victimsMax: Number.POSITIVE_INFINITY, valueMs: Number.POSITIVE_INFINITY };
-  const victims =
-    search.head.poolLine.ask === null ? chooseBySum(free) : (chooseOnNodes(free)?.victims ?? null);
-  if (victims === null) return null;
+export function explainBounds(field: Field): PreemptionFact | null {
+  const free = { ...field, bounds: NO_BOUNDS };
+  const chosen = choose(free);
+  if (chosen === null) return null;
+  const { victimsMax, costMsMax } = field.bounds;
   return {
     why: "too_dear",
-    victims: victims.length,
-    victimsMax: field.victimsMax,
-    cost: shownCost(totalMs(victims)),
-    value: shownCost(field.valueMs),
+    victims: chosen.victims.length,
+    victimsMax,
+    cost: shownCost(totalMs(chosen.victims)),
+    value: shownCost(costMsMax),
   };
 }
 
@@ -142,11 +91,9 @@ export function byVictimOrder(a: Run, b: Run): number {
 
 /** Lower class goes first, then who costs less, then the latest (10.5). */
 export function sparedBy(run: Run, { run: victim, toldAtMs }: Victim): Sparing | null {
-  const young = youth(run, toldAtMs);
-  if (young !== null && young.bar !== "too_young") return { why: "barred", bar: young.bar };
+  const kept = keptOff(run, toldAtMs);
+  if (kept !== null) return { why: "barred", bar: kept.bar };
   const [theirs, victims] = [run.poolLine.preemptionClass, victim.poolLine.preemptionClass];
-  if (theirs === 10) return { why: "barred", bar: "top_class" };
-  if (young !== null) return { why: "barred", bar: young.bar };
   if (theirs !== victims)
     return theirs < victims ? null : { why: "higher_class", rule: "10.5", theirs, victims };
   const [cost, own] = [costThen(run, toldAtMs), costThen(victim, toldAtMs)];

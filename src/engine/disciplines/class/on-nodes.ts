@@ -8,19 +8,8 @@ import { compareIds } from "../../resources.ts";
 import { coverFor, type NodeCover, partOf, Sum } from "../../scheduling/cover.ts";
 import { shortKeys } from "../../scheduling/victims.ts";
 import type { Node, Pool, Run } from "../../state.ts";
-import { type Candidate, candidateOf } from "./candidates.ts";
-import {
-  type Field,
-  inOrder,
-  isWithinBounds,
-  type Pass,
-  passesOf,
-  rankIn,
-  type Source,
-  sizeOf,
-  take,
-  totalMs,
-} from "./choice.ts";
+import { type Candidate, candidateOf, type Field, inOrder, type Source, take } from "../queue/victims.ts";
+import { chooseBySum, isWithinBounds, type Pass, passesOf, rankIn, sizeOf, totalMs } from "./choice.ts";
 
 interface Chosen {
   readonly victims: readonly Candidate[];
@@ -28,15 +17,23 @@ interface Chosen {
   readonly nodes: readonly Node[];
 }
 
-export function chooseOnNodes(field: Field): Chosen | null {
+/** Who has to stop (10.5). */
+export function choose(field: Field): Chosen | null {
+  if (field.search.head.poolLine.ask !== null) return chooseOnNodes(field);
+  const victims = chooseBySum(field);
+  return victims && { victims, nodes: [] };
+}
+
+function chooseOnNodes(field: Field): Chosen | null {
   for (const pass of passesOf(field)) {
     const cover = coverFor(field.search) as NodeCover;
     const taken = new Map<Run, Candidate>();
-    for (const { victims } of bestChoices(field, pass, cover)) {
+    for (const { victims } of bestChoices(pass, cover)) {
       for (const victim of victims) if (!taken.has(victim.run)) taken.set(victim.run, victim);
     }
     const victims = take(taken.values(), cover);
-    if (victims !== null && isWithinBounds(victims, pass)) return { victims, nodes: cover.places() };
+    if (victims !== null && isWithinBounds(victims, pass.field.bounds))
+      return { victims, nodes: cover.places() };
   }
   return null;
 }
@@ -58,21 +55,21 @@ interface NodeChoice extends Price {
 }
 
 /** The best choices, first to last, of as many nodes as must get room; fewer if there are not so many. */
-function bestChoices(field: Field, pass: Pass, cover: NodeCover): NodeChoice[] {
+function bestChoices(pass: Pass, cover: NodeCover): NodeChoice[] {
   const best: NodeChoice[] = [];
   const { missing } = cover;
   /** Those that were chosen for. */
   const seen = new Set<Node>();
   const isNew = (node: Node) => !seen.has(node) && cover.mayServe(node);
   const isUseful = ({ nodes }: Run) => nodes.some(isNew);
-  const { search } = field;
-  for (const { run, costMs } of inOrder(search, pass, sourcesOf(search.pool), isUseful)) {
+  const { field } = pass;
+  for (const { run, costMs } of inOrder(field, sourcesOf(field.search.pool), isUseful)) {
     const least: Price = { highest: run.poolLine.preemptionClass, costMs, count: 1, latest: run.token };
     const last = best.length === missing ? best.at(-1) : undefined;
     if (last !== undefined && comparePrices(pass, last, least) < 0) break;
     for (const node of run.nodes.filter(isNew)) {
       seen.add(node);
-      const choice = choiceOn(node, field, pass, cover);
+      const choice = choiceOn(node, pass, cover);
       if (choice === null) continue;
       const place = best.findIndex((other) => precedes(pass, choice, other));
       best.splice(place < 0 ? best.length : place, 0, choice);
@@ -83,21 +80,21 @@ function bestChoices(field: Field, pass: Pass, cover: NodeCover): NodeChoice[] {
 }
 
 /** The node's own choice; null: there is none within the bounds, or it has room already. */
-function choiceOn(node: Node, field: Field, pass: Pass, cover: NodeCover): NodeChoice | null {
+function choiceOn(node: Node, pass: Pass, cover: NodeCover): NodeChoice | null {
+  const { field } = pass;
   const lacking = cover.lackingOn(node);
   const short = shortKeys(lacking);
   if (short.length === 0) return null;
   const candidates: (Candidate & { readonly rank: number })[] = [];
   for (const run of node.runs) {
-    const verdict = run.isStopping ? "V2" : pass.judge(run.kind);
-    const candidate = typeof verdict === "string" ? null : candidateOf(run, verdict, field.search);
-    if (candidate === null || candidate.costMs >= pass.costMsMax) continue;
+    const candidate = run.isStopping ? null : candidateOf(field, run, field.judge(run.kind));
+    if (candidate === null || candidate.costMs >= field.bounds.costMsMax) continue;
     const rank = rankIn(pass, run.poolLine, sizeOf(partOf(run.poolLine), lacking, short));
     candidates.push({ ...candidate, rank });
   }
   candidates.sort((a, b) => a.rank - b.rank || a.costMs - b.costMs || b.run.token - a.run.token);
   const victims = take(candidates, new Sum(lacking, partOf));
-  if (victims === null || !isWithinBounds(victims, pass)) return null;
+  if (victims === null || !isWithinBounds(victims, field.bounds)) return null;
   return {
     node,
     victims,

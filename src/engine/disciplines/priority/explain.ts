@@ -1,20 +1,13 @@
 // How discipline `priority` explains itself (14): the parts of its order, and who may be taken for whom by which rule.
 
 import { countsForReserve } from "../../scheduling/quotas.ts";
-import {
-  barred,
-  commonProtection,
-  guardOr,
-  permitted,
-  startedEarlier,
-  youth,
-} from "../../scheduling/reasons.ts";
-import { BorrowLines, isShielded, shortKeys } from "../../scheduling/victims.ts";
+import { commonProtection, startedEarlier, youth } from "../../scheduling/reasons.ts";
+import { BorrowLines } from "../../scheduling/victims.ts";
 import type { Run } from "../../state.ts";
-import type { Protection, Sparing, Verdict } from "../../why.ts";
+import type { Bar, Protection, Sparing } from "../../why.ts";
 import type { Victim, Waiter } from "../discipline.ts";
-import type { OrderPart, VictimSearch } from "../queue/queue-discipline.ts";
-import { reclaimsFrom, rightsFor } from "./rights.ts";
+import type { OrderPart } from "../queue/queue-discipline.ts";
+import type { Permission } from "../queue/victims.ts";
 
 /** G1. */
 export function orderParts({ poolLine, borrows }: Waiter): OrderPart[] {
@@ -28,30 +21,9 @@ export function orderParts({ poolLine, borrows }: Waiter): OrderPart[] {
   ];
 }
 
-/** Whether a run that holds something short may be taken (V2, V6, 8.1, 8.2, G4), or the one rule that forbids it. */
-export function verdictsFor(search: VictimSearch): (run: Run) => Verdict {
-  const { head, nowMs } = search;
-  const short = shortKeys(search.shortage);
-  const rights = rightsFor(search, short);
-  const lines = new BorrowLines();
-  return (run) => {
-    const young = youth(run, nowMs);
-    if (young !== null) return young;
-    const { policy, need } = run.poolLine;
-    const borrows = (keys: readonly number[]) =>
-      keys.filter((i) => (need[i] as number) > 0).map((i) => lines.borrows(run, i));
-    const isLower = policy.record.priority < head.poolLine.policy.record.priority;
-    const byPriority = isLower && (rights.any || borrows(short).every(Boolean));
-    const reclaims = reclaimsFrom(policy, search, rights);
-    const byReclaim = reclaims && borrows(rights.reservable).some(Boolean);
-    const isGap = run.kind.opportunistic;
-    if (!byPriority && !byReclaim && !isGap)
-      return barred(isLower || reclaims ? "uses_own_reserve" : "priority_not_lower");
-    const shielded = isShielded(run.kind, nowMs);
-    if (shielded && !byReclaim) return barred("shielded", run.kind.shieldEndsAtMs);
-    const permit = byPriority && !shielded ? "priority" : byReclaim ? "reclaim" : "gap";
-    return guardOr(search, run, permitted(permit));
-  };
+/** Why no rule permits to take a run (8.1, 8.2). */
+export function barsFor(): (run: Run, verdict: Permission | string) => Bar {
+  return (_, verdict) => (verdict === "8.2" ? "priority_not_lower" : "uses_own_reserve");
 }
 
 /** Who uses nothing but what is reserved for it is safe, unless priority alone decides (8.1). */

@@ -2,19 +2,22 @@
 
 import type { Blocker, PoolExplanation } from "../../explain.ts";
 import { explainNodes, type NodesExplanation } from "../../placement/verdicts.ts";
-import type { PoolName } from "../../records.ts";
+import type { PoolName, PreemptionReason } from "../../records.ts";
 import { coverFor, NodeCover } from "../../scheduling/cover.ts";
 import {
+  barred,
   blockedByQuota,
   blockersOf,
   candidateKinds,
   codeOf,
+  guardOr,
   holdersFor,
+  permitted,
   positiveOf,
   runsHolding,
   stoppingFor,
 } from "../../scheduling/reasons.ts";
-import { shortKeys } from "../../scheduling/victims.ts";
+import { isShielded, shortKeys } from "../../scheduling/victims.ts";
 import {
   type EngineState,
   type Pool,
@@ -23,12 +26,13 @@ import {
   type Request,
   type Run,
 } from "../../state.ts";
-import type { OrderDifference, OrderFact, PreemptionFact, Verdict } from "../../why.ts";
+import type { OrderDifference, OrderFact, Permit, PreemptionFact, Verdict } from "../../why.ts";
 import type { Taker, Waiter } from "../discipline.ts";
 import { earliestStart } from "./backfill.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
 import { orderOf } from "./queue-order.ts";
 import { allLines, compareIn, firstOfLines, QueueWalk } from "./queue-walk.ts";
+import { reasonsFor, withoutShields } from "./victims.ts";
 
 /** Who asks, where and when. */
 interface Question {
@@ -79,9 +83,38 @@ export function explainInQueue(rules: QueueRules, question: Question): PoolExpla
 }
 
 function judge(rules: QueueRules, search: VictimSearch): (readonly [Run, Verdict])[] {
-  const verdictOn = rules.verdictsFor(search);
+  const verdictOn = verdictsFor(rules, search);
   const runs = runsHolding(search.pool, shortKeys(search.shortage));
   return Array.from(runs, (run) => [run, verdictOn(run)] as const);
+}
+
+const PERMITS: Readonly<Partial<Record<PreemptionReason, Permit>>> = {
+  priority: "priority",
+  reclaim: "reclaim",
+  backfill: "gap",
+  class: "class",
+  sensitive: "sensitive_claim",
+};
+
+/** Whether a run that holds something short may be taken (V2, V6), or the one rule that forbids it. */
+function verdictsFor(rules: QueueRules, search: VictimSearch): (run: Run) => Verdict {
+  const { nowMs } = search;
+  const { judge, prices, bounds } = rules.fieldOf(withoutShields(search));
+  const barOf = rules.barsFor(search);
+  return (run) => {
+    const kept = rules.keptOff(run, nowMs);
+    if (kept !== null) return kept;
+    if (prices.isNearCompletion(run, nowMs)) return barred("near_completion", run.endMs);
+    const verdict = judge(run.kind);
+    const reasons = typeof verdict === "string" ? [] : reasonsFor(run, verdict);
+    const shielded = isShielded(run.kind, nowMs);
+    const reason = reasons.find((each) => !shielded || each === "sensitive" || each === "reclaim");
+    if (reason === undefined)
+      return reasons.length > 0 ? barred("shielded", run.kind.shieldEndsAtMs) : barred(barOf(run, verdict));
+    if (reason === "class" && prices.costMsOf(run, nowMs) >= bounds.costMsMax)
+      return barred("costs_too_much");
+    return guardOr(search, run, permitted(PERMITS[reason] as Permit));
+  };
 }
 
 /** Why nobody is preempted for it (Y4, V1–V3, 10.5). */
@@ -110,7 +143,7 @@ function preemptionOf(
     }
     return { why: "too_little", keys: lackingKeys(search, taken) };
   }
-  return rules.explainBounds?.(search) ?? { why: "unsettled" };
+  return rules.explainBounds?.(rules.fieldOf(search)) ?? { why: "unsettled" };
 }
 
 function lackingKeys({ pool, shortage }: VictimSearch, taken: readonly Run[]) {
@@ -173,7 +206,9 @@ export function takersInQueue(rules: QueueRules, state: EngineState, run: Run, n
     if (waiter.hold !== null || walk.quotaBlock(waiter) !== null) continue;
     const shortage = walk.shortage(waiter);
     if (!shortKeys(shortage).some((i) => (need[i] as number) > 0)) continue;
-    const { permit } = rules.verdictsFor({ state, nowMs, pool, policies, walk, head: waiter, shortage })(run);
+    const { permit } = verdictsFor(rules, { state, nowMs, pool, policies, walk, head: waiter, shortage })(
+      run,
+    );
     if (permit !== null) takers.push({ request: waiter.request, permit });
   }
   return takers;

@@ -14,6 +14,7 @@ import type { Vector } from "../../resources.ts";
 import { shortKeys } from "../../scheduling/victims.ts";
 import type { Node, Policy, PoolLine, Request } from "../../state.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
+import { permitsRun, withoutShields } from "./victims.ts";
 
 /** The one that was not asked for longest is given up for a new one. */
 const MEMORIES_MAX = 16;
@@ -125,7 +126,7 @@ export class Hopelessness {
   /** What a node would have left with all gone that the head's rights could permit it to stop, until the next is asked. */
   #clearedTo(search: VictimSearch): (node: Node) => Vector {
     const room = search.walk.roomSoon(search.head.request);
-    const mayStop = this.#rules.mayEverStop(search);
+    const mayStop = permitsRun(this.#rules.fieldOf(withoutShields(search)));
     const left: number[] = [];
     return (node) => room.leftWithout(node, mayStop, left);
   }
@@ -159,11 +160,11 @@ function isKnownHopeless({ most, hopeless }: Memory, { need }: Ask): boolean {
   return !covers(most, need) || hopeless.some((other) => isAsMuch(need, other));
 }
 
-function raise(most: number[], left: Vector): void {
-  for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, left[i] as number);
-}
-
 function isAsMuch(need: Vector, other: Vector): boolean {
   for (let i = 0; i < need.length; i++) if ((need[i] as number) < (other[i] as number)) return false;
   return true;
+}
+
+function raise(most: number[], left: Vector): void {
+  for (let i = 0; i < most.length; i++) most[i] = Math.max(most[i] as number, left[i] as number);
 }

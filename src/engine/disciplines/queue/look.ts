@@ -125,7 +125,7 @@ function lookAtHead(
 }
 
 function victimsFor(rules: QueueRules, { hopeless }: QueueOrder, search: VictimSearch): VictimChoice | null {
-  const choice = rules.chooseVictims(search);
+  const choice = rules.chooseVictims(rules.fieldOf(search));
   if (choice === null) hopeless.noteFailure(search);
   return choice;
 }

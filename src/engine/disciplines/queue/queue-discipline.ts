@@ -4,12 +4,13 @@
 
 import { hasLostNode } from "../../placement/occupancy.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
-import type { OrderRule, PreemptionFact, Protection, Verdict } from "../../why.ts";
+import type { Bar, OrderRule, PreemptionFact, Protection, SparingBar, Verdict } from "../../why.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
 import { glanceAtQueue, lookAtQueue, walkQueue } from "./look.ts";
 import { orderOf, QueueOrder } from "./queue-order.ts";
 import { allLines, firstOfLines, holdersAround, QueueWalk, walkOverPromised } from "./queue-walk.ts";
+import type { Field, Permission } from "./victims.ts";
 
 export interface QueueRules
   extends Pick<Discipline, "standingOf" | "tellApart" | "priceKeyOf" | "byVictimOrder" | "sparedBy"> {
@@ -30,15 +31,15 @@ export interface QueueRules
   orderHoldsUntil?(ahead: Waiter, behind: Waiter, nowMs: number): number;
   /** Whether somebody who waits might have others stopped if it were the head of a pool without promises and nodes: a no is certain. */
   mayStopAnybody(pool: Pool, order: QueueOrder): boolean;
-  /** Who has to stop for the head of a pool, or null if nobody may or it would not be enough (V3). */
-  chooseVictims(search: VictimSearch): VictimChoice | null;
+  /** Which of those that run may be taken for the head of a pool. */
+  fieldOf(search: VictimSearch): Field;
+  /** Who of them has to stop, or null if nobody may or it would not be enough (V3). */
+  chooseVictims(field: Field): VictimChoice | null;
   /**
    * What decides whom a head could ever stop for what it lacks, beside what runs and who borrows: heads of the pool with
    * the same text that lack the same keys may stop the same runs.
    */
   rightsOf(search: VictimSearch): string;
-  /** Whether a run could be permitted at some time, as long as rights, usage and reserves stay as they are. */
-  mayEverStop(search: VictimSearch): (run: Run) => boolean;
   /** What it is worth to start a request, in hundredths of a minute; left out where nothing is weighed (10.5). */
   worth?(poolLine: PoolLine, request: Request): number;
   /** What stopping a run would cost, in the same; left out where nothing is weighed (10.4). */
@@ -47,12 +48,14 @@ export interface QueueRules
   orderParts(waiter: Waiter): readonly OrderPart[];
   /** By which rule the earlier submission comes first. */
   readonly submissionRule: OrderRule;
-  /** Whether a run that holds something short may be taken, or the one rule that forbids it (Y4). */
-  verdictsFor(search: VictimSearch): (run: Run) => Verdict;
+  /** What keeps everybody off a run. */
+  keptOff(run: Run, nowMs: number): (Verdict & { readonly bar: SparingBar }) | null;
+  /** Why no rule permits to take a run (Y4); a text as verdict says so of its whole kind. */
+  barsFor(search: VictimSearch): (run: Run, verdict: Permission | string) => Bar;
   /** What protects a run (Y5). */
   protectionOf(run: Run, nowMs: number): Protection[];
   /** The choice that is forbidden by bounds only; null: there is none. Left out where choices have no bounds (10.5). */
-  explainBounds?(search: VictimSearch): PreemptionFact | null;
+  explainBounds?(field: Field): PreemptionFact | null;
 }
 
 export interface OrderPart {
