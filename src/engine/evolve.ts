@@ -272,13 +272,18 @@ function evolveSubmitted(state: EngineState, { spec, blocked, atMs }: EventOf<"r
     wakeAtMs: Number.POSITIVE_INFINITY,
     operations: NO_OPERATIONS,
   };
-  state.undo.put(state.requests, spec.id, request);
+  state.requests.set(spec.id, request);
+  state.undo.done(dropRequest, state, spec.id);
   state.undo.remember(progress, "status", "cancelled"); // Taken back, it waits for nothing.
   forgetWhereAdmitted(state, request);
   rememberOperation(state, request);
   joinBlocked(state, request);
   enqueue(state, request);
   rewake(state, request);
+}
+
+function dropRequest({ requests }: EngineState, id: RequestId): void {
+  requests.delete(id);
 }
 
 /** All that is derived from what a request says is made anew. */

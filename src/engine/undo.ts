@@ -33,6 +33,8 @@ interface Mark extends Omit<Basics, "unsettled"> {
   readonly unsettled: readonly Pool[];
 }
 
+const NO_POOLS: readonly Pool[] = [];
+
 /** Longer logs are rare, and their room is given back. */
 const KEPT_LENGTH_MAX = 12_000;
 
@@ -56,7 +58,8 @@ export class UndoLog {
 
   /** Sets a mark, up to which what follows can be taken back. */
   begin({ seq, lastEventAtMs, clockMs, unsettled }: Basics): void {
-    this.#marks.push({ length: this.#length, seq, lastEventAtMs, clockMs, unsettled: [...unsettled] });
+    const pools = unsettled.size === 0 ? NO_POOLS : unsettled.toArray();
+    this.#marks.push({ length: this.#length, seq, lastEventAtMs, clockMs, unsettled: pools });
     this.#recording = true;
   }
 
