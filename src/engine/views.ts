@@ -212,8 +212,7 @@ export function waitingByComponentOf(state: EngineState, name: PoolName): Map<Co
 
 /** Everything that waits in a pool, in the order of section 6. */
 export function queueOf(state: EngineState, pool: PoolName, nowMs: number): RequestId[] {
-  const named = requirePool(state, pool);
-  return [...disciplineOf(named).queue(state, named, nowMs)].map(({ spec }) => spec.id);
+  return queuePageOf(state, pool, nowMs, { start: 0, limit: Number.POSITIVE_INFINITY });
 }
 
 /** A part of that order; costs what it shows and what comes before it. */

@@ -115,17 +115,6 @@ export function createPoolLine(line: Line, policy: Policy): PoolLine {
   return poolLine;
 }
 
-/** What the pool and the policy make of a line; to be taken anew whenever one of them changes. */
-export function describe(
-  poolLine: PoolLine,
-): Pick<PoolLine, "need" | "ask" | "verdict" | "preemptionClass" | "sensitive" | "firm" | "reserveRank"> {
-  const { need, ask, verdict, preemptionClass, sensitive, firm, reserveRank } = createPoolLine(
-    poolLine.line,
-    poolLine.policy,
-  );
-  return { need, ask, verdict, preemptionClass, sensitive, firm, reserveRank };
-}
-
 /** Resources are per node, while `step_run` stays 1 (N2). */
 function needIn(line: Line, pool: Pool): number[] {
   const { resources, nodes } = line.shape;

@@ -19,7 +19,7 @@ export function touchReserve(policy: Policy): void {
 
 /** A run came into the share of its component: those that come after it there may borrow now (G6). */
 export function touchBorrowers({ poolLine: { policy } }: Run): void {
-  policy.pool.order?.staleBorrowers.add(policy);
+  policy.pool.order?.hopeless.noteChange(policy);
 }
 
 /** A request began or ceased to hold units, which concerns every pool that admits it. */
@@ -38,14 +38,4 @@ export function forgetOrder(state: EngineState, pool: Pool): void {
 
 function forget(pool: Pool): void {
   pool.order = null;
-}
-
-/** A component without lines came, went or has another priority: only the order of the components is made anew. */
-export function forgetPolicies(state: EngineState, pool: Pool): void {
-  forgetPoliciesOf(pool);
-  state.undo.done(forgetPoliciesOf, pool, null);
-}
-
-function forgetPoliciesOf({ order }: Pool): void {
-  order?.forgetPolicies();
 }

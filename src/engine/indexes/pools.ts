@@ -1,5 +1,6 @@
 // Pools, groups, policies and components, with everything about them that follows from their records.
 
+import type { LineStanding } from "../disciplines/discipline.ts";
 import { disciplineOf } from "../disciplines/disciplines.ts";
 import { Few } from "../few.ts";
 import { poolCapacity } from "../placement/capacity.ts";
@@ -23,8 +24,8 @@ import {
   runsByEnd,
   runsByReserve,
 } from "../state.ts";
-import { createPoolLine, describe, joinLine, leaveLine, releaseComponent } from "./lines.ts";
-import { forgetOrder, forgetPolicies } from "./order.ts";
+import { createPoolLine, joinLine, leaveLine, releaseComponent } from "./lines.ts";
+import { forgetOrder } from "./order.ts";
 import { indexRun } from "./running.ts";
 import { forgetShares } from "./shares.ts";
 import { dequeue, enqueue } from "./waiting.ts";
@@ -103,7 +104,6 @@ function settlePolicy(state: EngineState, policy: Policy, isOnlyQuotas: boolean)
   const { lines } = policyComponent(state, policy);
   forgetShares(state, pool);
   if (lines.size > 0) forgetOrder(state, pool);
-  else forgetPolicies(state, pool);
   setQuotas(state, policy, pool.keys);
   for (const { pools } of lines) {
     const poolLine = pools.get(pool.record.name);
@@ -124,14 +124,9 @@ export function changePolicy(state: EngineState, policy: Policy, record: PolicyR
     !record.closing;
   const { standingOf } = disciplineOf(pool);
   const standsAsBefore = ({ shape, pools }: Line) => {
-    const { preemptionClass, sensitive, firm, reserveRank } = pools.get(pool.record.name) as PoolLine;
-    const next = standingOf(shape, record);
-    return (
-      next.preemptionClass === preemptionClass &&
-      next.sensitive === sensitive &&
-      next.firm === firm &&
-      next.reserveRank === reserveRank
-    );
+    const poolLine = pools.get(pool.record.name) as PoolLine;
+    const next = Object.entries(standingOf(shape, record)) as [keyof LineStanding, unknown][];
+    return next.every(([field, value]) => poolLine[field] === value);
   };
   const isOnlyQuotas = isSamePlace && [...policyComponent(state, policy).lines].every(standsAsBefore);
   settlePolicy(state, policy, isOnlyQuotas);
@@ -212,19 +207,16 @@ function limitVector(limit: Readonly<Record<string, number>>, keys: readonly str
   return keys.map((key) => (Object.hasOwn(limit, key) ? (limit[key] as number) : Number.POSITIVE_INFINITY));
 }
 
+/** What pool and policy make of a line. */
+const DESCRIBED = ["need", "ask", "verdict", "preemptionClass", "sensitive", "firm", "reserveRank"] as const;
+
 /** A line's standing in a pool changed; it may appear in the pool's queue or vanish from it. */
 function redescribe(state: EngineState, poolLine: PoolLine): void {
   const { undo } = state;
   const { pool, line } = poolLine;
-  const described = describe(poolLine);
+  const described = createPoolLine(line, poolLine.policy);
   if (described.verdict !== null && poolLine.verdict === null) undo.addTo(state.dismissed, line);
-  undo.set(poolLine, "need", described.need);
-  undo.set(poolLine, "ask", described.ask);
-  undo.set(poolLine, "verdict", described.verdict);
-  undo.set(poolLine, "preemptionClass", described.preemptionClass);
-  undo.set(poolLine, "sensitive", described.sensitive);
-  undo.set(poolLine, "firm", described.firm);
-  undo.set(poolLine, "reserveRank", described.reserveRank);
+  for (const field of DESCRIBED) undo.set(poolLine, field, described[field]);
   placeInQueue(state, poolLine);
   for (const request of heldMembers(line)) {
     if (request.progress.hold?.pool === pool.record.name) continue;

@@ -94,13 +94,16 @@ export function mayBorrowAll(
 /** How many kinds of running work a decision names: of a large pool the first, not all that there are (V7). */
 const KINDS_NAMED_MAX = 100;
 
-/** The kinds that hold something short: those of the victims, then by component as given, then by line. */
+/** The kinds that hold something short: those of the victims, then by priority, the lowest first, by component and by line. */
 export function namedKinds(
-  policies: readonly Policy[],
+  pool: Pool,
   short: readonly number[],
-  victims: readonly { readonly run: Run }[] = [],
+  victims: readonly { readonly run: Run }[],
 ): RunKind[] {
   const named = new Set(victims.map(({ run }) => run.kind));
+  const policies = [...pool.policies.values()].sort(
+    (a, b) => a.record.priority - b.record.priority || compareIds(a.record.component, b.record.component),
+  );
   for (const { runKinds } of policies) {
     if (named.size >= KINDS_NAMED_MAX) break;
     for (const kind of [...runKinds].filter((kind) => holdsAny(kind, short)).sort(byLine)) {

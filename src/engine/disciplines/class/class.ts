@@ -84,7 +84,7 @@ function worth(poolLine: PoolLine, request: Request): number {
 /** The kinds that hold something short, with what the latest of each costs (V7). */
 function consider({ search, short }: Field, victims: readonly { readonly run: Run }[]): ConsideredKind[] {
   const { nowMs } = search;
-  const kinds = namedKinds(search.policies, short, victims);
+  const kinds = namedKinds(search.pool, short, victims);
   const judge = judgeOf(search, short);
   return kinds.map((kind) => {
     const latest = kind.runs.last();

@@ -30,7 +30,6 @@ import type { OrderDifference, OrderFact, Permit, PreemptionFact, Verdict } from
 import type { Taker, Waiter } from "../discipline.ts";
 import { earliestStart } from "./backfill.ts";
 import type { QueueRules, VictimSearch } from "./queue-discipline.ts";
-import { orderOf } from "./queue-order.ts";
 import { allLines, compareIn, firstOfLines, QueueWalk } from "./queue-walk.ts";
 import { reasonsFor, withoutShields } from "./victims.ts";
 
@@ -47,9 +46,8 @@ export function explainInQueue(rules: QueueRules, question: Question): PoolExpla
   const { pool } = poolLine;
   const { walk, self, head, headShort } = walkTo(rules, question);
   const shortage = walk.shortage(self);
-  const { policies } = orderOf(state, rules, pool);
   const startMs = earliestStart({ waiter: self, shortage, walk });
-  const search: VictimSearch = { state, nowMs, pool, policies, walk, head: self, shortage };
+  const search: VictimSearch = { state, nowMs, pool, walk, head: self, shortage };
   const judged = self.hold === null ? judge(rules, search) : [];
   const blockedBy = blockerOf(walk, self, head);
   const isBehind = head !== undefined && head.request !== request;
@@ -197,7 +195,6 @@ const TAKERS_LOOKED_AT_MAX = 200;
 
 export function takersInQueue(rules: QueueRules, state: EngineState, run: Run, nowMs: number): Taker[] {
   const { pool, need } = run.poolLine;
-  const { policies } = orderOf(state, rules, pool);
   const walk = new QueueWalk(rules, pool, nowMs, firstOfLines(pool));
   const takers: Taker[] = [];
   let looked = 0;
@@ -206,9 +203,7 @@ export function takersInQueue(rules: QueueRules, state: EngineState, run: Run, n
     if (waiter.hold !== null || walk.quotaBlock(waiter) !== null) continue;
     const shortage = walk.shortage(waiter);
     if (!shortKeys(shortage).some((i) => (need[i] as number) > 0)) continue;
-    const { permit } = verdictsFor(rules, { state, nowMs, pool, policies, walk, head: waiter, shortage })(
-      run,
-    );
+    const { permit } = verdictsFor(rules, { state, nowMs, pool, walk, head: waiter, shortage })(run);
     if (permit !== null) takers.push({ request: waiter.request, permit });
   }
   return takers;

@@ -26,11 +26,9 @@ const NOTHING: PoolLook = { untilMs: Number.POSITIVE_INFINITY };
  */
 export function glanceAtQueue(rules: QueueRules, order: QueueOrder, pool: Pool): PoolLook | null {
   if (pool.record.nodeBacked || pool.promised.size > 0 || pool.passers.size > 0) return null;
-  const first = order.firstLine();
-  if (first !== undefined && fitsFree(pool, first.need)) {
-    const isBlocked = quotaBlockOf(first, NO_PROMISES, hasNoRoom) !== null;
-    return isBlocked ? null : inTurn(order.first() as Waiter);
-  }
+  const first = order.first();
+  if (first !== undefined && fitsFree(pool, first.poolLine.need))
+    return quotaBlockOf(first.poolLine, NO_PROMISES, hasNoRoom) === null ? inTurn(first) : null;
   return isStuck(rules, order, pool) ? NOTHING : null;
 }
 
@@ -62,7 +60,7 @@ export function walkQueue(rules: QueueRules, moment: Moment, order: QueueOrder, 
     if (walk.fits(waiter)) return inTurn(waiter);
     return lookAtHead(rules, moment, order, walk, waiter);
   }
-  return new QueueLook(() => settledUntil(rules, pool, undefined, nowMs), {});
+  return settled(rules, pool, undefined, nowMs, {});
 }
 
 function inTurn(waiter: Waiter): PoolLook {
@@ -108,62 +106,46 @@ function lookAtHead(
   const { pool } = walk;
   const shortage = walk.shortage(waiter);
   const head: StuckHead = { waiter, shortage, walk };
-  const untilMs = () => settledUntil(rules, pool, head, nowMs);
+  const lookWith = (found: Omit<PoolLook, "untilMs">) => settled(rules, pool, head, nowMs, found);
   if (shortage.every((lacking) => lacking <= 0)) {
     const { ask } = waiter.poolLine;
     if (ask !== null) waiter.nodes = walk.roomSoon(waiter.request).place(ask) ?? [];
-    return new QueueLook(untilMs, { promise: waiter });
+    return lookWith({ promise: waiter });
   }
   const promised = promisedBehind(rules, pool, waiter, nowMs);
   if (promised !== undefined) return inTurn(promised);
-  const search = { state, nowMs, pool, policies: order.policies, walk, head: waiter, shortage };
+  const search = { state, nowMs, pool, walk, head: waiter, shortage };
   const isHopeless = pool.runCount === 0 || order.hopeless.isHopeless(search);
   const choice = isHopeless ? null : victimsFor(rules, order, search);
-  if (choice !== null) return new QueueLook(untilMs, { preempt: new HeadPreemption(head, choice) });
-  // Backfill comes last: when the head can neither be promised anything nor preempt (G4).
-  return new QueueLook(untilMs, { grant: findBackfill(rules, order, head, nowMs) });
+  if (choice === null) return lookWith({ grant: findBackfill(rules, order, head, nowMs) }); // It comes last (G4).
+  const preempt: Preemption = {
+    ...{ waiter, shortage, choice },
+    /** Asked for only where several pools name the head. */
+    get isHelped() {
+      return walk.isHelped(waiter);
+    },
+  };
+  return lookWith({ preempt });
+}
+
+/** Until when it stands is asked of the last look only, when the pool has settled. */
+function settled(
+  rules: QueueRules,
+  pool: Pool,
+  head: StuckHead | undefined,
+  nowMs: number,
+  found: Omit<PoolLook, "untilMs">,
+): PoolLook {
+  return {
+    ...found,
+    get untilMs() {
+      return settledUntil(rules, pool, head, nowMs);
+    },
+  };
 }
 
 function victimsFor(rules: QueueRules, { hopeless }: QueueOrder, search: VictimSearch): VictimChoice | null {
   const choice = rules.chooseVictims(rules.fieldOf(search));
   if (choice === null) hopeless.noteFailure(search);
   return choice;
-}
-
-/** Until when it stands is asked of the last look only, when the pool has settled. */
-class QueueLook implements PoolLook {
-  readonly grant: PoolLook["grant"];
-  readonly promise: PoolLook["promise"];
-  readonly preempt: PoolLook["preempt"];
-  readonly #untilMs: () => number;
-
-  constructor(untilMs: () => number, found: Omit<PoolLook, "untilMs" | "enforce">) {
-    this.grant = found.grant;
-    this.promise = found.promise;
-    this.preempt = found.preempt;
-    this.#untilMs = untilMs;
-  }
-
-  get untilMs(): number {
-    return this.#untilMs();
-  }
-}
-
-/** Whether the head is helped matters only where several pools name it. */
-class HeadPreemption implements Preemption {
-  readonly waiter: Waiter;
-  readonly shortage: readonly number[];
-  readonly choice: VictimChoice;
-  readonly #walk: QueueWalk;
-
-  constructor({ waiter, shortage, walk }: StuckHead, choice: VictimChoice) {
-    this.waiter = waiter;
-    this.shortage = shortage;
-    this.choice = choice;
-    this.#walk = walk;
-  }
-
-  get isHelped(): boolean {
-    return this.#walk.isHelped(this.waiter);
-  }
 }

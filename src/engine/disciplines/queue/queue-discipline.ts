@@ -3,7 +3,7 @@
 // is the order, who may be preempted for whom, and the preference among victims.
 
 import { hasLostNode } from "../../placement/occupancy.ts";
-import type { EngineState, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
+import type { EngineState, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { Bar, OrderRule, PreemptionFact, Protection, SparingBar, Verdict } from "../../why.ts";
 import type { Discipline, LostHold, VictimChoice, Waiter } from "../discipline.ts";
 import { compareInQueue, explainInQueue, takersInQueue } from "./explain.ts";
@@ -68,8 +68,6 @@ export interface VictimSearch {
   readonly state: EngineState;
   readonly nowMs: number;
   readonly pool: Pool;
-  /** The components of the pool in the order in which decisions name them. */
-  readonly policies: readonly Policy[];
   readonly walk: QueueWalk;
   readonly head: Waiter;
   /** What is lacking per key; not positive where nothing is. */

@@ -11,7 +11,6 @@
 import { Few } from "../../few.ts";
 import { Heap } from "../../heap.ts";
 import type { RequestId } from "../../records.ts";
-import { compareIds } from "../../resources.ts";
 import { SortedList } from "../../sorted-list.ts";
 import type { EngineState, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Waiter } from "../discipline.ts";
@@ -49,8 +48,6 @@ export class QueueOrder {
   readonly staleLines = new Few<PoolLine>();
   /** Components whose usage or holds changed, and with them what is left of their reserve. */
   readonly stalePolicies = new Few<Policy>();
-  /** Components of which more runs may borrow than before. */
-  readonly staleBorrowers = new Few<Policy>();
   /** Requests that began or ceased to hold units. */
   readonly staleHolders = new Few<Request>();
   /** The lines by what they ask for. */
@@ -66,7 +63,6 @@ export class QueueOrder {
   /** Components whose holds were not looked at since something about them changed. */
   readonly #uncheckedPolicies = new Set<Policy>();
   #areHoldsSuspect = true;
-  #policies: readonly Policy[] | null = null;
 
   constructor(rules: QueueRules, pool: Pool) {
     this.#rules = rules;
@@ -81,7 +77,6 @@ export class QueueOrder {
   /** Puts those in their places about whom something changed. */
   refresh(): void {
     this.stalePolicies.drain(this.#settlePolicy);
-    this.staleBorrowers.drain(this.#noteBorrowers);
     this.staleLines.drain(this.#settleLine);
     this.staleHolders.drain(this.#settleHolder);
   }
@@ -117,18 +112,6 @@ export class QueueOrder {
     return this.#places.get(owner);
   }
 
-  /** The components of the pool in the order in which decisions name them: by priority, the lowest first, then by name. */
-  get policies(): readonly Policy[] {
-    this.#policies ??= [...this.#pool.policies.values()].sort(
-      (a, b) => a.record.priority - b.record.priority || compareIds(a.record.component, b.record.component),
-    );
-    return this.#policies;
-  }
-
-  forgetPolicies(): void {
-    this.#policies = null;
-  }
-
   /** All ranks that somebody has who waits, or is promised something, here. */
   get ranks(): readonly Pick<Rank, "example">[] {
     return this.#ranks;
@@ -141,19 +124,9 @@ export class QueueOrder {
 
   /** The first in the queue as long as nothing is promised on the way; undefined: nobody, or time decides who it is. */
   first(): Waiter | undefined {
-    const place = this.#first();
-    return place && waiterAt(place);
-  }
-
-  /** Its line. */
-  firstLine(): PoolLine | undefined {
-    return this.#first()?.poolLine;
-  }
-
-  #first(): Place | undefined {
     const sequences = this.#ranks[0]?.sequences;
     if (sequences?.size !== 1) return undefined;
-    for (const sequence of sequences.values()) return sequence.first();
+    for (const sequence of sequences.values()) return waiterAt(sequence.first() as Place);
     return undefined;
   }
 
@@ -177,8 +150,6 @@ export class QueueOrder {
       else this.staleHolders.add(owner);
     }
   };
-
-  readonly #noteBorrowers = (policy: Policy): void => this.hopeless.noteChange(policy);
 
   readonly #settleLine = (poolLine: PoolLine): void => {
     const first = this.#pool.waiting.has(poolLine) ? poolLine.line.members.first() : undefined;
