@@ -10,7 +10,7 @@ import { checkContradictions } from "./contradictions.ts";
 import { guarded } from "./guarantees.ts";
 
 export function createGroup(transaction: Transaction, command: CommandOf<"createGroup">): void {
-  const { pool: poolName, group } = command;
+  const { pool: poolName, group, force = false } = command;
   const pool = poolNamed(transaction.state, poolName);
   if (pool.groups.has(group.name)) {
     refuse(
@@ -19,25 +19,20 @@ export function createGroup(transaction: Transaction, command: CommandOf<"create
       "Choose another name, or update it.",
     );
   }
-  putGroup(transaction, pool, command);
+  guarded(transaction, { about: "groups", pool: poolName, force }, () =>
+    putGroups(transaction, poolName, [group]),
+  );
   if (group.settings !== undefined) checkContradictions(pool);
 }
 
 export function updateGroup(transaction: Transaction, command: CommandOf<"updateGroup">): void {
-  const pool = poolNamed(transaction.state, command.pool);
-  const { name, settings, parent } = command.group;
-  groupNamed(pool, name);
-  putGroup(transaction, pool, command);
-  if (settings !== undefined || parent !== undefined) checkContradictions(pool);
-}
-
-function putGroup(
-  transaction: Transaction,
-  pool: Pool,
-  { group, force = false }: CommandOf<"createGroup" | "updateGroup">,
-): void {
-  const { name } = pool.record;
-  guarded(transaction, { about: "groups", pool: name, force }, () => putGroups(transaction, name, [group]));
+  const { pool: poolName, group, force = false } = command;
+  const pool = poolNamed(transaction.state, poolName);
+  groupNamed(pool, group.name);
+  guarded(transaction, { about: "groups", pool: poolName, force }, () =>
+    putGroups(transaction, poolName, [group]),
+  );
+  if (group.settings !== undefined || group.parent !== undefined) checkContradictions(pool);
 }
 
 export function deleteGroup(transaction: Transaction, command: CommandOf<"deleteGroup">): void {
