@@ -103,7 +103,7 @@ function settlePolicy(state: EngineState, policy: Policy, isOnlyQuotas: boolean)
   if (!isOnlyQuotas || isReserved.some((is, i) => is !== pool.isReserved[i])) return rebuildPool(state, pool);
   const { lines } = policyComponent(state, policy);
   forgetShares(state, pool);
-  if (lines.size > 0) forgetOrder(state, pool);
+  forgetOrder(state, pool);
   setQuotas(state, policy, pool.keys);
   for (const { pools } of lines) {
     const poolLine = pools.get(pool.record.name);

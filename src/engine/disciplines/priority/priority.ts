@@ -49,12 +49,13 @@ function rankOf({ pool, policy, preemptionClass }: PoolLine, borrows: boolean): 
 }
 
 /** By priority, if somebody of a higher one waits than one that runs; what is reclaimed is somebody's reserve (8.1, 8.2, G4). */
-function mayStopAnybody({ gapKinds, isReserved, policies }: Pool, { ranks }: QueueOrder): boolean {
+function mayStopAnybody({ gapKinds, isReserved }: Pool, { policies, ranks }: QueueOrder): boolean {
   if (gapKinds.size > 0 || isReserved.includes(true)) return true;
-  let lowest = Number.POSITIVE_INFINITY;
-  for (const { runKinds, record } of policies.values())
-    if (runKinds.size > 0 && record.priority < lowest) lowest = record.priority;
-  for (const { example } of ranks) if (example.policy.record.priority > lowest) return true;
+  for (const { runKinds, record } of policies) {
+    if (runKinds.size === 0) continue;
+    for (const { example } of ranks) if (example.policy.record.priority > record.priority) return true;
+    return false; // The others have no lower priority.
+  }
   return false;
 }
 

@@ -55,6 +55,7 @@ export class QueueOrder {
   readonly hopeless: Hopelessness;
   readonly #rules: QueueRules;
   readonly #pool: Pool;
+  #policies: readonly Policy[] | null = null;
   readonly #ranks: Rank[] = [];
   readonly #places = new Map<PoolLine | Request, Place>();
   readonly #holders = new Map<RequestId, Request>();
@@ -110,6 +111,14 @@ export class QueueOrder {
   /** Where somebody stands as long as nothing is promised on the way; undefined: nowhere yet. */
   placeOf(owner: PoolLine | Request): Pick<Place, "borrows" | "rank"> | undefined {
     return this.#places.get(owner);
+  }
+
+  /** The components of the pool, those of the lowest priority first. */
+  get policies(): readonly Policy[] {
+    this.#policies ??= [...this.#pool.policies.values()].sort(
+      (a, b) => a.record.priority - b.record.priority,
+    );
+    return this.#policies;
   }
 
   /** All ranks that somebody has who waits, or is promised something, here. */
