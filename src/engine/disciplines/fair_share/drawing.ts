@@ -33,22 +33,21 @@ const AFTER = newGrowth();
 function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
   if (!element.isFifo) for (const member of element.renewed) if (member.index >= 0) drawStale(member, tree);
-  element.fullCurve = draw(element, tree, element.fullCurve);
+  element.fullCurve = draw(element, tree);
   element.curve = element.fullCurve;
 }
 
-/** Draws the curve of an element anew from its members or its line, where the former one was if it fits there. */
-export function draw(element: ShareElement, { paper, root }: ShareTree, former: Curve): Curve {
-  const { path, members, guarantee, limit, isFifo } = element;
-  const drawing = { paper, guarantee, limit, former };
+/** Draws the curve of an element anew from its members or its line. */
+export function draw(element: ShareElement, { root }: ShareTree): Curve {
+  const { path, members, isFifo } = element;
   noteRedrawn(element);
   element.handedCurve = null;
   if (isFifo) {
     element.line = lineOf(element);
-    return lineCurve(element.line, drawing);
+    return lineCurve(element.line, element);
   }
-  if (path !== null) return lineCurve(element.hasGivenUp ? [] : [element], drawing);
-  return element === root ? element.curve : sumCurve(members, drawing);
+  if (path !== null) return lineCurve(element.hasGivenUp ? [] : [element], element);
+  return element === root ? element.curve : sumCurve(members, element);
 }
 
 /** The operations below a FIFO group in the order of submission, without gangs that cannot be whole. */

@@ -143,7 +143,7 @@ function settleGang(gang: ShareElement, tree: ShareTree): void {
 }
 
 function settle(element: ShareElement, tree: ShareTree): void {
-  element.settledCurve = draw(element, tree, element.settledCurve);
+  element.settledCurve = draw(element, tree);
   element.curve = element.settledCurve;
   tree.settled.push(element);
 }

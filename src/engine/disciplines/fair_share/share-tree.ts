@@ -8,7 +8,7 @@
 //   2. `fairShare` and `place` are those of the last update.
 //   3. `gangCount` counts the gangs below an element that may still claim something, itself included.
 
-import { BLANK, type Curve, isWasteful, moveTogether, newPaper, type Paper } from "./curves.ts";
+import { BLANK, type Curve } from "./curves.ts";
 import { setGuarantees } from "./guarantees.ts";
 import type { Place } from "./levels.ts";
 import { type Path, pathOf } from "./paths.ts";
@@ -64,8 +64,6 @@ export interface ShareElement {
 
 export interface ShareTree {
   readonly root: ShareElement;
-  readonly keyCount: number;
-  readonly paper: Paper;
   /** Whose fair share is another one than before, if they bear the mark; cleared by the code that has looked at them. */
   readonly changed: ShareElement[];
   /** The gangs that gave up in the last update, and everything that was drawn without them. */
@@ -117,8 +115,7 @@ export class ShareNode implements ShareElement {
 }
 
 export function newShareTree(root: ShareElement): ShareTree {
-  const keyCount = root.limit.length;
-  return { root, keyCount, paper: newPaper(keyCount), changed: [], givenUp: [], settled: [] };
+  return { root, changed: [], givenUp: [], settled: [] };
 }
 
 /** What an element has, or each of its operations, is something else than before. */
@@ -221,20 +218,4 @@ export function noteRedrawn(element: ShareElement): void {
   if (!element.isStale && !element.isRedrawn) element.parent?.renewed.push(element);
   element.isStale = false;
   element.isRedrawn = true;
-}
-
-/** Gives back the paper of curves that nobody needs any more. */
-export function tidy(tree: ShareTree): void {
-  if (isWasteful(tree.paper)) moveCurvesTogether(tree);
-}
-
-function moveCurvesTogether({ paper, root }: ShareTree): void {
-  const curves: Curve[] = [];
-  const collect = ({ fullCurve, settledCurve, members }: ShareElement): void => {
-    if (fullCurve.paper === paper) curves.push(fullCurve);
-    if (settledCurve.paper === paper) curves.push(settledCurve);
-    for (const member of members) collect(member);
-  };
-  collect(root);
-  moveTogether(paper, curves);
 }

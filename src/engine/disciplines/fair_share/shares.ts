@@ -12,7 +12,7 @@ import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
 import { isSamePlace, type Place, placeAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
-import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
+import { noteChanged, type ShareElement, type ShareTree } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
   updateSharesBelowRoot(tree);
@@ -28,7 +28,6 @@ export function updateSharesBelowRoot(tree: ShareTree): void {
   const isStill = drawChanged(tree, hasGangs);
   if (root.gangCount > 0) settleGangs(tree);
   handDown(root, isStill ? (root.place as Place) : placeOfRoot(tree), tree);
-  tidy(tree);
 }
 
 /**

@@ -363,11 +363,9 @@ function newTree(pool: Pool): PoolTree {
   const total = keys.map((key) => pool.capacity[key] as number);
   const builder = new TreeBuilder(pool, keyNames, total);
   const { root, branches, policies } = builder;
-  const { keyCount, paper, givenUp, settled } = newShareTree(root);
+  const { givenUp, settled } = newShareTree(root);
   const tree: PoolTree = {
     root,
-    keyCount,
-    paper,
     changed: [] as TreeNode[],
     givenUp,
     settled,
