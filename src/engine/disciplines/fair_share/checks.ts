@@ -2,19 +2,13 @@
 
 import type { EngineState, Pool } from "../../state.ts";
 import { groupsAt } from "./allocations.ts";
+import type { Branch, Operation, Peers, PoolTree } from "./elements.ts";
 import { knowOperation, operationsIn } from "./entries.ts";
-import { leafKeyOf, peersKeyOf } from "./operations.ts";
+import { peersKeyOf } from "./operations.ts";
 import { ageOf, satisfactionOf } from "./order.ts";
 import { Stages, takeOverChanges } from "./stages.ts";
 import { statusViolations } from "./starvation.ts";
-import {
-  type Branch,
-  type Operation,
-  type Peers,
-  type PoolTree,
-  type Standing,
-  shareTreeOf,
-} from "./tree.ts";
+import { shareTreeOf } from "./tree.ts";
 
 /** How what is kept differs from what the records give, in words. */
 export function shareViolations(state: EngineState, pool: Pool, nowMs: number): string[] {
@@ -42,7 +36,7 @@ export function shareViolations(state: EngineState, pool: Pool, nowMs: number): 
 function describe(tree: PoolTree): Map<string, string> {
   const { branches, overcommitted, promises } = tree;
   const rounded = (numbers: readonly number[]) => numbers.map((number) => Math.round(number * 1e7));
-  const standing = (each: Standing) => {
+  const standing = (each: Branch | Peers) => {
     const { demandShare, usageShare, fairShare, waitingCount } = each;
     return JSON.stringify([
       rounded([...demandShare, ...usageShare, ...fairShare, satisfactionOf(each)]),
@@ -61,15 +55,14 @@ function describe(tree: PoolTree): Map<string, string> {
     found.set(key, `${ageOf(branch)}, ${demand}, ${usage}, ${promised(branch)}, ${standing(branch)}`);
   }
   for (const { key, peers, order, lines } of operationsIn(tree)) {
-    const { leaf, operations: alike } = peers as Peers;
-    const { demand, pathUsage, operationCount } = leaf;
+    const { demand, usage, count, operations: alike } = peers as Peers;
     const counts = lines.map(({ waiting, promised, passing, running }) => [
       waiting,
       promised,
       passing,
       running,
     ]);
-    const place = `${demand} by ${pathUsage} of ${operationCount}, ${counts.sort().join()} of ${alike.size}`;
+    const place = `${demand} by ${usage} of ${count}, ${counts.sort().join()} of ${alike.size}`;
     const occupied = lines.reduce((sum, each) => sum + each.running + each.promised + each.stopping, 0);
     found.set(key, `${place}, ${order}, ${occupied}, ${standing(peers as Peers)}`);
   }
@@ -94,17 +87,15 @@ function indexViolations(tree: PoolTree): string[] {
   for (const operation of operationsIn(tree)) {
     const peers = operation.peers as Peers;
     peersOf.add(peers);
-    if (peers.leaf.key !== leafKeyOf(tree, operation) || peers.key !== peersKeyOf(operation))
-      found.push(`${operation.key} is among others than its like`);
+    if (peers.key !== peersKeyOf(operation)) found.push(`${operation.key} is among others than its like`);
   }
   for (const peers of peersOf) {
-    const { key, waitingCount, runCount, operations, leaf } = peers;
-    const where = `${leaf.key} (${key})`;
+    const { key, waitingCount, runCount, operations, parent } = peers;
+    const where = `${parent.key} (${key})`;
     if (tree.waiting.has(peers) !== waitingCount > 0)
       found.push(`${where} is not rightly among those that wait`);
     if (tree.running.has(peers) !== runCount > 0) found.push(`${where} is not rightly among those that run`);
-    if (leaf.parent.leaves.get(leaf.key) !== leaf || leaf.peers.get(key) !== peers)
-      found.push(`${where} is lost`);
+    if (parent.peers.get(key) !== peers) found.push(`${where} is lost`);
     const count = (right: number) =>
       [...operations].filter((operation: Operation) => operation.right >= right).length;
     if (peers.starvingCount !== count(1) || peers.aggressiveCount !== count(2))

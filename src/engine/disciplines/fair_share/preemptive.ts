@@ -7,8 +7,9 @@ import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { Node, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
 import { type Allocation, unitsOn } from "./allocations.ts";
+import type { LineEntry, Operation, Peers, PoolTree } from "./elements.ts";
 import { membersIn } from "./entries.ts";
-import { hasRoomFor } from "./needs.ts";
+import { hasRoomFor, type Need } from "./needs.ts";
 import { ask, inOrder } from "./order.ts";
 import {
   byPlace,
@@ -22,7 +23,6 @@ import {
   type Stage,
   type Where,
 } from "./search.ts";
-import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
 import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
@@ -111,8 +111,8 @@ export class PreemptiveStages {
     let isVain = true;
     const tried = new Set<LineEntry>();
     for (const { request, entry } of this.#unserved(operation)) {
-      const { poolLine, need } = entry;
-      const hasRoom = () => poolLine.ask !== null && hasRoomFor(this.#tree, space, need);
+      const { poolLine, shape } = entry;
+      const hasRoom = () => poolLine.ask !== null && hasRoomFor(this.#tree, space, shape.need);
       if (quotaBlockOf(poolLine, this.#tree.promises, hasRoom) !== null) isVain = false;
       else {
         const service = this.#serve(search, { request, poolLine, operation }, entry);
@@ -136,7 +136,8 @@ export class PreemptiveStages {
     return near;
   }
 
-  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Where {
+  #placesNear(search: Search, operation: Operation, { poolLine, shape }: LineEntry): Where {
+    const { need } = shape;
     const near = new Set<Node | null>();
     const count = need.ask?.count ?? 1;
     const room = { victims: [], places: [], shortage: [] };
@@ -168,12 +169,12 @@ export class PreemptiveStages {
     }
   }
 
-  #serve(search: Search, starving: Starving, { need }: LineEntry): Service | undefined {
+  #serve(search: Search, starving: Starving, { shape }: LineEntry): Service | undefined {
     const { request, poolLine } = starving;
     const covered = this.#round.space.placeSoon(poolLine);
     if (covered !== null)
       return { waiter: waiterOf(request, poolLine, null, covered), shortage: [], choice: null };
-    const found = this.#makeRoom(search, starving, need);
+    const found = this.#makeRoom(search, starving, shape.need);
     if (found !== undefined) {
       const { victims, places, shortage } = found;
       const waiter = waiterOf(request, poolLine, null);
@@ -183,7 +184,7 @@ export class PreemptiveStages {
   }
 
   /** Place by place, those with the fewest victims first, then the newest, then by name (9.7). */
-  #makeRoom(search: Search, starving: Starving, need: LineEntry["need"]): Room | undefined {
+  #makeRoom(search: Search, starving: Starving, need: Need): Room | undefined {
     const room = {
       victims: [] as Allocation[],
       places: [] as Place[],
@@ -218,7 +219,7 @@ export class PreemptiveStages {
   }
 
   /** What is lacking for one node's part, in each place that may serve it. */
-  *#lacks(search: Search, { operation }: Starving, need: LineEntry["need"], room: Room): Generator<Lack> {
+  *#lacks(search: Search, { operation }: Starving, need: Need, room: Room): Generator<Lack> {
     if (need.ask !== null && need.ask.count > 1) {
       yield* this.#lacksOnNodes(search, need, room);
       return;
@@ -229,18 +230,14 @@ export class PreemptiveStages {
   }
 
   /** Also in places that may serve it soon, when shares have moved. */
-  *#lacksOf(search: Search, operation: Operation, need: LineEntry["need"]): Generator<Lack> {
+  *#lacksOf(search: Search, operation: Operation, need: Need): Generator<Lack> {
     for (const place of search.placesFor(operation.peers as Peers, need)) {
       yield { place, shortage: need.units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
     }
   }
 
   /** Of a request for several nodes. */
-  *#lacksOnNodes(
-    search: Search,
-    { ask: asked, units }: LineEntry["need"],
-    { victims, places }: Room,
-  ): Generator<Lack> {
+  *#lacksOnNodes(search: Search, { ask: asked, units }: Need, { victims, places }: Room): Generator<Lack> {
     for (const node of this.#round.space.nodes()) {
       const place = search.placeOn(node);
       if (place === undefined || places.includes(place) || asked === null || !mayServe(node, asked)) continue;

@@ -21,12 +21,12 @@ import {
   isTakeable,
   unitsOn,
 } from "./allocations.ts";
+import type { Branch, Operation, Peers, PoolTree, Right } from "./elements.ts";
 import { operationWith, runsIn } from "./entries.ts";
 import { forgetMargin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
-import type { Branch, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -322,9 +322,9 @@ function isNoRicher(loser: Loser, before: Loser): boolean {
   );
 }
 
-export function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
+export function hasRight(stage: Stage, { aggressiveCount, starvingCount, parent }: Peers): boolean {
   const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
-  return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
+  return Math.max(own, inheritedRight(parent)) >= RIGHT_FOR[stage];
 }
 
 /** What starving groups and policies pass on to the operations below a branch (9.4), as of the last look. */

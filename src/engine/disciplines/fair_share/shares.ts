@@ -15,12 +15,6 @@ import { type Path, pathAt } from "./paths.ts";
 import { noteChanged, type ShareElement, type ShareTree } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
-  updateSharesBelowRoot(tree);
-  sumShares(tree.root, tree);
-}
-
-/** All but what the root's members have together, which mostly nobody asks for. */
-export function updateSharesBelowRoot(tree: ShareTree): void {
   const { root } = tree;
   if (!root.isStale && root.place !== null) return;
   const hasGangs = root.gangCount > 0 || tree.settled.length > 0;
@@ -44,7 +38,7 @@ function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean
   if (element.path !== null) return setShareAt(element, place.position, tree);
   const isOther = handDownToMembers(element, isMoved, tree);
   empty(element.renewed);
-  return isOther && element.parent !== null && sumShares(element, tree);
+  return isOther && sumShares(element, tree);
 }
 
 /** Answers whether one of them may have another share, or they are others. */

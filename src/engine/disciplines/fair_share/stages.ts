@@ -4,6 +4,7 @@ import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
+import type { LineEntry, Operation, Peers, PoolTree } from "./elements.ts";
 import { membersIn, operationsIn, passersIn } from "./entries.ts";
 import { firstServed, isOnNodes } from "./holds.ts";
 import { forgetMarginsWithoutGroups } from "./margins.ts";
@@ -15,7 +16,7 @@ import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
 import { type Space, spaceOf } from "./space.ts";
 import { evaluate, finishEvaluation } from "./starvation.ts";
-import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeInTime } from "./tree.ts";
+import { shareTreeInTime } from "./tree.ts";
 import { chooseOver, isBelow, type Round } from "./victims.ts";
 
 /**
@@ -168,8 +169,8 @@ export class Stages implements Round {
   }
 
   /** Whether the first that waits without units here may start; who is promised some is served before. */
-  #mayStart({ poolLine, need, waiting, promised }: LineEntry): boolean {
-    if (poolLine.verdict !== null || waiting === promised || !this.#hasRoomFor(need)) return false;
+  #mayStart({ poolLine, shape, waiting, promised }: LineEntry): boolean {
+    if (poolLine.verdict !== null || waiting === promised || !this.#hasRoomFor(shape.need)) return false;
     return quotaBlockOf(poolLine, this.tree.promises, isOnNodes) === null;
   }
 

@@ -5,10 +5,10 @@ import { empty } from "../../few.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
+import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings } from "./elements.ts";
 import { operationBy, operationsIn } from "./entries.ts";
 import { noteMoved, setRight, setRightBelow, touch, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
-import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
 
 export type StarvationStatus = StarvationChange["status"];
 
@@ -174,12 +174,12 @@ function isOperation(element: Branch | Operation): element is Operation {
   return "lines" in element;
 }
 
-function standingOf(element: Branch | Operation): Standing {
+function standingOf(element: Branch | Operation): Branch | Peers {
   return isOperation(element) ? (element.peers as Peers) : element;
 }
 
 /** Where nothing waits nobody lacks anything (9.3). */
-function isBelow(standing: Standing): boolean {
+function isBelow(standing: Branch | Peers): boolean {
   if (standing.waitingCount === 0) return false;
   const { usageShare: usage, demandShare: demand, fairShare, settings } = standing;
   return isBelowFairShare({ usage, demand, fairShare }, settings.starvationTolerance);

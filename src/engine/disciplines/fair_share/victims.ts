@@ -5,13 +5,13 @@ import { hasDisplaced } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import { type Allocation, allocationsOfAll, byPreference, isTakeable, unitsOn } from "./allocations.ts";
+import type { Operation, Peers, PoolTree } from "./elements.ts";
 import { marginIn } from "./margins.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, satisfaction } from "./satisfaction.ts";
 import { isHigher, type Place, type Stage } from "./search.ts";
 import type { Space } from "./space.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
-import type { Operation, Peers, PoolTree } from "./tree.ts";
 
 /**
  * Who stops in a place so that a request is no longer short there, besides those who stop for it elsewhere; null if
@@ -224,7 +224,7 @@ class Means {
     if (!isHigher(satisfaction({ usage, demand: peers.demandShare, fairShare }), this.#satisfaction))
       return false;
     return usage.every((share, key) => {
-      if (!touched[key]! || waiter.leaf.demand[key]! === 0) return true;
+      if (!touched[key]! || waiter.demand[key]! === 0) return true;
       return isHigher(part(share, fairShare[key]!), part(waiter.usageShare[key]!, this.#waiterShare[key]!));
     });
   }
