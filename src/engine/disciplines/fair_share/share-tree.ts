@@ -8,7 +8,7 @@
 //   2. `fairShare` and `place` are those of the last update.
 //   3. `gangCount` counts the gangs below an element that may still claim something, itself included.
 
-import { BLANK, type Curve } from "./curves.ts";
+import { BLANK } from "./curves.ts";
 import type { Place } from "./levels.ts";
 import { type Path, pathOf } from "./paths.ts";
 
@@ -31,8 +31,6 @@ export class ShareElement {
   readonly limit: readonly number[];
   /** Those among whom it divides its share; of a FIFO group, those whose operations it serves. */
   readonly members: ShareElement[] = [];
-  /** Those of them that are stale, drawn anew or others in number, and some that are not any more, or no longer members. */
-  readonly renewed: ShareElement[] = [];
   /** Its place among the members of its parent. */
   index = -1;
 
@@ -49,13 +47,8 @@ export class ShareElement {
   guarantee: readonly number[];
   isOvercommitted = false;
 
-  /** As of the last update; while gangs give up, the one without them. */
+  /** As of the last update; without gangs that have given up. */
   curve = BLANK;
-  /** With all gangs, and where the other one is drawn. */
-  fullCurve = BLANK;
-  settledCurve = BLANK;
-  /** The one that shares were last handed down by; null: it was drawn since. */
-  handedCurve: Curve | null = null;
   isStale = false;
   /** Drawn since shares were last handed down. */
   isRedrawn = false;
@@ -81,9 +74,8 @@ export class ShareTree {
   readonly root: ShareElement;
   /** Whose fair share is another one than before, if they bear the mark; cleared by the code that has looked at them. */
   readonly changed: ShareElement[] = [];
-  /** The gangs that gave up in the last update, and everything that was drawn without them. */
-  givenUp: ShareElement[] = [];
-  settled: ShareElement[] = [];
+  /** The gangs that gave up in the last update. */
+  readonly givenUp: ShareElement[] = [];
 
   constructor(root: ShareElement) {
     this.root = root;
@@ -114,7 +106,7 @@ export function removeMember(parent: ShareElement, member: ShareElement): void {
   }
   member.index = -1;
   if (member.gangCount > 0) countGangs(parent, -member.gangCount);
-  noteOthers(parent, member);
+  noteOthers(parent);
 }
 
 /** What each of some operations wants and has, as fractions of the pool. */
@@ -130,13 +122,12 @@ export interface Claim {
 /** Operations are more or fewer than before. */
 export function setCount(element: ShareElement, count: number): void {
   element.count = count;
-  if (element.parent !== null) noteOthers(element.parent, element);
+  if (element.parent !== null) noteOthers(element.parent);
 }
 
 /** What all members have together is another part, though none of them may have changed. */
-function noteOthers(parent: ShareElement, member: ShareElement): void {
+function noteOthers(parent: ShareElement): void {
   if (parent.parent === null) parent.place = null; // What was left to the others there is not what is left now.
-  parent.renewed.push(member);
   makeStale(parent);
 }
 
@@ -174,15 +165,6 @@ export function countGangs(element: ShareElement, more: number): void {
 
 /** Invariant 1. */
 export function makeStale(element: ShareElement): void {
-  for (let above: ShareElement | null = element; above !== null && !above.isStale; above = above.parent) {
+  for (let above: ShareElement | null = element; above !== null && !above.isStale; above = above.parent)
     above.isStale = true;
-    if (!above.isRedrawn) above.parent?.renewed.push(above);
-  }
-}
-
-/** Its curve is another one: shares are handed down to it. */
-export function noteRedrawn(element: ShareElement): void {
-  if (!element.isStale && !element.isRedrawn) element.parent?.renewed.push(element);
-  element.isStale = false;
-  element.isRedrawn = true;
 }
