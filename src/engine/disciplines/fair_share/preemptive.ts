@@ -13,7 +13,6 @@ import { hasRoomFor, type Need } from "./needs.ts";
 import { ask, inOrder } from "./order.ts";
 import {
   byPlace,
-  hasRight,
   inheritedRight,
   isRicherNow,
   type Place,
@@ -249,29 +248,6 @@ export class PreemptiveStages {
       yield { place, shortage };
     }
   }
-
-  /** What is put down as in vain, or as a misfit, and is not; `kept` is what was known of the stage. For checks. */
-  *misjudged(stage: Stage, kept: Search): Generator<string> {
-    for (const { key, isMisfit, ask: asked, units } of this.#tree.needs.values()) {
-      if (isMisfit && this.#round.space.fitsNow({ ask: asked, units })) yield `${key} is no misfit`;
-    }
-    for (const peers of this.#tree.waiting) {
-      if (!hasRight(stage, peers)) continue;
-      const where = kept.hopes.get(peers);
-      if (where === null) continue;
-      for (const operation of peers.operations) {
-        const service = this.#serviceOf(operation, stage);
-        if (service !== undefined && !(where !== undefined && isWithin(service, where)))
-          yield `${operation.key} is not in vain in the ${stage} stage`;
-      }
-    }
-  }
-}
-
-/** Whether a search would find it that looks on some nodes only, or for a request of several nodes. */
-function isWithin({ choice }: Service, where: ReadonlySet<Node | null>): boolean {
-  const nodes = choice?.nodes ?? [];
-  return nodes.length !== 1 || nodes.every((node) => where.has(node));
 }
 
 /** What is lacking in one place. */

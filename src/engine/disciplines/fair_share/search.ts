@@ -1,7 +1,7 @@
 // What a preemptive stage knows of its pool (9.7, 9.8): who may be taken where, and for whom it could do nothing. It is
 // kept with the tree, so that a look searches again only for those who stand otherwise, and only in places that changed.
 //
-// Invariants (checked by `checks.ts`)
+// Invariants
 //   1. A place that is not stale is as a new one would be.
 //   2. Peers with the right to the stage have a hope, or are in vain: then no search for them would find anything, as
 //      long as nobody's fair share leaves its margin. What depends on more than them and the places (limits, the guard
@@ -286,18 +286,6 @@ export class Search {
   placeOn(node: Node | null): Place | undefined {
     return this.#places.get(node);
   }
-
-  /** How what is kept differs from what a new search would know; for checks. */
-  *violations(): Generator<string> {
-    for (const [node, place] of this.#places) {
-      if (this.#stale.has(node)) continue;
-      const [kept, fresh] = [place, this.#placeOf(node)].map(describePlace);
-      const where = `${this.stage} place ${node?.record.name ?? ""}`;
-      if (kept !== fresh) yield `${where} is kept as ${kept} instead of ${fresh}`;
-      const best = bestIn(this.#tree, place);
-      if (best > place.best) yield `${where} has ${best}, more than ${place.best}`;
-    }
-  }
 }
 
 /** Whether nobody finds anything in a place that was not there before, at a time at which it would have been the same. */
@@ -395,11 +383,6 @@ function byDue(a: Place, b: Place): number {
 /** By name. */
 export function byPlace(a: Place, b: Place): number {
   return compareIds(a.node?.record.name ?? "", b.node?.record.name ?? "");
-}
-
-function describePlace({ candidates, left, most, backoffEndMs, dueMs }: Place): string {
-  const runs = candidates.map(({ run, group, freshness }) => `${run.token} ${group} ${freshness}`);
-  return `${runs}; ${left}; ${most}; ${backoffEndMs}; ${dueMs}`;
 }
 
 /** The runs of an operation are others, or protected otherwise, than before: so are the places where they are. */

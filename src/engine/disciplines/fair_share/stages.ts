@@ -245,21 +245,6 @@ export class Stages implements Round {
     return this.#preemptive;
   }
 
-  /** Compares what the searches know with what new ones find; for checks. */
-  *violations(): Generator<string> {
-    const { searches } = this.tree;
-    const preemptive = new PreemptiveStages(this);
-    for (const stage of STAGES) {
-      const kept = searches[stage];
-      if (kept === null || !kept.isOf(this.nowMs)) continue;
-      yield* kept.violations();
-      searches[stage] = new Search(stage, this.pool, this.tree);
-      searches[stage].renew(this.nowMs);
-      yield* preemptive.misjudged(stage, kept);
-      searches[stage] = kept;
-    }
-  }
-
   /** When somebody who starves may try again; infinite if nobody waits for that. */
   backoffEndMs(): number {
     let nextMs = Number.POSITIVE_INFINITY;
