@@ -46,10 +46,10 @@ export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
   return operationsBelow(tree.root, asked);
 }
 
-/** The first operation with something waiting, of all or of those that are asked for; there must be one. */
-export function firstInOrder({ root }: PoolTree, asked?: Asked): Operation {
+/** The first operation with something waiting; there must be one. */
+export function firstInOrder({ root }: PoolTree): Operation {
   let first: Branch | Peers = root;
-  while (first.kind !== "peers") first = firstOf(candidatesBelow(first, asked, []));
+  while (first.kind !== "peers") first = firstOf(candidatesBelow(first, undefined, []));
   return first.operations.first() as Operation;
 }
 

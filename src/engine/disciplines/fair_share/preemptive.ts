@@ -1,8 +1,6 @@
 // The preemptive stages (9.7, 9.11): whom they could serve, and who would have to stop for that. One object serves one
 // look; what outlives it is in the searches (`search.ts`).
 
-import { covers } from "../../placement/node-list.ts";
-import { mayServe } from "../../placement/room.ts";
 import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { Node, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
@@ -14,7 +12,6 @@ import { ask, inOrder } from "./order.ts";
 import {
   byPlace,
   inheritedRight,
-  isRicherNow,
   type Place,
   RIGHT_FOR,
   type Search,
@@ -22,7 +19,7 @@ import {
   type Stage,
   type Where,
 } from "./search.ts";
-import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
+import { chooseVictims, describeChoice, type Round, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
 export interface Service {
@@ -37,7 +34,6 @@ export class PreemptiveStages {
   readonly #tree: PoolTree;
   /** Requests that the guard kept from a victim (V6). */
   readonly #barred = new Set<Request>();
-  readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
   constructor(round: Round) {
     this.#round = round;
@@ -96,13 +92,7 @@ export class PreemptiveStages {
     const right = Math.max(operation.right, inheritedRight(operation.parent));
     if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation.peers as Peers))
       return undefined;
-    let known = this.#services.get(operation);
-    if (known === undefined) {
-      known = new Map();
-      this.#services.set(operation, known);
-    }
-    if (!known.has(stage)) known.set(stage, this.#findServiceOf(operation, search));
-    return known.get(stage);
+    return this.#findServiceOf(operation, search);
   }
 
   #findServiceOf(operation: Operation, search: Search): Service | undefined {
@@ -135,16 +125,18 @@ export class PreemptiveStages {
     return near;
   }
 
-  #placesNear(search: Search, operation: Operation, { poolLine, shape }: LineEntry): Where {
+  #placesNear(search: Search, operation: Operation, entry: LineEntry): Where {
+    const { poolLine, shape } = entry;
     const { need } = shape;
     const near = new Set<Node | null>();
     const count = need.ask?.count ?? 1;
-    const room = { victims: [], places: [], shortage: [] };
-    const lacks = count > 1 ? this.#lacksOnNodes(search, need, room) : this.#lacksOf(search, operation, need);
-    for (const lack of lacks) {
+    const [request] = membersIn(entry);
+    const starving = { request: request as Request, poolLine, operation };
+    for (const lack of this.#lacks(search, operation, need, NO_ROOM)) {
       // Of several nodes, one that is pausing may get room by victims on another one.
       if (count === 1 && lack.place.backoffEndMs > this.#round.nowMs) continue;
-      if (mightMakeRoom(this.#round, { poolLine, operation }, lack)) near.add(lack.place.node);
+      const room = chooseVictims(this.#round, starving, { ...lack, others: [], barred: null });
+      if (room !== null) near.add(lack.place.node);
     }
     if (count === 1) return near;
     return near.size < count ? new Set() : null;
@@ -191,7 +183,7 @@ export class PreemptiveStages {
     };
     for (let missing = need.ask?.count ?? 1; missing > 0; missing--) {
       let best: Choice | undefined;
-      for (const lack of this.#lacks(search, starving, need, room)) {
+      for (const lack of this.#lacks(search, starving.operation, need, room)) {
         const victims = this.#victimsFor(starving, lack, room.victims);
         if (victims === null) continue;
         const choice = { victims, lack };
@@ -217,33 +209,14 @@ export class PreemptiveStages {
     return chooseVictims(this.#round, starving, { place, shortage, others, barred: this.#barred });
   }
 
-  /** What is lacking for one node's part, in each place that may serve it. */
-  *#lacks(search: Search, { operation }: Starving, need: Need, room: Room): Generator<Lack> {
-    if (need.ask !== null && need.ask.count > 1) {
-      yield* this.#lacksOnNodes(search, need, room);
-      return;
-    }
-    for (const lack of this.#lacksOf(search, operation, need)) {
-      if (isRicherNow(this.#tree, lack.place, operation.peers as Peers)) yield lack;
-    }
-  }
-
-  /** Also in places that may serve it soon, when shares have moved. */
-  *#lacksOf(search: Search, operation: Operation, need: Need): Generator<Lack> {
+  /** What is lacking for one node's part, in each place that may serve it, now or when shares have moved. */
+  *#lacks(search: Search, operation: Operation, need: Need, { victims, places }: Room): Generator<Lack> {
+    const { units } = need;
     for (const place of search.placesFor(operation.peers as Peers, need)) {
-      yield { place, shortage: need.units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
-    }
-  }
-
-  /** Of a request for several nodes. */
-  *#lacksOnNodes(search: Search, { ask: asked, units }: Need, { victims, places }: Room): Generator<Lack> {
-    for (const node of this.#round.space.nodes()) {
-      const place = search.placeOn(node);
-      if (place === undefined || places.includes(place) || asked === null || !mayServe(node, asked)) continue;
-      if (!covers(node.capacity, units)) continue;
+      if (places.includes(place)) continue;
       const shortage = units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!));
       for (const { run } of victims) {
-        unitsOn(run, node).forEach((amount, i) => (shortage[i]! -= units[i] === 0 ? 0 : amount));
+        unitsOn(run, place.node).forEach((amount, i) => (shortage[i]! -= units[i] === 0 ? 0 : amount));
       }
       yield { place, shortage };
     }
@@ -267,6 +240,8 @@ interface Room {
   readonly places: readonly Place[];
   readonly shortage: readonly number[];
 }
+
+const NO_ROOM: Room = { victims: [], places: [], shortage: [] };
 
 /** Fewer victims, or of equally many the newer ones, or by name (9.7). */
 function compareChoices(a: Choice, b: Choice): number {

@@ -25,7 +25,6 @@ import type { Branch, Operation, Peers, PoolTree, Right } from "./elements.ts";
 import { operationWith, runsIn } from "./entries.ts";
 import { forgetMargin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
-import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
 
 export type Stage = "preemptive" | "aggressive";
@@ -262,10 +261,17 @@ export class Search {
     return this.#due.first()?.dueMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Places where a request of the peers may find room for one node's part, with victims or without. */
+  /** Places where a request of the peers may find room for one node's part, with victims here or, of several, elsewhere. */
   *placesFor(peers: Peers, need: Need): Generator<Place> {
+    if (need.ask !== null && need.ask.count > 1) {
+      for (const place of this.#places.values()) {
+        const { node } = place;
+        if (node !== null && covers(node.capacity, need.units) && isServedBy(need, node)) yield place;
+      }
+      return;
+    }
     const where = this.hopes.get(peers) ?? null;
-    if (where !== null && need.ask?.count === 1) {
+    if (where !== null) {
       for (const node of where) {
         const place = this.#places.get(node);
         if (place !== undefined && this.#isRicher(place, peers) && this.#mayServe(place, need)) yield place;
@@ -281,10 +287,6 @@ export class Search {
   /** Whether an operation there may have more than the peers, even without one of its runs. */
   #isRicher({ best }: Place, peers: Peers): boolean {
     return isHigher(best, marginIn(this.#pool, this.#tree, peers).satisfactionMin);
-  }
-
-  placeOn(node: Node | null): Place | undefined {
-    return this.#places.get(node);
   }
 }
 
@@ -321,21 +323,6 @@ export function inheritedRight(branch: Branch): Right {
   for (let each: Branch | null = branch; each !== null; each = each.parent)
     if (each.right > right) right = each.right;
   return right;
-}
-
-/** Whether an operation there has more than the peers now, even without one of its runs. */
-export function isRicherNow(tree: PoolTree, place: Place, peers: Peers): boolean {
-  return isHigher(bestIn(tree, place), satisfactionOf(peers));
-}
-
-/** The highest satisfaction that an operation keeps when it loses one of the candidates, as shares are now. */
-function bestIn(tree: PoolTree, { candidates }: Place): number {
-  let best = Number.NEGATIVE_INFINITY;
-  for (const candidate of candidates) {
-    const { fairShare } = candidate.operation.peers as Peers;
-    best = Math.max(best, satisfactionWithout(tree, candidate, fairShare));
-  }
-  return best;
 }
 
 function hasRoom({ left }: Place, { units }: Need): boolean {
