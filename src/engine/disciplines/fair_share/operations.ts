@@ -185,8 +185,8 @@ export function peersKeyOf(operation: Operation): Key {
   if (isShared) {
     const { shape, waiting, promised, passing, running, returning } = operation.lines[0] as LineEntry;
     if (Math.max(waiting, promised, passing, running, returning) < COUNT_END) {
-      const [above, below] = [shape.number * COUNT_END + waiting, promised * COUNT_END + passing];
-      return ((above * COUNT_END ** 2 + below) * COUNT_END + running) * COUNT_END + returning;
+      const waits = ((shape.number * COUNT_END + waiting) * COUNT_END + promised) * COUNT_END + passing;
+      return (waits * COUNT_END + running) * COUNT_END + returning;
     }
   }
   let key = isShared ? "" : `${operation.key}|`;
