@@ -7,72 +7,49 @@
 // Only what is stale is drawn, and shares are handed down only to those who stand elsewhere than before or were drawn
 // anew: the outcome is that of a tree that is drawn from nothing.
 
-import { empty } from "../../few.ts";
 import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
 import { isSamePlace, type Place, placeAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
-import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
+import { noteChanged, type ShareElement, type ShareTree } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
-  updateSharesBelowRoot(tree);
-  sumShares(tree.root, tree);
-}
-
-/** All but what the root's members have together, which mostly nobody asks for. */
-export function updateSharesBelowRoot(tree: ShareTree): void {
   const { root } = tree;
   if (!root.isStale && root.place !== null) return;
-  const hasGangs = root.gangCount > 0 || tree.settled.length > 0;
+  const hasGangs = root.gangCount > 0 || tree.givenUp.length > 0;
   if (hasGangs) tryGangsAgain(tree);
   const isStill = drawChanged(tree, hasGangs);
   if (root.gangCount > 0) settleGangs(tree);
   handDown(root, isStill ? (root.place as Place) : placeOfRoot(tree), tree);
-  tidy(tree);
 }
 
-/**
- * Hands the level down and sums the shares up; answers whether the element has another one. One that stands where it
- * stood, on the same curve, has what it had.
- */
-function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean {
+/** To all below an element, and sums the shares up. One that stands where it stood, on the same curve, has what it had. */
+function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
   const isMoved = element.place === null || !isSamePlace(element.place, place);
-  if (!isMoved && !element.isRedrawn) return false;
+  if (!isMoved && !element.isRedrawn) return;
   if (isMoved) element.place = place;
   element.isRedrawn = false;
-  element.handedCurve = element.curve;
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
-  const isOther = handDownToMembers(element, isMoved, tree);
-  empty(element.renewed);
-  return isOther && element.parent !== null && sumShares(element, tree);
-}
-
-/** Answers whether one of them may have another share, or they are others. */
-function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): boolean {
   const { position, isBelow } = element.place as Place;
-  let isOther = isMoved;
-  for (const member of isMoved ? element.members : element.renewed) {
-    if (member.index < 0 || (!isMoved && !member.isRedrawn)) {
-      isOther = true; // They may be fewer, or more.
-      continue;
-    }
-    if (handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree)) isOther = true;
+  for (const member of element.members) {
+    if (!isMoved && !member.isRedrawn) continue;
+    handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree);
   }
-  return isOther;
+  sumShares(element, tree);
 }
 
 const VALUE: number[] = [];
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */
-function setShareAt(element: ShareElement, place: number, tree: ShareTree): boolean {
+function setShareAt(element: ShareElement, place: number, tree: ShareTree): void {
   const { path, isGang, hasGivenUp, fairShare } = element;
   const at = hasGivenUp ? 0 : isGang ? Math.round(place) : place;
   for (let key = 0; key < fairShare.length; key++) VALUE[key] = pathAt(path as Path, at, key);
-  return setShares(element, VALUE, tree);
+  setShares(element, VALUE, tree);
 }
 
-function sumShares(element: ShareElement, tree: ShareTree): boolean {
+function sumShares(element: ShareElement, tree: ShareTree): void {
   const { members, fairShare } = element;
   for (let key = 0; key < fairShare.length; key++) {
     let sum = 0;
@@ -80,34 +57,29 @@ function sumShares(element: ShareElement, tree: ShareTree): boolean {
       sum += members[index]!.count * members[index]!.fairShare[key]!;
     VALUE[key] = sum;
   }
-  return setShares(element, VALUE, tree);
+  setShares(element, VALUE, tree);
 }
 
 /** In a line, operations that were not reached have nothing, and policies the sum of their operations. */
-function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree): boolean {
+function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree): void {
   const reached = new Map<ShareElement, number>();
   for (let index = 0; index < group.line.length && index < position; index++) {
     reached.set(group.line[index] as ShareElement, Math.min(1, position - index));
   }
-  const assign = (element: ShareElement): boolean => {
+  const assign = (element: ShareElement): void => {
     element.isRedrawn = false;
-    empty(element.renewed);
-    element.handedCurve = element.curve;
     if (element.path !== null) return setShareAt(element, reached.get(element) ?? 0, tree);
     for (const member of element.members) assign(member);
-    return sumShares(element, tree);
+    sumShares(element, tree);
   };
-  return assign(group);
+  assign(group);
 }
 
-function setShares(element: ShareElement, shares: readonly number[], tree: ShareTree): boolean {
+function setShares(element: ShareElement, shares: readonly number[], tree: ShareTree): void {
   const { fairShare } = element;
-  let isOther = false;
   for (let key = 0; key < fairShare.length; key++) {
     if (fairShare[key] === shares[key]) continue;
     fairShare[key] = shares[key]!;
-    isOther = true;
+    noteChanged(tree, element);
   }
-  if (isOther) noteChanged(tree, element);
-  return isOther;
 }
