@@ -75,13 +75,17 @@ export function createLoop(
   const isLeading = () => trouble.condition.kind === "leading";
 
   function plan(): void {
-    if (isTurning || isPlanned || isMending || !isLeading() || !hasPlace()) return;
+    if (isPlanned || !mayTurn()) return;
     isPlanned = true;
     // Not at once, so that all calls that have arrived by now share one commit.
     clock.soon(() => {
       isPlanned = false;
-      if (isLeading() && !isTurning && !isMending) void turn();
+      if (mayTurn()) void turn(); // If not, what is under way will go on with it.
     });
+  }
+
+  function mayTurn(): boolean {
+    return !isTurning && !isMending && isLeading() && hasPlace();
   }
 
   /** Whether a further batch may be decided now. Beside one that is written it should be half as large at least. */
@@ -189,7 +193,7 @@ export function createLoop(
       chores.look();
       if (inbox.isEmpty) return planTimer();
     }
-    if (inbox.isEmpty || !hasPlace()) return;
+    if (inbox.isEmpty || !mayTurn()) return;
     // At once, so that the callers of this batch are answered while the store writes the next one.
     if (hadOthersTurn) void turn();
     else plan();
