@@ -25,6 +25,9 @@ interface Table<Key, Value> {
   delete(key: Key): boolean;
 }
 
+/** Without a field: any of them. */
+type Watcher = (target: object, field?: string) => void;
+
 const INSERTED = Symbol("inserted");
 const REMOVED = Symbol("removed");
 const REPLACED = Symbol("replaced");
@@ -56,10 +59,10 @@ export class UndoLog {
   readonly #marks: Mark[] = [];
   #depth = 0;
   #recording = false;
-  #watcher: ((target: object) => void) | null = null;
+  #watcher: Watcher | null = null;
 
   /** Calls the watcher right before fields of an object are set, until what is returned is called. */
-  watch(watcher: (target: object) => void): () => void {
+  watch(watcher: Watcher): () => void {
     if (this.#watcher !== null) throw new Error("the undo log is watched already");
     this.#watcher = watcher;
     return () => {
@@ -136,7 +139,7 @@ export class UndoLog {
   ): void {
     const before = target[field];
     if (before === value) return;
-    if (this.#watcher !== null) this.#watcher(target);
+    if (this.#watcher !== null) this.#watcher(target, field);
     if (this.#recording) this.#note(target, field, before);
     target[field] = value;
   }
@@ -147,7 +150,7 @@ export class UndoLog {
     field: Field,
     before: Target[Field],
   ): void {
-    if (this.#watcher !== null) this.#watcher(target);
+    if (this.#watcher !== null) this.#watcher(target, field);
     if (this.#recording) this.#note(target, field, before);
   }
 
