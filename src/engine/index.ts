@@ -60,9 +60,9 @@ export {
   type Snapshot,
   type SnapshotFrame,
   type SnapshotRequest,
-  sliceSnapshot,
   snapshotOf,
 } from "./snapshot.ts";
+export { createSlicer, cutInSlices, type IsBorder, type Slice, type Slicer } from "./snapshot-slices.ts";
 export { createState, type EngineState, queueLengthOf } from "./state.ts";
 export { nextWakeMs } from "./timers.ts";
 export {

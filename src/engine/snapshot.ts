@@ -1,8 +1,8 @@
 // Snapshots: the records alone, in a fixed order, so that equal states have equal text. Restoring one builds
 // all indexes anew; state = replay of all events = snapshot + the rest of them.
 //
-// A large state is neither copied nor restored at once: `sliceSnapshot` hands out its requests in slices while the
-// state goes on, and `beginRestore` takes them one by one.
+// A large state is neither copied nor restored at once: `createSlicer` hands out its requests in slices while the
+// state goes on (`snapshot-slices.ts`), and `beginRestore` takes them one by one.
 
 import type { StarvationChange } from "./events.ts";
 import { evolve } from "./evolve.ts";
@@ -76,52 +76,14 @@ export function snapshotOf(state: EngineState): Snapshot {
   return { ...frameOf(state), requests };
 }
 
-export interface SlicedSnapshot {
-  readonly frame: SnapshotFrame;
-  /** In the order of submission. A slice must be used before the state changes again. */
-  readonly slices: Iterable<readonly SnapshotRequest[]>;
-  /** To be called when the slices are used up, or no longer wanted. */
-  end(): void;
-}
-
-/**
- * The state as it is at the moment of the call, however it changes until the last slice is taken: what has not
- * been handed out yet is copied right before its first change.
- */
-export function sliceSnapshot(state: EngineState, requestsPerSlice: number): SlicedSnapshot {
-  const requests = bySubmissions(state);
-  const kept = new Map<RequestProgress, RequestProgress>();
-  const { seq } = state;
-  let handedOutSeq = 0;
-  const end = state.undo.watch((target) => {
-    if (!isProgress(target) || target.seq <= handedOutSeq || target.seq > seq || kept.has(target)) return;
-    kept.set(target, { ...target });
-  });
-
-  function* slices() {
-    for (let from = 0; from < requests.length; from += requestsPerSlice) {
-      const slice = requests.slice(from, from + requestsPerSlice);
-      yield slice.map(({ spec, progress }) => ({ spec, progress: kept.get(progress) ?? progress }));
-      for (const { progress } of slice) kept.delete(progress);
-      handedOutSeq = slice.at(-1)?.progress.seq ?? handedOutSeq;
-    }
-  }
-  return { frame: frameOf(state), slices: slices(), end };
-}
-
-/** Of all that changes in place, only this has a place for a checkpoint. */
-function isProgress(target: object): target is RequestProgress {
-  return "lastCheckpointSeq" in target;
-}
-
-/** They are in this order already, unless a deletion was taken back. */
-function bySubmissions(state: EngineState): Request[] {
+/** They are in this order already, unless a deletion was taken back or one has moved to the end. */
+export function bySubmissions(state: EngineState): Request[] {
   const requests = [...state.requests.values()];
   const isInOrder = requests.every((request, i) => i === 0 || bySubmission(requests[i - 1]!, request) < 0);
   return isInOrder ? requests : requests.sort(bySubmission);
 }
 
-function frameOf(state: EngineState): SnapshotFrame {
+export function frameOf(state: EngineState): SnapshotFrame {
   const pools = poolsOf(state).map(({ name }) => requirePool(state, name));
   return {
     version: SNAPSHOT_VERSION,

@@ -24,6 +24,9 @@ interface Table<Key, Value> {
   delete(key: Key): boolean;
 }
 
+/** Without a field: any of them. */
+type Watcher = (target: object, field?: string) => void;
+
 /** What nearly every command changes is kept with each mark, so that no change of it is noted. */
 type Basics = Pick<EngineState, "seq" | "lastEventAtMs" | "clockMs" | "unsettled">;
 
@@ -45,10 +48,10 @@ export class UndoLog {
   #length = 0;
   readonly #marks: Mark[] = [];
   #recording = false;
-  #watcher: ((target: object) => void) | null = null;
+  #watcher: Watcher | null = null;
 
   /** Calls the watcher right before fields of an object are set, until what is returned is called. */
-  watch(watcher: (target: object) => void): () => void {
+  watch(watcher: Watcher): () => void {
     if (this.#watcher !== null) throw new Error("the undo log is watched already");
     this.#watcher = watcher;
     return () => {
@@ -124,7 +127,7 @@ export class UndoLog {
     field: Field,
     before: Target[Field],
   ): void {
-    if (this.#watcher !== null) this.#watcher(target);
+    if (this.#watcher !== null) this.#watcher(target, field);
     if (this.#recording) this.#note(target, field, before);
   }
 

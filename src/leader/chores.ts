@@ -4,7 +4,7 @@
 import { SHORT_OF_ROOM } from "./inbox.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Recovered } from "./recovery.ts";
-import { saveSnapshot } from "./snapshots.ts";
+import { createSnapshots, type Snapshots } from "./snapshots.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 export interface Chores {
@@ -40,6 +40,7 @@ export function createChores(
   let triedSeq = snapshotSeq;
   let triedAtMs = nowMs();
   let prunedAtMs = nowMs();
+  let snapshots: Snapshots | undefined;
   let hadRoom = true;
   let underWay: Promise<void> | null = null;
   let isStopped = false;
@@ -81,7 +82,8 @@ export function createChores(
     triedSeq = seq;
     triedAtMs = nowMs();
     const breathe = createBreath();
-    await saveSnapshot(store, memory, { atMs: head.atMs, eventForm: eventForm(), breathe });
+    if (snapshots?.memory !== memory) snapshots = createSnapshots(memory); // The first one, or memory was loaded anew.
+    await snapshots.save(store, { atMs: head.atMs, eventForm: eventForm(), breathe });
     snapshotSeq = seq;
     log.info({ seq, requests: memory.state.requests.size }, "snapshot saved");
   }
@@ -105,6 +107,7 @@ export function createChores(
   return {
     stop() {
       isStopped = true;
+      snapshots?.stop();
     },
     get needsRest() {
       return underWay === null && !isStopped && isSnapshotDue();

@@ -10,5 +10,5 @@ export { SUSPECT_AFTER_MS } from "./nodes.ts";
 export { touchedBy } from "./projections.ts";
 export { viewOf } from "./reads.ts";
 export { committedOf, fold, type Recovered, recover } from "./recovery.ts";
-export { loadSnapshot, stateHash } from "./snapshots.ts";
+export { isHashOf, loadSnapshot, stateHash } from "./snapshots.ts";
 export { createEventStream, type EventStream } from "./stream.ts";

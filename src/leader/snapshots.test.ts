@@ -1,5 +1,8 @@
+import { createHash } from "node:crypto";
+import { Readable } from "node:stream";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { expect, test, vi } from "vitest";
+import { seededRandom } from "../../test/simulation/engine/random.ts";
 import {
   createPool as createPoolOf,
   createRig,
@@ -8,11 +11,11 @@ import {
   spec,
   submit,
 } from "../../test/simulation/rig.ts";
-import { type Command, decide, snapshotOf } from "../engine/index.ts";
+import { type Command, decide, type RequestSpec, snapshotOf } from "../engine/index.ts";
 import { openMemoryStore, type Snapshot, type Store } from "../store/index.ts";
 import { createMemory, type Memory, note } from "./memory.ts";
 import { recover } from "./recovery.ts";
-import { loadSnapshot, saveSnapshot, stateHash } from "./snapshots.ts";
+import { createSnapshots, isHashOf, loadSnapshot, stateHash } from "./snapshots.ts";
 
 const noBreath = async () => undefined;
 
@@ -25,12 +28,16 @@ function perform(memory: Memory, command: Command, nowMs: number): void {
 }
 
 /** Runs, waiters, ended requests with attempts behind them: enough for several lines. */
-function someMemory(requests: number): Memory {
+function someMemory(requests: number, changes: Partial<RequestSpec> = {}): Memory {
   const memory = createMemory();
   perform(memory, { kind: "createPool", name: pool("main"), capacity: { gpu: 300 } }, 1);
   perform(memory, { kind: "attachPolicy", policy: { pool: pool("main"), component: "team" as never } }, 2);
   for (let i = 0; i < requests; i++) {
-    perform(memory, submit(`r${i}`, i % 3 === 0 ? { labels: { i: String(i) }, walltimeMs: 60_000 } : {}), 3);
+    perform(
+      memory,
+      submit(`r${i}`, { ...changes, ...(i % 3 === 0 && { labels: { i: String(i) }, walltimeMs: 60_000 }) }),
+      3,
+    );
   }
   for (let i = 0; i < 40; i++) {
     const requestId = request(`r${i}`);
@@ -49,6 +56,19 @@ async function storeFor(memory: Memory): Promise<Store> {
   return store;
 }
 
+async function bytesOf({ pieces }: Snapshot): Promise<Buffer> {
+  const all: Uint8Array[] = [];
+  for await (const piece of pieces) all.push(piece);
+  return Buffer.concat(all);
+}
+
+async function linesOf(snapshot: Snapshot): Promise<readonly string[]> {
+  return gunzipSync(await bytesOf(snapshot))
+    .toString()
+    .trimEnd()
+    .split("\n");
+}
+
 function contentsOf({ state, submitted, numbers, ids, attempts, open }: Memory) {
   return { hash: stateHash(state), submitted, numbers, ids, attempts, open };
 }
@@ -56,7 +76,7 @@ function contentsOf({ state, submitted, numbers, ids, attempts, open }: Memory) 
 test("what is loaded is what was saved, with everything beside the engine's state", async () => {
   const memory = someMemory(1_000);
   const store = await storeFor(memory);
-  await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath });
+  await createSnapshots(memory).save(store, { atMs: 5, breathe: noBreath });
   const snapshot = (await store.latestSnapshot()) as Snapshot;
   expect(snapshot.stateHash).toBe(stateHash(memory.state));
   expect(contentsOf(await loadSnapshot(snapshot))).toEqual(contentsOf(memory));
@@ -80,26 +100,103 @@ test("a snapshot is the state at its beginning, whatever happens while it is wri
     const token = memory.open.get(requestId)?.token as number;
     perform(memory, { kind: "reportEnd", requestId, token, outcome: "failed" }, 5 + step);
   };
-  await saveSnapshot(store, memory, { atMs: 5, breathe });
+  await createSnapshots(memory).save(store, { atMs: 5, breathe });
 
   expect(step).toBeGreaterThan(4);
   expect(stateHash(memory.state)).not.toBe(before.hash);
   expect(contentsOf(await loadSnapshot((await store.latestSnapshot()) as Snapshot))).toEqual(before);
 });
 
-test("a snapshot that servers of the first form of events can read says so (C12)", async () => {
-  const memory = someMemory(50);
+/** Snapshots of a memory that goes on, each against what is loaded from it. The slices of the one before are used again. */
+async function saveOften(memory: Memory): Promise<void> {
   const store = await storeFor(memory);
+  const { epoch } = await store.head();
+  const snapshots = createSnapshots(memory);
+  const random = seededRandom(5);
+  let nowMs = 10;
+  const change = (from: number) => {
+    const live = [...memory.state.requests.values()];
+    // Somewhere in a part of the order, so that the slices of others stay.
+    const { spec, progress } = live[Math.min(from + random.int(0, 99), live.length - 1)] as (typeof live)[0];
+    const requestId = spec.id;
+    const token = memory.open.get(requestId)?.token;
+    nowMs++;
+    if (progress.endedAtMs !== null) return perform(memory, { kind: "deleteRequest", requestId }, nowMs);
+    if (token === undefined) return perform(memory, { kind: "cancelRequest", requestId }, nowMs);
+    const outcome = random.pick(["succeeded", "failed", "failed"] as const);
+    perform(memory, { kind: "reportEnd", requestId, token, outcome }, nowMs);
+  };
+  for (let round = 0; round < 8; round++) {
+    const from = random.int(0, memory.state.requests.size - 1);
+    for (let i = 0; i < random.pick([0, 30, 300]); i++) change(from);
+    if (random.chance(50)) perform(memory, submit(`late${round}`), nowMs++);
+    const { seq } = await store.head();
+    const events = Array.from({ length: memory.state.seq - seq }, () => ({ kind: "x" }));
+    if (events.length > 0) await store.commit({ epoch, expectedSeq: seq, atMs: nowMs, events });
+
+    const now = structuredClone(contentsOf(memory));
+    await snapshots.save(store, { atMs: nowMs, breathe: async () => change(from) });
+    const snapshot = (await store.latestSnapshot()) as Snapshot;
+    expect(snapshot.stateHash, `round ${round}`).toBe(now.hash);
+    expect(contentsOf(await loadSnapshot(snapshot)), `round ${round}`).toEqual(now);
+  }
+}
+
+test("one snapshot after the other says what one made from nothing says", async () => {
+  await saveOften(someMemory(3_000, { retriesMax: 3 }));
+});
+
+test("it would be noticed if a slice were used again in which something has changed", async () => {
+  const memory = someMemory(3_000);
+  memory.state.undo.watch = () => () => undefined;
+  await expect(saveOften(memory)).rejects.toThrow(/round/);
+});
+
+test("a slice that has not changed is stored with the same bytes, and read back all the same", async () => {
+  const memory = someMemory(3_000);
+  const sound = await storeFor(memory);
+  let isDamaged = false;
+  const damaged: Store = {
+    ...sound,
+    async latestSnapshot() {
+      const snapshot = (await sound.latestSnapshot()) as Snapshot;
+      const whole = await bytesOf(snapshot);
+      if (isDamaged) whole[whole.length >> 1]! ^= 1;
+      return { ...snapshot, pieces: Readable.from([whole]) };
+    },
+  };
+  const bytes = async () => bytesOf((await sound.latestSnapshot()) as Snapshot);
+  const snapshots = createSnapshots(memory);
+  await snapshots.save(damaged, { atMs: 5, breathe: noBreath });
+  const first = await bytes();
+  await snapshots.save(damaged, { atMs: 5, breathe: noBreath });
+  expect(await bytes()).toEqual(first);
+  isDamaged = true;
+  await expect(snapshots.save(damaged, { atMs: 5, breathe: noBreath })).rejects.toThrow();
+});
+
+test("a snapshot that servers of the first form of events can read says so, and has the hash that they know (C12)", async () => {
+  const memory = someMemory(450);
+  const store = await storeFor(memory);
+  const snapshots = createSnapshots(memory);
+  const { requests, ...frame } = snapshotOf(memory.state);
   for (const [eventForm, form] of [
     [1, 2],
     [2, 3],
   ] as const) {
-    await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath, eventForm });
-    const { pieces } = (await store.latestSnapshot()) as Snapshot;
-    for await (const piece of pieces)
-      expect(JSON.parse(gunzipSync(piece).toString().split("\n")[0] ?? "").v).toBe(form);
-    await loadSnapshot((await store.latestSnapshot()) as Snapshot);
+    await snapshots.save(store, { atMs: 5, breathe: noBreath, eventForm });
+    const snapshot = (await store.latestSnapshot()) as Snapshot;
+    const [header, ...lines] = await linesOf((await store.latestSnapshot()) as Snapshot);
+    expect(JSON.parse(header as string).v).toBe(form);
+    const said = [JSON.stringify(frame), ...lines.filter((_, i) => i % 2 === 0)].map((line) => `${line}\n`);
+    const hash = createHash("sha256").update(said.join("")).digest("hex");
+    if (form === 2) expect(snapshot.stateHash).toBe(hash);
+    else expect(snapshot.stateHash).toBe(stateHash(memory.state));
+    if (form === 2) expect(said).toHaveLength(1 + Math.ceil(requests.length / 200));
+    expect(isHashOf(snapshot.stateHash, memory.state)).toBe(true);
+    expect(contentsOf(await loadSnapshot(snapshot))).toEqual(contentsOf(memory));
   }
+  expect(isHashOf(stateHash(createMemory().state), memory.state)).toBe(false);
 });
 
 test("an empty list of reasons is not the absence of one", async () => {
@@ -107,7 +204,7 @@ test("an empty list of reasons is not the absence of one", async () => {
   const progress = memory.state.requests.get(request("r45"))?.progress;
   Object.assign(progress as object, { rejection: [] });
   const store = await storeFor(memory);
-  await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath });
+  await createSnapshots(memory).save(store, { atMs: 5, breathe: noBreath });
   const { state } = await loadSnapshot((await store.latestSnapshot()) as Snapshot);
   expect(state.requests.get(request("r45"))?.progress.rejection).toEqual([]);
 });
@@ -118,7 +215,7 @@ test("a field that blank records do not know is kept", async () => {
   Object.assign(record?.spec as object, { fresh: "spec" });
   Object.assign(record?.progress as object, { fresh: "progress" });
   const store = await storeFor(memory);
-  await saveSnapshot(store, memory, { atMs: 5, breathe: noBreath });
+  await createSnapshots(memory).save(store, { atMs: 5, breathe: noBreath });
   const { state } = await loadSnapshot((await store.latestSnapshot()) as Snapshot);
   const { spec, progress } = state.requests.get(request("r45")) ?? {};
   expect({ spec, progress }).toMatchObject({ spec: { fresh: "spec" }, progress: { fresh: "progress" } });
@@ -169,7 +266,7 @@ test("a snapshot that is not there when it is read back is reported", async () =
   const memory = someMemory(50);
   const sound = await storeFor(memory);
   const store: Store = { ...sound, latestSnapshot: async () => undefined };
-  await expect(saveSnapshot(store, memory, { atMs: 5, breathe: noBreath })).rejects.toMatchObject({
+  await expect(createSnapshots(memory).save(store, { atMs: 5, breathe: noBreath })).rejects.toMatchObject({
     code: "corrupt",
   });
 });

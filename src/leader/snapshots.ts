@@ -1,82 +1,83 @@
-// Snapshots as text: lines of JSON, in compressed pieces of whole lines. Written and read a line at a time, so that
+// Snapshots: lines of text (`snapshot-text.ts`), compressed. Written and read a slice of requests at a time, so that
 // neither the loop nor the memory notices how much waits.
 //
-//   line 1       form, blank records, and the engine's state without its requests
-//   then, for every slice of requests, two lines
-//     requests   pairs of specification and progress, each without what is as in the blank record
-//     beside     what the leader keeps beside them: their numbers, and the attempts that have ended
+// Every slice is compressed by itself, and pieces are made of whole ones, behind each other as gzip allows. So a slice
+// in which nothing has changed since the last snapshot is not written, compressed and read back anew: its bytes are.
 //
-// The blank records are written with the rest: what a later version leaves out is not what this one did.
+// Invariants
+//   1. What a slice says changes only when a record in it does, or when a request leaves it (`engine/snapshot-slices.ts`):
+//      numbers stay, and attempts are counted by events that change the record, too.
+//   2. Only bytes that were read back once are used again, and they are not read again only if the store gives back the same.
 
-import { createHash } from "node:crypto";
+import { createHash, hash as digest } from "node:crypto";
 import { promisify } from "node:util";
 import { constants, gunzip, gunzipSync, gzip } from "node:zlib";
 import {
   beginRestore,
-  type ComponentName,
+  createSlicer,
+  cutInSlices,
   type Snapshot as EngineSnapshot,
   type EngineState,
-  PLAIN_REQUEST,
+  type IsBorder,
   type RequestId,
-  type RequestProgress,
-  type RequestSpec,
   restoreState,
+  type Slice,
   type SnapshotFrame,
-  type SnapshotRequest,
-  sliceSnapshot,
   snapshotOf,
 } from "../engine/index.ts";
 import { fromJson, toJson } from "../history/index.ts";
 import { type Snapshot, type Store, StoreError } from "../store/index.ts";
 import { NEWEST_FORM } from "./event-forms.ts";
-import type { EndedAttempt } from "./interface.ts";
 import { createMemory, type Memory, numberRequest } from "./memory.ts";
-
-/** In lines, as above. The later one says that the state holds what the first form of events cannot say. */
-const FORMS = [2, 3] as const;
-type Form = (typeof FORMS)[number];
+import {
+  type Beside,
+  type BesideLine,
+  BLANK_PROGRESS,
+  BLANK_SPEC,
+  besideLine,
+  FORMS,
+  type Form,
+  type Header,
+  type RequestLine,
+  requestLine,
+} from "./snapshot-text.ts";
 
 /** Servers that cannot read the events of the journal must not read a snapshot instead (C12). */
 function formOf(eventForm: number): Form {
   return eventForm === 1 ? 2 : 3;
 }
 
-const REQUESTS_PER_LINE = 200;
-/** Of text, before it is compressed. */
-const PIECE_LENGTH = 1 << 20;
+type Hashed = string | Uint8Array;
+
+/** How the hash of a state is made from its frame and its slices. */
+interface HashForm {
+  readonly name: string;
+  readonly isBorder: IsBorder;
+  /** What a line of requests adds to the hash. */
+  hashed(line: Hashed): Hashed;
+}
+
+const NEWEST: Form = 3;
+
+const HASH_FORMS: Readonly<Record<Form, HashForm>> = {
+  2: { name: "", isBorder: (_, place) => place % 200 === 0, hashed: (line) => line },
+  3: { name: "slices ", isBorder: beginsSlice, hashed: (line) => digest("sha256", line) },
+};
+
+/** On average. */
+const REQUESTS_PER_SLICE = 512;
+const ALL_HASHES = 2 ** 32;
+
+/** Where a slice begins depends on that request alone: whoever goes moves no other border. */
+function beginsSlice(seq: number): boolean {
+  return Math.imul(seq, 0x9e3779b1) >>> 0 < ALL_HASHES / REQUESTS_PER_SLICE;
+}
+
+/** They are compressed at once: to wait for other threads takes a turn of the loop, which may be a long one. */
+const SLICES_PER_PIECE = 8;
 /** A chunk is a way to another thread and back, on which the main one waits for its processor: few are better. */
 const IN_FEW_STEPS = { chunkSize: 1 << 16 };
 const QUICKLY = { ...IN_FEW_STEPS, level: constants.Z_BEST_SPEED };
-
-const BLANK_SPEC: RequestSpec = {
-  ...PLAIN_REQUEST,
-  ...{ id: "" as RequestId, component: "" as ComponentName, resources: {} },
-};
-const BLANK_PROGRESS: Required<RequestProgress> = {
-  ...{ status: "queued", seq: 0, submittedAtMs: 0, attempt: 1, preemptedCount: 0, preemptedFor: null },
-  ...{ preemptedAtMs: [], shielded: false, resume: false, lastCheckpointAtMs: null, lastCheckpointSeq: 0 },
-  ...{ furtherAttempts: 0, queuedAtMs: 0, delayed: false, allocation: null, hold: null, rejection: null },
-  ...{ endedAtMs: null, deletionPlanned: false, blocked: false, cancelledBecause: null },
-};
-
-const SPEC_LAYOUT = layoutOf(BLANK_SPEC);
-const PROGRESS_LAYOUT = layoutOf(BLANK_PROGRESS);
-
-interface Header {
-  readonly v: Form;
-  readonly submitted: number;
-  readonly blank: { readonly spec: RequestSpec; readonly progress: RequestProgress };
-  readonly frame: SnapshotFrame;
-  /** Absent in older snapshots. */
-  readonly history?: unknown;
-}
-
-type RequestLine = readonly (readonly [Partial<RequestSpec>, Partial<RequestProgress>])[];
-
-interface BesideLine {
-  readonly numbers: readonly number[];
-  readonly attempts: readonly (readonly [RequestId, readonly EndedAttempt[]])[];
-}
 
 /** As it was written before there were lines: one object. */
 interface FirstForm extends Omit<BesideLine, "numbers"> {
@@ -87,182 +88,185 @@ interface FirstForm extends Omit<BesideLine, "numbers"> {
 }
 
 /** Equal states have equal hashes: live, replayed, from a snapshot, on every store. */
-export function stateHash(state: EngineState): string {
+export function stateHash(state: EngineState, form: Form = NEWEST): string {
+  const { isBorder, hashed } = HASH_FORMS[form];
   const { requests, ...frame } = snapshotOf(state);
-  const hash = createHash("sha256").update(`${JSON.stringify(frame)}\n`);
-  for (let from = 0; from < requests.length; from += REQUESTS_PER_LINE) {
-    hash.update(`${requestLine(requests.slice(from, from + REQUESTS_PER_LINE))}\n`);
-  }
-  return hash.digest("hex");
+  const hash = beginHash(form);
+  hash.add(JSON.stringify(frame));
+  for (const slice of cutInSlices(requests, isBorder).slices) hash.add(hashed(requestLine(slice)));
+  return hash.text();
 }
 
-/**
- * Saves the state as it is at the moment of the call, while it goes on changing. Between two lines everything else
- * has its turn: `breathe` resolves when it had. At last the snapshot is read back: one that cannot be read is worse
- * than none.
- */
-export async function saveSnapshot(
-  store: Store,
-  memory: Memory,
-  options: {
-    readonly atMs: number;
-    /** In which events are written now. */
-    readonly eventForm?: number;
-    readonly breathe: () => Promise<void>;
-  },
-): Promise<void> {
-  const { atMs, eventForm = NEWEST_FORM, breathe } = options;
-  const { seq } = memory.state;
+/** Whether this is the hash of the state, of whatever form. */
+export function isHashOf(text: string, state: EngineState): boolean {
+  return text === stateHash(state, text.startsWith(HASH_FORMS[NEWEST].name) ? NEWEST : 2);
+}
+
+function beginHash(form: Form) {
   const hash = createHash("sha256");
-  const draft = { seq, atMs, stateHash: () => hash.copy().digest("hex") };
-  const { lines, end } = beginLines(memory, formOf(eventForm), (line) => hash.update(line));
-  try {
-    await store.saveSnapshot({ ...draft, pieces: compressed(lines, breathe) });
-  } finally {
-    end();
-  }
-  const saved = await store.latestSnapshot();
-  if (saved?.seq !== seq || (await readBack(saved, breathe)) !== draft.stateHash()) {
-    throw new StoreError("corrupt", `The snapshot at event ${seq} was written, but cannot be read.`);
-  }
+  return {
+    add: (hashed: Hashed) => hash.update(hashed).update("\n"),
+    text: () => `${HASH_FORMS[form].name}${hash.copy().digest("hex")}`,
+  };
 }
 
-/** The lines of the state as it is now. `hashed` gets those that say what the engine's state is. */
-function beginLines(
-  memory: Memory,
-  form: Form,
-  hashed: (line: string) => void,
-): { readonly lines: Iterable<string>; readonly end: () => void } {
-  const { frame, slices, end } = sliceSnapshot(memory.state, REQUESTS_PER_LINE);
+/** The snapshots of a memory, one after the other. */
+export interface Snapshots {
+  readonly memory: Memory;
+  /**
+   * Saves the state as it is at the moment of the call, while it goes on changing. Between two slices everything else
+   * has its turn: `breathe` resolves when it had. At last the snapshot is read back: one that cannot be read is worse
+   * than none.
+   */
+  save(
+    store: Store,
+    options: {
+      readonly atMs: number;
+      /** In which events are written now. */
+      readonly eventForm?: number;
+      readonly breathe: () => Promise<void>;
+    },
+  ): Promise<void>;
+  /** Nothing is remembered any more. */
+  stop(): void;
+}
+
+/** Lines that are compressed by themselves. */
+interface Member {
+  readonly bytes: Uint8Array;
+  /** Of the bytes. */
+  readonly digest: string;
+  /** What the lines add to the hash of the state. */
+  readonly hashed: Hashed;
+}
+
+export function createSnapshots(memory: Memory): Snapshots {
+  const slicer = createSlicer<Member>(memory.state);
+  return {
+    memory,
+    async save(store, { atMs, eventForm = NEWEST_FORM, breathe }) {
+      const form = formOf(eventForm);
+      const { seq } = memory.state;
+      const { frame, slices } = slicer.begin(HASH_FORMS[form].isBorder);
+      const remembered = new Set(slices.map(({ made }) => made));
+      const lines = beginLines(memory, form, frame);
+      const hash = beginHash(form);
+      const members: Member[] = [];
+
+      async function* pieces() {
+        let parts: (Lines | Member)[] = [lines.first()];
+        for (const slice of slices) {
+          parts.push(slice.made ?? lines.of(slice));
+          await breathe();
+          if (parts.length < SLICES_PER_PIECE) continue;
+          yield await pieceOf(parts);
+          parts = [];
+        }
+        if (parts.length > 0) yield await pieceOf(parts);
+      }
+
+      async function pieceOf(parts: readonly (Lines | Member)[]): Promise<Uint8Array> {
+        const made = await Promise.all(
+          parts.map(async (part) => ("bytes" in part ? part : await compressed(part))),
+        );
+        for (const { hashed } of made) hash.add(hashed);
+        members.push(...made);
+        return Buffer.concat(made.map(({ bytes }) => bytes));
+      }
+
+      try {
+        await store.saveSnapshot({ seq, atMs, stateHash: hash.text, pieces: pieces() });
+      } finally {
+        lines.end();
+        slicer.end();
+      }
+      const saved = await store.latestSnapshot();
+      const said =
+        saved?.seq === seq ? await readBack(saved, { form, members, remembered, breathe }) : undefined;
+      if (said !== hash.text())
+        throw new StoreError("corrupt", `The snapshot at event ${seq} was written, but cannot be read.`);
+      // With the older hash whole lines would have to be remembered.
+      if (form === NEWEST) for (const [i, slice] of slices.entries()) slice.made = members[i + 1];
+    },
+    stop: slicer.stop,
+  };
+}
+
+interface Lines {
+  readonly text: string;
+  readonly hashed: Hashed;
+}
+
+/** The lines of the state as it is now. */
+function beginLines(memory: Memory, form: Form, frame: SnapshotFrame) {
   const { submitted } = memory;
   const history = toJson(memory.history);
   const kept = new Map<RequestId, Beside>();
   memory.watch = (id) => {
     if (!kept.has(id)) kept.set(id, besideOf(memory, id));
   };
-
-  function* lines() {
-    const blank = { spec: BLANK_SPEC, progress: BLANK_PROGRESS };
-    const header: Header = { v: form, submitted, blank, frame, history };
-    hashed(`${JSON.stringify(frame)}\n`);
-    yield `${JSON.stringify(header)}\n`;
-    for (const slice of slices) {
-      const line = `${requestLine(slice)}\n`;
-      hashed(line);
-      yield line + besideLine(slice.map(({ spec: { id } }) => [id, kept.get(id) ?? besideOf(memory, id)]));
-    }
-  }
   return {
-    lines: lines(),
+    first(): Lines {
+      const blank = { spec: BLANK_SPEC, progress: BLANK_PROGRESS };
+      const header: Header = { v: form, submitted, blank, frame, history };
+      return { text: `${JSON.stringify(header)}\n`, hashed: JSON.stringify(frame) };
+    },
+    of(slice: Slice<Member>): Lines {
+      const requests = slice.take();
+      const line = requestLine(requests);
+      const beside = besideLine(
+        requests.map(({ spec: { id } }) => [id, kept.get(id) ?? besideOf(memory, id)]),
+      );
+      return { text: `${line}\n${beside}\n`, hashed: HASH_FORMS[form].hashed(line) };
+    },
     end() {
-      end();
       memory.watch = null;
     },
   };
-}
-
-function besideLine(all: readonly (readonly [RequestId, Beside])[]): string {
-  const line: BesideLine = {
-    numbers: all.map(([, { number }]) => number),
-    attempts: all.flatMap(([id, { attempts }]) => (attempts === undefined ? [] : [[id, attempts] as const])),
-  };
-  return `${JSON.stringify(line)}\n`;
-}
-
-interface Beside {
-  readonly number: number;
-  readonly attempts: readonly EndedAttempt[] | undefined;
 }
 
 function besideOf({ numbers, attempts }: Memory, id: RequestId): Beside {
   return { number: numbers.get(id) as number, attempts: attempts.get(id) };
 }
 
-function requestLine(requests: readonly SnapshotRequest[]): string {
-  const pairs = requests.map(
-    ({ spec, progress }) => `[${besides(SPEC_LAYOUT, spec)},${besides(PROGRESS_LAYOUT, progress)}]`,
-  );
-  return `[${pairs.join(",")}]`;
-}
-
-/** A blank record, laid out once for the comparison with all others. */
-interface Layout {
-  readonly keys: readonly string[];
-  readonly values: readonly unknown[];
-  /** The keys as they stand in the text. */
-  readonly labels: readonly string[];
-  readonly known: ReadonlySet<string>;
-}
-
-function layoutOf(blank: object): Layout {
-  const keys = Object.keys(blank);
-  const labels = keys.map(labelOf);
-  return { keys, values: Object.values(blank), labels, known: new Set(keys) };
-}
-
-function labelOf(key: string): string {
-  return `${JSON.stringify(key)}:`;
-}
-
-/** As JSON: what differs from the blank record, in its order; then what it does not know. */
-function besides({ keys, values, labels, known }: Layout, record: object): string {
-  const whole = record as Readonly<Record<string, unknown>>;
-  let text = "";
-  let present = 0;
-  for (let i = 0; i < keys.length; i++) {
-    const value = whole[keys[i] as string];
-    if (value === undefined) continue;
-    present++;
-    const plain = values[i];
-    if (value === plain || (isEmpty(plain) && isEmpty(value))) continue;
-    text += `${text === "" ? "" : ","}${labels[i]}${typeof value === "number" ? value : JSON.stringify(value)}`;
-  }
-  const all = Object.keys(whole);
-  if (all.length === present) return `{${text}}`;
-  for (const key of all.filter((key) => !known.has(key) && whole[key] !== undefined).sort()) {
-    text += `${text === "" ? "" : ","}${labelOf(key)}${JSON.stringify(whole[key])}`;
-  }
-  return `{${text}}`;
-}
-
-function isEmpty(value: unknown): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  for (const _ in value) return false;
-  return true;
-}
-
-async function* compressed(
-  lines: Iterable<string>,
-  breathe: () => Promise<void>,
-): AsyncGenerator<Uint8Array> {
-  let text = "";
-  for (const line of lines) {
-    text += line;
-    await breathe();
-    if (text.length < PIECE_LENGTH) continue;
-    yield await promisify(gzip)(text, QUICKLY);
-    text = "";
-  }
-  if (text !== "") yield await promisify(gzip)(text, QUICKLY);
+async function compressed({ text, hashed }: Lines): Promise<Member> {
+  const bytes = new Uint8Array(await promisify(gzip)(text, QUICKLY)); // Without what is left of the chunk.
+  return { bytes, digest: digest("sha256", bytes), hashed };
 }
 
 /** The hash of the state that a stored snapshot holds. */
-async function readBack({ pieces }: Snapshot, breathe: () => Promise<void>): Promise<string> {
-  const hash = createHash("sha256");
+async function readBack(
+  { pieces }: Snapshot,
+  written: {
+    readonly form: Form;
+    readonly members: readonly Member[];
+    readonly remembered: ReadonlySet<Member | undefined>;
+    readonly breathe: () => Promise<void>;
+  },
+): Promise<string> {
+  const { form, members, remembered, breathe } = written;
+  const hash = beginHash(form);
   let index = 0;
   for await (const piece of pieces) {
-    const bytes = await promisify(gunzip)(piece, IN_FEW_STEPS);
-    let end = 0;
-    for (let from = 0; from < bytes.length; from = end) {
-      end = bytes.indexOf("\n", from) + 1 || bytes.length;
-      const line = bytes.subarray(from, end);
-      if (index === 0) hash.update(`${JSON.stringify((JSON.parse(line.toString()) as Header).frame)}\n`);
-      else if (index % 2 === 1) hash.update(line);
-      index++;
+    const hashed: Promise<Hashed>[] = [];
+    for (let from = 0; from < piece.length; index++) {
+      const member = members[index];
+      const bytes = piece.subarray(from, member && from + member.bytes.length);
+      const isKnown =
+        member !== undefined && remembered.has(member) && digest("sha256", bytes) === member.digest;
+      hashed.push(isKnown ? Promise.resolve(member.hashed) : hashedIn(bytes, form, index === 0));
+      from += bytes.length;
     }
+    for (const part of await Promise.all(hashed)) hash.add(part);
     await breathe();
   }
-  return hash.digest("hex");
+  return hash.text();
+}
+
+async function hashedIn(bytes: Uint8Array, form: Form, isHeader: boolean): Promise<Hashed> {
+  const lines = await promisify(gunzip)(bytes, IN_FEW_STEPS);
+  if (isHeader) return JSON.stringify((JSON.parse(lines.toString()) as Header).frame);
+  return HASH_FORMS[form].hashed(lines.subarray(0, lines.indexOf("\n")));
 }
 
 type StoredLines = Pick<Snapshot, "seq" | "pieces">;

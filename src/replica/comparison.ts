@@ -4,7 +4,7 @@
 //
 // Only while all servers have one version: an older one may write down less of the same state.
 
-import { fold, loadSnapshot, stateHash } from "../leader/index.ts";
+import { fold, isHashOf, loadSnapshot, stateHash } from "../leader/index.ts";
 import { isStoreError, type JournalEvent, type Store, StoreError } from "../store/index.ts";
 import type { Follower } from "./follower.ts";
 
@@ -33,7 +33,7 @@ export function createComparison(
     const snapshot = await store.latestSnapshot();
     if (snapshot === undefined || snapshot.seq === comparedSeq || snapshot.seq > own.position.seq) return;
     const memory = await loadSnapshot(snapshot);
-    if (stateHash(memory.state) !== snapshot.stateHash) return differ(snapshot.seq, "its own hash");
+    if (!isHashOf(snapshot.stateHash, memory.state)) return differ(snapshot.seq, "its own hash");
     // Both stand still only at the same event: this server goes on meanwhile.
     while (memory.state.seq < own.recovered.memory.state.seq) {
       const events = await store.readEvents(memory.state.seq + 1, EVENTS_PER_READ);
