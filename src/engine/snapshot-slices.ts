@@ -59,30 +59,28 @@ export function createSlicer<Made>(state: EngineState): Slicer<Made> {
 
 /** Each request is visited once: they lie all over memory, and that takes longer than all the rest. */
 function cut(state: EngineState, isBorder: IsBorder): Request[][] {
-  const { slices, isInOrder } = cutInSlices(state.requests.values(), isBorder);
+  const { slices, isInOrder } = cutInSlices(state.requests.toArray(), isBorder);
   return isInOrder ? slices : cutInSlices(bySubmissions(state), isBorder).slices;
 }
 
 export function cutInSlices<Item extends { readonly progress: { readonly seq: number } }>(
-  items: Iterable<Item>,
+  items: readonly Item[],
   isBorder: IsBorder,
 ): { readonly slices: Item[][]; readonly isInOrder: boolean } {
   const slices: Item[][] = [];
-  let slice: Item[] = [];
   let isInOrder = true;
   let lastSeq = 0;
-  let place = 0;
-  for (const item of items) {
-    const { seq } = item.progress;
-    if (place === 0 || isBorder(seq, place)) {
-      slice = [];
-      slices.push(slice);
+  let from = 0;
+  for (let place = 0; place < items.length; place++) {
+    const { seq } = (items[place] as Item).progress;
+    if (place > 0 && isBorder(seq, place)) {
+      slices.push(items.slice(from, place));
+      from = place;
     }
-    slice.push(item);
     isInOrder &&= lastSeq < seq;
     lastSeq = seq;
-    place++;
   }
+  if (from < items.length) slices.push(items.slice(from));
   return { slices, isInOrder };
 }
 

@@ -78,7 +78,7 @@ export function snapshotOf(state: EngineState): Snapshot {
 
 /** They are in this order already, unless a deletion was taken back or one has moved to the end. */
 export function bySubmissions(state: EngineState): Request[] {
-  const requests = [...state.requests.values()];
+  const requests = state.requests.toArray();
   const isInOrder = requests.every((request, i) => i === 0 || bySubmission(requests[i - 1]!, request) < 0);
   return isInOrder ? requests : requests.sort(bySubmission);
 }
