@@ -6,7 +6,7 @@
 //   2. A waiting request is in exactly one place: in its line, among the holders, or delayed.
 //   3. Usage, stopping units and shares are sums over the allocations.
 
-import type { Operation, PoolTree, Shape } from "./disciplines/fair_share/elements.ts";
+import type { Operation, PoolTree, Shape } from "./disciplines/fair_share/tree.ts";
 import type { QueueOrder } from "./disciplines/queue/queue-order.ts";
 import type { StarvationChange } from "./events.ts";
 import { Few } from "./few.ts";

@@ -2,8 +2,8 @@
 
 import type { Node, Pool, Run } from "../../state.ts";
 import { type AllocationGroup, splitAllocationGroups } from "./allocation-groups.ts";
-import type { Operation, Peers, PoolTree } from "./elements.ts";
 import { runsIn } from "./entries.ts";
+import type { Operation, Peers, PoolTree } from "./tree.ts";
 
 export interface Allocation {
   readonly run: Run;

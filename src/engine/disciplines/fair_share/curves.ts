@@ -12,30 +12,51 @@
 
 import { LEVEL_EPSILON, LIMIT_EPSILON } from "./tolerances.ts";
 
-export interface Curve {
-  /** One point after another: level, position, 1 if it is waiting, and its value on every key. */
-  readonly numbers: readonly number[];
-  /** Numbers per point. */
+/** Where the points of all curves of a pool lie: numbers that the collector need not look at. */
+export interface Paper {
+  numbers: Float64Array;
+  used: number;
+  /** How much was in use when curves were last moved together. */
+  usedByLiving: number;
+  /** Numbers per point: level, position, 1 if it is waiting, and its value on every key. */
   readonly stride: number;
-  readonly pointCount: number;
+}
+
+export interface Curve {
+  readonly paper: Paper;
+  start: number;
+  pointCount: number;
+  /** How many points fit where it lies. */
+  readonly room: number;
   /** Whether everybody below has its whole demand from the last level on, so that no limit cuts it. */
-  readonly isComplete: boolean;
+  isComplete: boolean;
 }
 
 export const POSITION = 1;
 export const WAITING = 2;
 export const VALUE = 3;
 
-/** What an element has before its curve is drawn. */
-export const BLANK: Curve = { numbers: [], stride: VALUE, pointCount: 0, isComplete: true };
+const PAPER_LENGTH_MIN = 1 << 10;
 
-/** Where a curve is drawn, before it is known how long it is: one at a time. It begins with a fraction, for the runtime. */
-const POINTS: number[] = [0.5];
+export function newPaper(keyCount: number): Paper {
+  return { numbers: new Float64Array(PAPER_LENGTH_MIN), used: 0, usedByLiving: 0, stride: VALUE + keyCount };
+}
+
+/** What an element has before its curve is drawn. */
+export const BLANK: Curve = {
+  paper: { numbers: new Float64Array(0), used: 0, usedByLiving: 0, stride: VALUE },
+  start: 0,
+  pointCount: 0,
+  room: 0,
+  isComplete: true,
+};
 
 /** A curve in the making. The path has come to `value`, which needs `level`. */
-export interface Trace extends Bounds {
+export interface Trace {
+  readonly paper: Paper;
+  readonly guarantee: readonly number[];
+  readonly limit: readonly number[];
   readonly value: number[];
-  readonly stride: number;
   pointCount: number;
   position: number;
   level: number;
@@ -43,23 +64,33 @@ export interface Trace extends Bounds {
   isStopped: boolean;
 }
 
-/** Within which bounds a path is drawn. */
-export interface Bounds {
+/** On which paper, within which bounds, and instead of which older curve a new one is drawn. */
+export interface Drawing {
+  readonly paper: Paper;
   readonly guarantee: readonly number[];
   readonly limit: readonly number[];
+  readonly former: Curve | undefined;
 }
 
-/** A path begins within its guarantee, at level 0. */
-export function beginTrace({ guarantee, limit }: Bounds, start: readonly number[]): Trace {
+/** A path begins within its guarantee, at level 0. Only one curve is drawn at a time. */
+export function beginTrace({ paper, guarantee, limit }: Drawing, start: readonly number[]): Trace {
   const value = start.slice();
-  const stride = VALUE + value.length;
-  const trace = { guarantee, limit, value, stride, pointCount: 0, position: 0, level: 0, isStopped: false };
+  const trace = { paper, guarantee, limit, value, pointCount: 0, position: 0, level: 0, isStopped: false };
   addPoint(trace, 0, 1, 0, start);
   return trace;
 }
 
-export function endTrace({ stride, pointCount }: Trace, isComplete: boolean): Curve {
-  return { numbers: POINTS.slice(0, pointCount * stride), stride, pointCount, isComplete };
+/** The finished curve; the former one becomes it if it fits there. */
+export function endTrace({ paper, pointCount }: Trace, isComplete: boolean, { former }: Drawing): Curve {
+  const { numbers, used, stride } = paper;
+  if (former !== undefined && former.paper === paper && pointCount <= former.room) {
+    numbers.copyWithin(former.start, used, used + pointCount * stride);
+    former.pointCount = pointCount;
+    former.isComplete = isComplete;
+    return former;
+  }
+  paper.used += pointCount * stride;
+  return { paper, start: used, pointCount, room: pointCount, isComplete };
 }
 
 /** The path goes straight on to `target`, or to the first limit on the way. */
@@ -127,8 +158,8 @@ export function jumpTo(trace: Trace, target: readonly number[]): void {
   for (let key = 0; key < target.length; key++) value[key] = target[key]!;
 }
 
-function markWaiting({ stride, pointCount }: Trace): void {
-  POINTS[(pointCount - 1) * stride + WAITING] = 1;
+function markWaiting({ paper, pointCount }: Trace): void {
+  paper.numbers[paper.used + (pointCount - 1) * paper.stride + WAITING] = 1;
 }
 
 /** Adds the point that lies `part` of the way from where the trace stands to `target`. */
@@ -139,23 +170,56 @@ function addPoint(
   position: number,
   target: readonly number[],
 ): void {
-  const { stride, value } = trace;
+  const { paper, value } = trace;
+  const { stride, used } = paper;
   if (level > trace.level + LEVEL_EPSILON) {
     trace.level = level;
     trace.pointCount++;
-  } else if (trace.pointCount < 2 || POINTS[(trace.pointCount - 2) * stride] !== trace.level) {
+  } else if (trace.pointCount < 2 || paper.numbers[used + (trace.pointCount - 2) * stride] !== trace.level) {
     trace.pointCount++;
   } // Else the same level once more: only the ends of a jump count (invariant 2).
-  let offset = (trace.pointCount - 1) * stride;
-  POINTS[offset++] = trace.level;
-  POINTS[offset++] = trace.position + part * (position - trace.position);
-  POINTS[offset++] = 0;
+  let offset = used + (trace.pointCount - 1) * stride;
+  if (offset + stride > paper.numbers.length) extend(paper);
+  const { numbers } = paper;
+  numbers[offset++] = trace.level;
+  numbers[offset++] = trace.position + part * (position - trace.position);
+  numbers[offset++] = 0;
   for (let key = 0; key < value.length; key++) {
-    POINTS[offset++] = part === 1 ? target[key]! : value[key]! + part * (target[key]! - value[key]!);
+    numbers[offset++] = part === 1 ? target[key]! : value[key]! + part * (target[key]! - value[key]!);
   }
 }
 
+function extend(paper: Paper): void {
+  const numbers = new Float64Array(2 * paper.numbers.length);
+  numbers.set(paper.numbers);
+  paper.numbers = numbers;
+}
+
+/** Whether most of the paper is waste: curves that were drawn anew elsewhere, or whose elements have gone. */
+export function isWasteful({ used, usedByLiving }: Paper): boolean {
+  return used > PAPER_LENGTH_MIN + 4 * usedByLiving;
+}
+
+/** Moves curves together. Those that are not given are lost. */
+export function moveTogether(paper: Paper, curves: readonly Curve[]): void {
+  const numbers = new Float64Array(paper.numbers.length);
+  let used = 0;
+  for (const curve of curves) {
+    const length = curve.room * paper.stride;
+    numbers.set(paper.numbers.subarray(curve.start, curve.start + length), used);
+    curve.start = used;
+    used += length;
+  }
+  paper.numbers = numbers;
+  paper.used = used;
+  paper.usedByLiving = used;
+}
+
+export function offsetOf({ paper, start }: Curve, point: number): number {
+  return start + point * paper.stride;
+}
+
 /** The point that holds at level 0. */
-export function firstPoint({ numbers, stride, pointCount }: Curve): number {
-  return pointCount > 1 && numbers[stride] === 0 ? 1 : 0;
+export function firstPoint(curve: Curve): number {
+  return curve.pointCount > 1 && curve.paper.numbers[offsetOf(curve, 1)] === 0 ? 1 : 0;
 }

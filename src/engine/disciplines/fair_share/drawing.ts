@@ -1,8 +1,9 @@
 // The curves of a share tree, from the leaves up (9.1).
 
+import type { Curve } from "./curves.ts";
 import { endOf, growthAt, highestPlace, isSameGrowth, newGrowth, type Place } from "./levels.ts";
 import { lineCurve } from "./paths.ts";
-import type { ShareElement, ShareTree } from "./share-tree.ts";
+import { noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { sumCurve } from "./sum-curve.ts";
 
 /**
@@ -13,8 +14,8 @@ export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
   const { root } = tree;
   const { place } = root;
   let isStill = !hasGangs && !root.isFifo && place !== null && !place.isBelow;
-  for (const member of root.isFifo ? [] : root.members) {
-    if (!member.isStale) continue;
+  for (const member of root.isFifo ? [] : root.renewed) {
+    if (!member.isStale || member.index < 0) continue;
     const level = member.weight * (place?.position ?? 0);
     // Nothing was drawn yet for operations that are new.
     const mayStay = isStill && member.path === null;
@@ -29,29 +30,29 @@ export function drawChanged(tree: ShareTree, hasGangs: boolean): boolean {
 const BEFORE = newGrowth();
 const AFTER = newGrowth();
 
-/** Draws what is stale. */
-export function drawStale(element: ShareElement, tree: ShareTree): void {
+function drawStale(element: ShareElement, tree: ShareTree): void {
   if (!element.isStale) return;
-  if (!element.isFifo) for (const member of element.members) drawStale(member, tree);
-  draw(element, tree);
+  if (!element.isFifo) for (const member of element.renewed) if (member.index >= 0) drawStale(member, tree);
+  element.fullCurve = draw(element, tree, element.fullCurve);
+  element.curve = element.fullCurve;
 }
 
-/** Draws the curve of an element anew from its members or its line. */
-export function draw(element: ShareElement, tree: ShareTree): void {
-  const { path, members, isFifo } = element;
-  element.isStale = false;
-  element.isRedrawn = true;
-  if (isFifo) element.line = lineOf(element);
-  if (isFifo || path !== null) element.curve = lineCurve(isFifo ? element.line : [element], element);
-  else if (element !== tree.root) element.curve = sumCurve(takingPart(members, tree), element);
-}
-
-function takingPart(members: readonly ShareElement[], { givenUp }: ShareTree): readonly ShareElement[] {
-  return givenUp.length === 0 ? members : members.filter(({ hasGivenUp }) => !hasGivenUp);
+/** Draws the curve of an element anew from its members or its line, where the former one was if it fits there. */
+export function draw(element: ShareElement, { paper, root }: ShareTree, former: Curve): Curve {
+  const { path, members, guarantee, limit, isFifo } = element;
+  const drawing = { paper, guarantee, limit, former };
+  noteRedrawn(element);
+  element.handedCurve = null;
+  if (isFifo) {
+    element.line = lineOf(element);
+    return lineCurve(element.line, drawing);
+  }
+  if (path !== null) return lineCurve(element.hasGivenUp ? [] : [element], drawing);
+  return element === root ? element.curve : sumCurve(members, drawing);
 }
 
 /** The operations below a FIFO group in the order of submission, without gangs that cannot be whole. */
-function lineOf(group: ShareElement): ShareElement[] {
+export function lineOf(group: ShareElement): ShareElement[] {
   const line: ShareElement[] = [];
   const collect = (element: ShareElement): void => {
     element.isStale = false;
@@ -63,8 +64,7 @@ function lineOf(group: ShareElement): ShareElement[] {
 }
 
 /** The root may fill the whole pool; no level of its own decides where it stands. */
-export function placeOfRoot(tree: ShareTree): Place {
-  const { root } = tree;
+export function placeOfRoot({ root }: ShareTree): Place {
   if (root.isFifo) return endOf(root.curve);
-  return highestPlace(takingPart(root.members, tree), root.limit, root.place ?? undefined);
+  return highestPlace(root.members, root.limit, root.place ?? undefined);
 }

@@ -10,11 +10,13 @@ import {
   type Request,
   type Run,
 } from "../../state.ts";
-import type { LineEntry, Operation, PoolTree } from "./elements.ts";
+import type { LineEntry, Operation, PoolTree } from "./tree.ts";
 
 /** All operations of a tree. */
 export function* operationsIn({ policies }: PoolTree): Generator<Operation> {
-  for (const { peers } of policies.values()) for (const { operations } of peers.values()) yield* operations;
+  for (const { leaves } of policies.values()) {
+    for (const { peers } of leaves.values()) for (const { operations } of peers.values()) yield* operations;
+  }
 }
 
 /** The operation in a tree that a request belongs to, if there is one. */

@@ -29,13 +29,19 @@ import type {
 } from "../../why.ts";
 import type { Taker, Victim } from "../discipline.ts";
 import { allocationsIn, freshnessOf } from "./allocations.ts";
-import type { Branch, Operation, Peers, PoolTree } from "./elements.ts";
 import { operationWith } from "./entries.ts";
 import { promisesOf } from "./holds.ts";
 import { inOrder, satisfactionOf, stepOf, waitersOf, wayTo } from "./order.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { ownRight, rightFrom } from "./starvation.ts";
-import { shareTreeOf } from "./tree.ts";
+import {
+  type Branch,
+  type Operation,
+  type Peers,
+  type PoolTree,
+  type Standing,
+  shareTreeOf,
+} from "./tree.ts";
 import { type Asking, isCoveredSoon, verdictOn, verdictsOnAll, whyNobody } from "./verdicts.ts";
 import { type ElementView, isBeyondFairShare, viewOfInner, viewOfOperation, viewsAbove } from "./view.ts";
 
@@ -155,8 +161,8 @@ function differenceOf(tree: PoolTree, theirs: Waiting, mine: Waiting): OrderDiff
   return { rule: "9.6", part, theirs: comparedOf(a), mine: comparedOf(b) };
 }
 
-function standingOf(element: Branch | Operation): Branch | Peers {
-  return "lines" in element ? (element.peers as Peers) : element;
+function standingOf(element: Branch | Operation): Standing {
+  return "lines" in element ? (element.peers as Standing) : element;
 }
 
 function comparedOf(element: Branch | Operation): ComparedElement {
@@ -280,8 +286,8 @@ function shareOf(
   };
 }
 
-function isGangWithoutShare({ isGang, fairShare, demandShare }: Peers): boolean {
-  return isGang && demandShare.some((share) => share > 0) && fairShare.every((share) => share === 0);
+function isGangWithoutShare({ leaf, fairShare, demandShare }: Peers): boolean {
+  return leaf.isGang && demandShare.some((share) => share > 0) && fairShare.every((share) => share === 0);
 }
 
 function precedencesOf(

@@ -1,8 +1,8 @@
 // Gangs have their whole demand or nothing (9.2). While some gang has a part of its demand, the one with the smallest
 // part gives up, and the water flows anew.
 
-import { empty } from "../../few.ts";
-import { draw, drawStale, placeOfRoot } from "./drawing.ts";
+import { BLANK } from "./curves.ts";
+import { draw, lineOf, placeOfRoot } from "./drawing.ts";
 import {
   growthAt,
   isSameGrowth,
@@ -12,19 +12,24 @@ import {
   placeAt,
   positionAt,
 } from "./levels.ts";
-import { countGangs, makeStale, type ShareElement, type ShareTree } from "./share-tree.ts";
+import { countGangs, noteRedrawn, type ShareElement, type ShareTree } from "./share-tree.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
 
 /** Every gang that gave up at the last update has its chance again. */
-export function tryGangsAgain({ givenUp }: ShareTree): void {
-  for (const gang of givenUp) {
+export function tryGangsAgain(tree: ShareTree): void {
+  for (const gang of tree.givenUp) {
     if (!gang.hasGivenUp || gang.index < 0) continue; // Another one by now, or gone.
     gang.hasGivenUp = false;
     countGangs(gang, 1);
-    gang.isRedrawn = true;
-    makeStale(gang.parent as ShareElement);
   }
-  empty(givenUp);
+  for (const element of tree.settled) {
+    if (element.isStale) continue; // Drawn anew in any case.
+    element.curve = element.fullCurve;
+    noteRedrawn(element);
+    if (element.isFifo) element.line = lineOf(element);
+  }
+  tree.givenUp = [];
+  tree.settled = [];
 }
 
 /**
@@ -33,6 +38,11 @@ export function tryGangsAgain({ givenUp }: ShareTree): void {
  * above it when a gang gives up whose siblings cannot take it all, or when none is left.
  */
 export function settleGangs(tree: ShareTree): void {
+  giveUpInTurn(tree);
+  for (const element of tree.settled) if (element.curve === element.handedCurve) element.isRedrawn = false;
+}
+
+function giveUpInTurn(tree: ShareTree): void {
   for (;;) {
     const corners: Corner[] = [];
     collectCorners(tree.root, placeOfRoot(tree), null, corners);
@@ -48,8 +58,7 @@ export function settleGangs(tree: ShareTree): void {
       stale.add(corner.element);
     }
     if (stale.size === 0) return;
-    for (const { parent } of stale) if (parent !== null) makeStale(parent);
-    drawStale(tree.root, tree);
+    drawAbove(stale, tree);
   }
 }
 
@@ -111,8 +120,8 @@ function giveUpIn(corner: Corner, tree: ShareTree): boolean {
   gang.hasGivenUp = true;
   countGangs(gang, -1);
   tree.givenUp.push(gang);
-  gang.isRedrawn = true;
-  draw(element, tree);
+  if (!element.isFifo) settleGang(gang, tree);
+  settle(element, tree);
   if (!isQuietBefore || !isSameGrowth(BEFORE, growthAt(element.curve, level.level, AFTER))) return false;
   corner.smallest = smallestPart(element, gangs, placeAt(element.curve, level.level, false));
   return true;
@@ -123,6 +132,34 @@ const AFTER = newGrowth();
 
 function isLastBranch({ parent, isFifo, members }: ShareElement): boolean {
   return parent !== null && !isFifo && members.every(({ path }) => path !== null);
+}
+
+/** Who has given up holds nothing at any level, however often that happens. */
+function settleGang(gang: ShareElement, tree: ShareTree): void {
+  if (gang.settledCurve === BLANK) return settle(gang, tree);
+  gang.curve = gang.settledCurve;
+  noteRedrawn(gang);
+  tree.settled.push(gang);
+}
+
+function settle(element: ShareElement, tree: ShareTree): void {
+  element.settledCurve = draw(element, tree, element.settledCurve);
+  element.curve = element.settledCurve;
+  tree.settled.push(element);
+}
+
+/** Everything above some elements that were drawn, from below. */
+function drawAbove(elements: ReadonlySet<ShareElement>, tree: ShareTree): void {
+  const byDepth: Set<ShareElement>[] = [];
+  for (const element of elements) {
+    let depth = 0;
+    for (let above = element.parent; above !== null; above = above.parent) depth++;
+    for (let above = element.parent; above !== null; above = above.parent) {
+      byDepth[--depth] ??= new Set();
+      byDepth[depth]?.add(above);
+    }
+  }
+  for (const level of byDepth.toReversed()) for (const element of level ?? []) settle(element, tree);
 }
 
 interface PartialGang {

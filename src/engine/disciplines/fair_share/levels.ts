@@ -1,6 +1,6 @@
 // Where elements stand at a level of the water, and how high it may rise before a group is full (9.1).
 
-import { type Curve, firstPoint, POSITION, VALUE, WAITING } from "./curves.ts";
+import { type Curve, firstPoint, offsetOf, POSITION, VALUE, WAITING } from "./curves.ts";
 import { LEVEL_EPSILON, LIMIT_EPSILON, PLACE_ROUNDING, SAME_LEVEL } from "./tolerances.ts";
 
 export interface Place {
@@ -17,21 +17,21 @@ export function isSamePlace(a: Place, b: Place): boolean {
 }
 
 export function endOf(curve: Curve): Place {
-  const { numbers, stride, pointCount } = curve;
-  const last = (pointCount - 1) * stride;
+  const { numbers } = curve.paper;
+  const last = offsetOf(curve, curve.pointCount - 1);
   return { position: numbers[last + POSITION]!, isBelow: numbers[last + WAITING] === 1 };
 }
 
 /** Whether everybody below has its whole demand at this level. */
-export function isSatisfiedAt({ numbers, stride, pointCount, isComplete }: Curve, level: number): boolean {
-  return isComplete && level > numbers[(pointCount - 1) * stride]!;
+export function isSatisfiedAt(curve: Curve, level: number): boolean {
+  return curve.isComplete && level > curve.paper.numbers[offsetOf(curve, curve.pointCount - 1)]!;
 }
 
 /** Where on its path the element stands at a level, or just below it. */
 export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
-  const { numbers, stride } = curve;
+  const { numbers, stride } = curve.paper;
   const { point, part, isArrival } = locate(curve, level, isBelow);
-  const offset = point * stride;
+  const offset = offsetOf(curve, point);
   const from = numbers[offset + POSITION]!;
   if (part === 0) return { position: from, isBelow: isArrival || numbers[offset + WAITING] === 1 };
   const to = numbers[offset + stride + POSITION]!;
@@ -41,9 +41,9 @@ export function placeAt(curve: Curve, level: number, isBelow: boolean): Place {
 
 /** Only its position. */
 export function positionAt(curve: Curve, level: number, isBelow: boolean): number {
-  const { numbers, stride } = curve;
+  const { numbers, stride } = curve.paper;
   const { point, part } = locate(curve, level, isBelow);
-  const offset = point * stride + POSITION;
+  const offset = offsetOf(curve, point) + POSITION;
   const from = numbers[offset]!;
   return part === 0 ? from : from + part * (numbers[offset + stride]! - from);
 }
@@ -62,9 +62,9 @@ export function newGrowth(): Growth {
 
 /** Into an object of the caller: there are very many. */
 export function growthAt(curve: Curve, level: number, growth: Growth): Growth {
-  const { numbers, stride } = curve;
+  const { numbers, stride } = curve.paper;
   const { point, part } = locate(curve, level, false);
-  const offset = point * stride;
+  const offset = offsetOf(curve, point);
   const isJump = part === 0 && (jumpsAt(curve, point) || (point > 0 && jumpsAt(curve, point - 1)));
   growth.isKnown = point + 1 < curve.pointCount && !isJump;
   for (let key = 0, at = offset + VALUE; growth.isKnown && at < offset + stride; key++, at++) {
@@ -77,8 +77,8 @@ export function growthAt(curve: Curve, level: number, growth: Growth): Growth {
 
 /** Whether the next point has the same level; the last one has no next. */
 function jumpsAt(curve: Curve, point: number): boolean {
-  const { numbers, stride } = curve;
-  const offset = point * stride;
+  const { numbers, stride } = curve.paper;
+  const offset = offsetOf(curve, point);
   return point + 1 < curve.pointCount && numbers[offset + stride]! - numbers[offset]! <= SAME_LEVEL;
 }
 
@@ -111,17 +111,17 @@ function locatedAt(point: number, part: number, isArrival: boolean): Location {
 }
 
 function locate(curve: Curve, level: number, isBelow: boolean): Location {
-  const { numbers, stride } = curve;
+  const { numbers, stride } = curve.paper;
   if (isBelow) {
     const arrival = countBelow(curve, level - SAME_LEVEL);
     // There is nothing below level 0: what is guaranteed counts from the beginning.
     if (arrival === 0) return locatedAt(firstPoint(curve), 0, false);
-    if (arrival < curve.pointCount && numbers[arrival * stride]! <= level + SAME_LEVEL) {
+    if (arrival < curve.pointCount && numbers[offsetOf(curve, arrival)]! <= level + SAME_LEVEL) {
       return locatedAt(arrival, 0, true);
     }
   }
   const point = countBelow(curve, level + SAME_LEVEL) - 1;
-  const offset = point * stride;
+  const offset = offsetOf(curve, point);
   const pointLevel = numbers[offset]!;
   const isAtPoint = point === curve.pointCount - 1 || pointLevel >= level - SAME_LEVEL;
   const part = isAtPoint ? 0 : (level - pointLevel) / (numbers[offset + stride]! - pointLevel);
@@ -129,12 +129,13 @@ function locate(curve: Curve, level: number, isBelow: boolean): Location {
 }
 
 /** How many points lie below a level. */
-function countBelow({ numbers, stride, pointCount }: Curve, level: number): number {
+function countBelow({ paper, start, pointCount }: Curve, level: number): number {
+  const { numbers, stride } = paper;
   let low = 0;
   let high = pointCount;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (numbers[middle * stride]! < level) low = middle + 1;
+    if (numbers[start + middle * stride]! < level) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -205,11 +206,11 @@ function stretchAround(members: readonly Member[], { position, isBelow }: Place)
   let exceeding = Number.POSITIVE_INFINITY;
   for (const { curve, weight } of members) {
     if (weight === 0) continue;
-    const { numbers, stride } = curve;
+    const { numbers } = curve.paper;
     const level = weight * position;
     const count = countBelow(curve, isBelow ? level - SAME_LEVEL : level + SAME_LEVEL);
-    if (count > 0) fitting = Math.max(fitting, numbers[(count - 1) * stride]! / weight);
-    if (count < curve.pointCount) exceeding = Math.min(exceeding, numbers[count * stride]! / weight);
+    if (count > 0) fitting = Math.max(fitting, numbers[offsetOf(curve, count - 1)]! / weight);
+    if (count < curve.pointCount) exceeding = Math.min(exceeding, numbers[offsetOf(curve, count)]! / weight);
   }
   return { fitting, exceeding };
 }
@@ -244,8 +245,8 @@ function middlePosition(members: readonly Member[], low: number[], high: number[
   for (const [index, { curve, weight }] of members.entries()) {
     const count = high[index]! - low[index]!;
     if (count <= 0 || weight === 0) continue;
-    const middle = (low[index]! + high[index]!) >>> 1;
-    middles.push({ position: curve.numbers[middle * curve.stride]! / weight, count });
+    const offset = offsetOf(curve, (low[index]! + high[index]!) >>> 1);
+    middles.push({ position: curve.paper.numbers[offset]! / weight, count });
     left += count;
   }
   middles.sort((a, b) => a.position - b.position);
@@ -264,9 +265,9 @@ function isWithin(value: readonly number[], limit: readonly number[]): boolean {
 function sumAt(members: readonly Member[], position: number, isBelow: boolean, keyCount: number): number[] {
   const sum = new Array<number>(keyCount).fill(0);
   for (const { curve, weight, count } of members) {
-    const { numbers, stride } = curve;
+    const { numbers, stride } = curve.paper;
     const { point, part } = locate(curve, weight * position, isBelow);
-    for (let key = 0, offset = point * stride + VALUE; key < keyCount; key++, offset++) {
+    for (let key = 0, offset = offsetOf(curve, point) + VALUE; key < keyCount; key++, offset++) {
       const value = numbers[offset]!;
       sum[key]! += count * (part === 0 ? value : value + part * (numbers[offset + stride]! - value));
     }

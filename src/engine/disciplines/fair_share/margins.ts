@@ -6,9 +6,9 @@
 
 import type { Pool } from "../../state.ts";
 import { groupsAt } from "./allocations.ts";
-import type { Peers, PoolTree } from "./elements.ts";
 import { isBelowFairShare, satisfaction } from "./satisfaction.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
+import type { Peers, PoolTree } from "./tree.ts";
 
 export interface Margin {
   /** Fair shares of each of the peers, over the share keys. */

@@ -5,8 +5,8 @@ import { ANY_NODE } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
 import { type Ask, mayServe } from "../../placement/room.ts";
 import type { Node, PoolLine } from "../../state.ts";
-import type { Peers, PoolTree } from "./elements.ts";
 import type { Space } from "./space.ts";
+import type { Peers, PoolTree } from "./tree.ts";
 
 export interface Need {
   readonly key: string;
@@ -14,22 +14,27 @@ export interface Need {
   readonly units: readonly number[];
   /** Null in a pool without nodes. */
   readonly ask: Ask | null;
+  lineCount: number;
   /** Those with something waiting. */
   readonly peers: Set<Peers>;
   /** There was no room for it on the nodes, and none of them has grown enough since. */
   isMisfit: boolean;
 }
 
-/** The need of a line. */
+/** The need of a line; whoever takes it counts the line. */
 export function needOf({ needs, leastUnits }: PoolTree, { need: units, ask }: PoolLine): Need {
   const key = ask === null ? units.join() : `${ask.need.join()}|${ask.count}|${ask.wanted.key}`;
   let need = needs.get(key);
   if (need === undefined) {
-    need = { key, units: ask?.need ?? units, ask, peers: new Set(), isMisfit: false };
+    need = { key, units: ask?.need ?? units, ask, lineCount: 0, peers: new Set(), isMisfit: false };
     needs.set(key, need);
     need.units.forEach((amount, i) => (leastUnits[i] = Math.min(leastUnits[i]!, amount)));
   }
   return need;
+}
+
+export function dropNeed({ needs }: PoolTree, need: Need): void {
+  if (--need.lineCount === 0) needs.delete(need.key);
 }
 
 /** Whether there is room for it now. That there is none on nodes is remembered until one of them has grown. */

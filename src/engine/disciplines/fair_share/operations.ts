@@ -1,29 +1,22 @@
 // The operations of a share tree: what their lines amount to, and which of them are alike (9).
 //
-// Many operations are alike: requests that name no operation are one each. Those that stand alike are peers, one leaf of the
-// tree with one curve, so that the cost of a look follows the number of different operations.
+// Many operations are alike: requests that name no operation are one each. Operations that have the same path to their
+// demand are one leaf of the tree, and those of them that stand alike are peers, so that the cost of a look follows
+// the number of different operations.
 
 import { empty } from "../../few.ts";
 import { operationKey } from "../../lines.ts";
+import { SortedList, type Summaries } from "../../sorted-list.ts";
 import type { EngineState, Pool, PoolLine, Request } from "../../state.ts";
 import { comesBack } from "../../stopping.ts";
-import {
-  type Branch,
-  type Key,
-  LineEntry,
-  Operation,
-  Peers,
-  type PoolTree,
-  type Right,
-  type Shape,
-} from "./elements.ts";
 import { forgetOperation, knowOperation, operationBy, operationWith } from "./entries.ts";
 import { forgetMargin } from "./margins.ts";
-import { hideNeeds, needOf, showNeeds } from "./needs.ts";
+import { dropNeed, hideNeeds, type Need, needOf, showNeeds } from "./needs.ts";
 import { ageOf } from "./order.ts";
 import { fraction } from "./satisfaction.ts";
 import { hopeFor, noteRuns, RIGHT_FOR, STAGES } from "./search.ts";
-import { addMember, removeMember, setClaim, setCount } from "./share-tree.ts";
+import { addMember, removeMember, ShareNode, setClaim, setCount } from "./share-tree.ts";
+import type { Branch, Key, Leaf, LineEntry, Operation, Peers, PoolTree, Right, Shape } from "./tree.ts";
 
 /**
  * The operation that a request belongs to, with a place for it, made if it is the first. Nobody's if there is neither, as
@@ -37,7 +30,7 @@ export function operationOf(pool: Pool, tree: PoolTree, request: Request): Opera
   const operation = known ?? newOperation(tree, poolLine, request);
   if (operation === undefined) return undefined;
   const { lines } = operation;
-  const entry = new LineEntry(poolLine, shapeOf(tree, poolLine), operation);
+  const entry = newEntry(tree, poolLine, operation);
   if (lines.length === 0)
     operation.lines = [entry]; // Mostly the only one: it needs no room for others.
   else lines.push(entry);
@@ -53,34 +46,66 @@ function newOperation(tree: PoolTree, { policy }: PoolLine, request: Request): O
   const parent = tree.policies.get(policy);
   if (parent === undefined) return undefined;
   const { spec } = request;
-  const operation = new Operation(tree, {
+  const operation: Operation = {
     key: operationKey(spec),
     name: spec.operation ?? spec.id,
+    tree,
     parent,
     request: spec.operation === null ? request : null,
-  });
+    lines: NO_LINES,
+    order: 0,
+    peers: null,
+    isMoved: false,
+    isStale: false,
+    allocations: null,
+    right: 0,
+    wakeAtMs: Number.POSITIVE_INFINITY,
+    judgedIn: 0,
+    record: null,
+  };
   if (operation.request === null) tree.named.set(operation.key, operation);
   knowOperation(request, operation);
   return operation;
+}
+
+const NO_LINES: LineEntry[] = [];
+
+function newEntry(tree: PoolTree, poolLine: PoolLine, operation: Operation): LineEntry {
+  const shape = shapeOf(tree, poolLine);
+  const { need } = shape;
+  need.lineCount++;
+  return {
+    poolLine,
+    shape,
+    need,
+    operation,
+    waiting: 0,
+    promised: 0,
+    passing: 0,
+    running: 0,
+    stopping: 0,
+    returning: 0,
+  };
 }
 
 /** Takes an operation anew from its requests, puts it among its like, and adds the difference to those above it. */
 export function refresh(state: EngineState, tree: PoolTree, operation: Operation, pool: Pool): void {
   operation.isStale = false;
   for (const entry of operation.lines) countAgain(tree, entry, pool);
-  dropIdle(operation);
+  dropIdle(tree, operation);
   const before = operation.peers;
   operation.allocations = null;
   if (before !== null && before.needs.length > 1) forgetGroups(tree, before);
   noteRuns(tree, operation);
   if (operation.lines.length === 0) return dropOperation(tree, operation);
   const order = orderOf(state, operation);
-  const key = peersKeyOf(operation);
-  const isSame = before?.key === key && operation.order === order;
+  const leafKey = leafKeyOf(tree, operation);
+  const peersKey = peersKeyOf(operation);
+  const isSame = before?.leaf.key === leafKey && before.key === peersKey && operation.order === order;
   if (isSame) return; // A run has saved its work, for example, and is fresher now (9.5).
   leavePeers(tree, operation);
   operation.order = order;
-  joinPeers(tree, operation, key);
+  joinPeers(tree, operation, leafKey, peersKey);
   addDifference(tree, operation.parent, before, operation.peers);
   noteMoved(tree, operation);
 }
@@ -169,34 +194,51 @@ function usedBy({ running, promised }: LineEntry): number {
 }
 
 /** Lines without requests in the pool go. */
-function dropIdle({ lines }: Operation): void {
+function dropIdle(tree: PoolTree, operation: Operation): void {
+  const { lines } = operation;
   for (let index = lines.length - 1; index >= 0; index--) {
     const entry = lines[index]!;
-    if (wantedBy(entry) + entry.stopping === 0) lines.splice(index, 1);
+    if (wantedBy(entry) + entry.stopping > 0) continue;
+    dropNeed(tree, entry.need);
+    lines.splice(index, 1);
   }
 }
 
 /** Counts below this fit side by side into one number: a key that is much cheaper than a text. */
-const COUNT_END = 32;
+const COUNT_END = 64;
 
-/** The same for operations that stand alike. */
-export function peersKeyOf(operation: Operation): Key {
-  const isShared = mayBeShared(operation);
-  if (isShared) {
-    const { shape, waiting, promised, passing, running, returning } = operation.lines[0] as LineEntry;
-    if (Math.max(waiting, promised, passing, running, returning) < COUNT_END) {
-      const waits = ((shape.number * COUNT_END + waiting) * COUNT_END + promised) * COUNT_END + passing;
-      return (waits * COUNT_END + running) * COUNT_END + returning;
-    }
+/** The same for operations with the same path. */
+export function leafKeyOf(tree: PoolTree, operation: Operation): Key {
+  const { key, lines } = operation;
+  if (isAlone(operation)) {
+    const entry = lines[0] as LineEntry;
+    const wanted = wantedBy(entry);
+    const { isBent, number } = entry.shape;
+    const used = isBent ? usedBy(entry) : 0;
+    if (wanted < COUNT_END && used < COUNT_END) return (number * COUNT_END + wanted) * COUNT_END + used;
+    return `${number}|${wanted}|${used}`;
   }
-  let key = isShared ? "" : `${operation.key}|`;
-  for (const { shape, waiting, promised, passing, running, returning } of operation.lines)
-    key += `${shape.number}: ${waiting} ${promised} ${passing} ${running} ${returning}|`;
+  const usage = isGang(operation) ? "gang" : unitsOf(tree, lines, usedBy);
+  return `${key}|${unitsOf(tree, lines, wantedBy)}|${usage}`;
+}
+
+/** The same for operations of a leaf that stand alike. A leaf that may be shared has one shape. */
+export function peersKeyOf(operation: Operation): Key {
+  const { lines } = operation;
+  if (isAlone(operation)) {
+    const { waiting, promised, passing, running } = lines[0] as LineEntry;
+    if (waiting < COUNT_END && promised < COUNT_END && passing < COUNT_END && running < COUNT_END)
+      return ((waiting * COUNT_END + promised) * COUNT_END + passing) * COUNT_END + running;
+  }
+  let key = "";
+  for (const { shape, waiting, promised, passing, running } of lines) {
+    key += `${shape.number}: ${waiting} ${promised} ${passing} ${running}|`;
+  }
   return key;
 }
 
-/** Whether others may be its peers: those of gangs, and in a line, have a place of their own. */
-function mayBeShared(operation: Operation): boolean {
+/** Whether it may share a leaf: those of gangs, and in a line, have a place of their own. */
+function isAlone(operation: Operation): boolean {
   return operation.lines.length === 1 && !operation.parent.isInLine && !isGang(operation);
 }
 
@@ -224,12 +266,14 @@ function shapeOf(tree: PoolTree, poolLine: PoolLine): Shape {
   let shape = share?.tree === tree ? share : tree.shapes.get(line.shapeKey);
   if (shape === undefined) {
     const units = tree.keys.map((key) => poolLine.need[key]!);
+    const isBent = units.filter((amount) => amount > 0).length > 1;
     const { gang, nodes } = line.shape;
     const need = needOf(tree, poolLine);
-    shape = { tree, number: tree.shapes.size, need, units, isGang: gang || nodes > 1 };
+    shape = { tree, number: tree.shapes.size, need, units, isBent, isGang: gang || nodes > 1 };
     tree.shapes.set(line.shapeKey, shape);
   }
   poolLine.share = shape;
+  if (shape.need.lineCount === 0) shape.need = needOf(tree, poolLine); // The one that was known has gone.
   return shape;
 }
 
@@ -239,7 +283,7 @@ function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, aft
   for (let above: Branch | null = policy; above !== null; above = above.parent) {
     const { demand, usage, demandShare, usageShare } = above;
     for (let key = 0; key < total.length; key++) {
-      demand[key]! += (after?.demand[key] ?? 0) - (before?.demand[key] ?? 0);
+      demand[key]! += (after?.leaf.demand[key] ?? 0) - (before?.leaf.demand[key] ?? 0);
       usage[key]! += (after?.usage[key] ?? 0) - (before?.usage[key] ?? 0);
       demandShare[key] = fraction(demand[key]!, total[key]!);
       usageShare[key] = fraction(usage[key]!, total[key]!);
@@ -251,54 +295,135 @@ function addDifference(tree: PoolTree, policy: Branch, before: Peers | null, aft
   }
 }
 
-function joinPeers(tree: PoolTree, operation: Operation, key: Key): void {
-  const peers = operation.parent.peers.get(key) ?? newPeers(tree, operation, key);
+function joinPeers(tree: PoolTree, operation: Operation, leafKey: Key, peersKey: Key): void {
+  const { parent } = operation;
+  const leaf = parent.leaves.get(leafKey) ?? newLeaf(tree, operation, leafKey);
+  const peers = leaf.peers.get(peersKey) ?? newPeers(tree, operation, leaf, peersKey);
   operation.peers = peers;
   peers.operations.insert(operation);
-  noteRecounted(tree, peers);
+  leaf.operationCount++;
+  noteRecounted(tree, leaf);
   countRight(operation, 1);
   hopeFor(tree, peers);
 }
 
-function newPeers(tree: PoolTree, operation: Operation, key: Key): Peers {
-  const { parent, lines } = operation;
+function newPeers(tree: PoolTree, { lines }: Operation, leaf: Leaf, key: Key): Peers {
+  const usage = unitsOf(tree, lines, usedBy);
   let [waitingCount, runCount] = [0, 0];
   for (const { waiting, running } of lines) {
     waitingCount += waiting;
     runCount += running;
   }
-  const [demand, usage] = [unitsOf(tree, lines, wantedBy), unitsOf(tree, lines, usedBy)];
-  const needs = lines.map(({ shape }) => shape.need);
-  const each = { key, demand, usage, waitingCount, runCount, needs, isGang: isGang(operation) };
-  const peers = new Peers(tree, parent, each);
-  parent.peers.set(key, peers);
-  addMember(parent, peers);
+  const needs = lines.map(({ need }) => need);
+  const peers = new PeersNode(tree, { key, leaf, usage, waitingCount, runCount, needs });
+  leaf.peers.set(key, peers);
   touch(tree, peers);
   if (waitingCount > 0) showNeeds(tree, peers);
   if (runCount > 0) tree.running.add(peers);
   return peers;
 }
 
+class PeersNode implements Peers {
+  readonly kind = "peers";
+  readonly key: Key;
+  readonly leaf: Leaf;
+  readonly settings: Peers["settings"];
+  readonly usage: readonly number[];
+  readonly usageShare: readonly number[];
+  readonly demandShare: readonly number[];
+  waitingCount: number;
+  readonly runCount: number;
+  readonly needs: readonly Need[];
+  readonly operations = new SortedList<Operation>(byAge, AGES);
+  readonly fairShare: readonly number[];
+  satisfaction = Number.NaN;
+  isTouched = false;
+  askedIn = 0;
+  fitsIn = 0;
+  isBelow = false;
+  starvingCount = 0;
+  aggressiveCount = 0;
+  groups: Peers["groups"] = null;
+  margin: Peers["margin"] = null;
+
+  constructor(
+    tree: PoolTree,
+    {
+      key,
+      leaf,
+      usage,
+      waitingCount,
+      runCount,
+      needs,
+    }: Pick<Peers, "key" | "leaf" | "usage" | "waitingCount" | "runCount" | "needs">,
+  ) {
+    this.key = key;
+    this.leaf = leaf;
+    this.settings = leaf.parent.settings;
+    this.usage = usage;
+    this.usageShare = usage.map((units, i) => fraction(units, tree.total[i]!));
+    this.demandShare = leaf.demandShare;
+    this.waitingCount = waitingCount;
+    this.runCount = runCount;
+    this.needs = needs;
+    this.fairShare = leaf.fairShare;
+  }
+}
+
+function newLeaf(tree: PoolTree, operation: Operation, key: Key): Leaf {
+  const { parent } = operation;
+  const leaf = new LeafNode(tree, operation, key);
+  parent.leaves.set(key, leaf);
+  addMember(parent, leaf);
+  return leaf;
+}
+
+class LeafNode extends ShareNode implements Leaf {
+  declare readonly parent: Branch;
+  readonly kind = "operations";
+  readonly key: Key;
+  readonly demand: readonly number[];
+  readonly demandShare: readonly number[];
+  readonly pathUsage: readonly number[];
+  readonly peers = new Map<Key, Peers>();
+  operationCount = 0;
+  isRecounted = false;
+
+  constructor(tree: PoolTree, operation: Operation, key: Key) {
+    const { total, root } = tree;
+    const { parent, lines } = operation;
+    super({ parent, weight: 1, isFifo: false, reserved: undefined, limit: root.limit });
+    this.key = key;
+    this.isGang = isGang(operation);
+    this.demand = unitsOf(tree, lines, wantedBy);
+    this.demandShare = this.demand.map((units, i) => fraction(units, total[i]!));
+    const isStraight = this.isGang || (isAlone(operation) && !(lines[0] as LineEntry).shape.isBent);
+    this.pathUsage = unitsOf(tree, lines, usedBy).map((units, i) =>
+      isStraight ? 0 : fraction(units, total[i]!),
+    );
+  }
+}
+
 function leavePeers(tree: PoolTree, operation: Operation): void {
   const { peers } = operation;
   if (peers === null) return;
+  const { leaf } = peers;
   countRight(operation, -1);
   operation.peers = null;
   peers.operations.remove(operation);
-  noteRecounted(tree, peers);
+  leaf.operationCount--;
+  noteRecounted(tree, leaf);
   if (peers.operations.size > 0) return;
-  peers.parent.peers.delete(peers.key);
-  removeMember(peers.parent, peers);
+  leaf.peers.delete(peers.key);
   hideNeeds(tree, peers);
   tree.running.delete(peers);
   peers.isTouched = false;
-  peers.isChanged = false;
 }
 
-function noteRecounted({ recounted }: PoolTree, peers: Peers): void {
-  if (peers.isRecounted) return;
-  peers.isRecounted = true;
-  recounted.push(peers);
+function noteRecounted({ recounted }: PoolTree, leaf: Leaf): void {
+  if (leaf.isRecounted) return;
+  leaf.isRecounted = true;
+  recounted.push(leaf);
 }
 
 /** An element stands otherwise than at the last look. */
@@ -315,18 +440,41 @@ export function noteMoved({ moved }: PoolTree, operation: Operation): void {
   moved.push(operation);
 }
 
-/** Shares learn how many operations peers are. */
+/** Shares learn how many operations leaves have; those without any go. */
 export function settleCounts(tree: PoolTree): void {
-  for (const peers of tree.recounted) {
-    peers.isRecounted = false;
-    const { parent, operations, path, isGang, demandShare: demand, usageShare: usage } = peers;
-    if (operations.size === 0) continue; // They have gone.
-    // A place of its own, so that it matters which one it is.
-    const order = isGang || parent.isInLine ? ageOf(peers) : 0;
-    if (path === null || peers.order !== order) setClaim(peers, { demand, usage, isGang, order });
-    if (peers.count !== operations.size) setCount(peers, operations.size);
+  for (const leaf of tree.recounted) {
+    leaf.isRecounted = false;
+    const { parent, operationCount, path } = leaf;
+    if (operationCount === 0) {
+      parent.leaves.delete(leaf.key);
+      removeMember(parent, leaf);
+      leaf.isChanged = false;
+      continue;
+    }
+    const isOneOnly = leaf.isGang || parent.isInLine; // A place of its own, so that it matters which one it is.
+    const order = isOneOnly ? orderIn(leaf) : 0;
+    if (path === null || leaf.order !== order) {
+      const { demandShare: demand, pathUsage: usage, isGang } = leaf;
+      setClaim(leaf, { demand, usage, isGang, order });
+    }
+    if (leaf.count !== operationCount) setCount(leaf, operationCount);
   }
   empty(tree.recounted);
+}
+
+function orderIn({ peers }: Leaf): number {
+  const [only] = peers.values();
+  return ageOf(only as Peers);
+}
+
+function byAge(a: Operation, b: Operation): number {
+  return a.order - b.order;
+}
+
+const AGES: Summaries<Operation> = { key: ageOfOne };
+
+function ageOfOne({ order }: Operation): number {
+  return order;
 }
 
 /** What an operation may do because it starves itself. */
@@ -356,8 +504,8 @@ function countRights({ rights }: PoolTree, before: Right, after: Right): void {
 
 function hopeBelow(tree: PoolTree, branch: Branch): void {
   for (const member of branch.members) {
-    if (member.kind === "peers") hopeFor(tree, member);
-    else hopeBelow(tree, member);
+    if (member.kind !== "operations") hopeBelow(tree, member);
+    else for (const peers of member.peers.values()) hopeFor(tree, peers);
   }
 }
 

@@ -2,12 +2,12 @@
 
 import { Heap } from "../../heap.ts";
 import type { Pool, PoolLine, Request } from "../../state.ts";
-import type { Branch, Operation, Peers, PoolTree } from "./elements.ts";
 import { holdersIn, membersIn, passersIn } from "./entries.ts";
 import { satisfaction } from "./satisfaction.ts";
 import { SATISFACTION_STEPS } from "./tolerances.ts";
+import type { Branch, Operation, Peers, PoolTree, Standing } from "./tree.ts";
 
-export function satisfactionOf(standing: Branch | Peers): number {
+export function satisfactionOf(standing: Standing): number {
   if (Number.isNaN(standing.satisfaction)) {
     const { usageShare: usage, demandShare: demand, fairShare } = standing;
     standing.satisfaction = satisfaction({ usage, demand, fairShare });
@@ -34,7 +34,7 @@ export interface Asked {
 /** Asks for peers, so that a walk passes over all branches without anybody who is asked for. */
 export function ask(peers: Peers, asking: number): void {
   peers.askedIn = asking;
-  let above: Branch | null = peers.parent;
+  let above: Branch | null = peers.leaf.parent;
   while (above !== null && above.askedIn !== asking) {
     above.askedIn = asking;
     above = above.parent;
@@ -46,10 +46,10 @@ export function inOrder(tree: PoolTree, asked?: Asked): Generator<Operation> {
   return operationsBelow(tree.root, asked);
 }
 
-/** The first operation with something waiting; there must be one. */
-export function firstInOrder({ root }: PoolTree): Operation {
+/** The first operation with something waiting, of all or of those that are asked for; there must be one. */
+export function firstInOrder({ root }: PoolTree, asked?: Asked): Operation {
   let first: Branch | Peers = root;
-  while (first.kind !== "peers") first = firstOf(candidatesBelow(first, undefined, []));
+  while (first.kind !== "peers") first = firstOf(candidatesBelow(first, asked, []));
   return first.operations.first() as Operation;
 }
 
@@ -71,15 +71,19 @@ function candidatesBelow(
   found: (Branch | Peers)[],
 ): (Branch | Peers)[] {
   for (const member of branch.members) {
-    if (!isCandidate(member, asked)) continue;
-    // Below a FIFO group operations follow directly (9.11).
-    if (member.kind !== "peers" && branch.isFifo) candidatesBelow(member, asked, found);
-    else if (member.kind !== "peers" || asked?.isAskedFor?.(member) !== false) found.push(member);
+    if (member.kind === "operations") {
+      for (const peers of member.peers.values())
+        if (isCandidate(peers, asked) && asked?.isAskedFor?.(peers) !== false) found.push(peers);
+    } else if (isCandidate(member, asked)) {
+      // Below a FIFO group operations follow directly (9.11).
+      if (branch.isFifo) candidatesBelow(member, asked, found);
+      else found.push(member);
+    }
   }
   return found;
 }
 
-function isCandidate({ waitingCount, askedIn }: Branch | Peers, asked: Asked | undefined): boolean {
+function isCandidate({ waitingCount, askedIn }: Standing, asked: Asked | undefined): boolean {
   return waitingCount > 0 && (asked === undefined || askedIn === asked.asking);
 }
 
@@ -117,7 +121,13 @@ export function ageOf(element: Branch | Peers): number {
 function ageOfBranch(branch: Branch): number {
   let age = Number.POSITIVE_INFINITY;
   for (const member of branch.members) {
-    if (member.waitingCount > 0) age = Math.min(age, ageOf(member));
+    if (member.kind !== "operations") {
+      if (member.waitingCount > 0) age = Math.min(age, ageOf(member));
+      continue;
+    }
+    for (const peers of member.peers.values()) {
+      if (peers.waitingCount > 0) age = Math.min(age, ageOf(peers));
+    }
   }
   branch.age = age;
   return age;
@@ -137,7 +147,7 @@ export function parentIn({ parent }: Operation): Branch {
   return branch;
 }
 
-export function stepOf(standing: Branch | Peers): number {
+export function stepOf(standing: Standing): number {
   return Math.round(satisfactionOf(standing) * SATISFACTION_STEPS);
 }
 

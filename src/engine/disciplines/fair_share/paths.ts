@@ -1,7 +1,7 @@
 // Operations in a line: the path that each takes to its demand, and the curve of all one after another
 // (9.1). An operation outside a FIFO group is a line of one.
 
-import { type Bounds, beginTrace, type Curve, endTrace, lineTo } from "./curves.ts";
+import { beginTrace, type Curve, type Drawing, endTrace, lineTo } from "./curves.ts";
 
 /**
  * An operation on its way. The first half of its path is its usage, equally on every key and each up to its
@@ -80,10 +80,10 @@ export function pathAt({ demand, usage, usageMax, reach }: Path, at: number, key
 }
 
 /** The curve of a whole line. Position i + p is place p on the path of operation i. */
-export function lineCurve(line: readonly { readonly path: Path | null }[], bounds: Bounds): Curve {
-  const start = bounds.limit.map(() => 0);
+export function lineCurve(line: readonly { readonly path: Path | null }[], drawing: Drawing): Curve {
+  const start = drawing.limit.map(() => 0);
   const target = start.slice();
-  const trace = beginTrace(bounds, start);
+  const trace = beginTrace(drawing, start);
   let isComplete = true;
   for (let index = 0; index < line.length && !trace.isStopped; index++) {
     const path = line[index]!.path!;
@@ -95,5 +95,5 @@ export function lineCurve(line: readonly { readonly path: Path | null }[], bound
     for (let key = 0; key < start.length; key++) start[key] = target[key]!;
     if (path.reach < 1) isComplete = false;
   }
-  return endTrace(trace, isComplete && !trace.isStopped);
+  return endTrace(trace, isComplete && !trace.isStopped, drawing);
 }

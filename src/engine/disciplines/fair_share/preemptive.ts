@@ -1,17 +1,20 @@
 // The preemptive stages (9.7, 9.11): whom they could serve, and who would have to stop for that. One object serves one
 // look; what outlives it is in the searches (`search.ts`).
 
+import { covers } from "../../placement/node-list.ts";
+import { mayServe } from "../../placement/room.ts";
 import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { Node, PoolLine, Request } from "../../state.ts";
 import type { VictimChoice, Waiter } from "../discipline.ts";
 import { type Allocation, unitsOn } from "./allocations.ts";
-import type { LineEntry, Operation, Peers, PoolTree } from "./elements.ts";
 import { membersIn } from "./entries.ts";
-import { hasRoomFor, type Need } from "./needs.ts";
+import { hasRoomFor } from "./needs.ts";
 import { ask, inOrder } from "./order.ts";
 import {
   byPlace,
+  hasRight,
   inheritedRight,
+  isRicherNow,
   type Place,
   RIGHT_FOR,
   type Search,
@@ -19,7 +22,8 @@ import {
   type Stage,
   type Where,
 } from "./search.ts";
-import { chooseVictims, describeChoice, type Round, type Starving } from "./victims.ts";
+import type { LineEntry, Operation, Peers, PoolTree } from "./tree.ts";
+import { chooseVictims, describeChoice, mightMakeRoom, type Round, type Starving } from "./victims.ts";
 
 /** A starving request that a preemptive stage serves. */
 export interface Service {
@@ -34,6 +38,7 @@ export class PreemptiveStages {
   readonly #tree: PoolTree;
   /** Requests that the guard kept from a victim (V6). */
   readonly #barred = new Set<Request>();
+  readonly #services = new Map<Operation, Map<Stage, Service | undefined>>();
 
   constructor(round: Round) {
     this.#round = round;
@@ -92,7 +97,13 @@ export class PreemptiveStages {
     const right = Math.max(operation.right, inheritedRight(operation.parent));
     if (search === null || right < RIGHT_FOR[stage] || !search.mayHope(operation.peers as Peers))
       return undefined;
-    return this.#findServiceOf(operation, search);
+    let known = this.#services.get(operation);
+    if (known === undefined) {
+      known = new Map();
+      this.#services.set(operation, known);
+    }
+    if (!known.has(stage)) known.set(stage, this.#findServiceOf(operation, search));
+    return known.get(stage);
   }
 
   #findServiceOf(operation: Operation, search: Search): Service | undefined {
@@ -100,8 +111,8 @@ export class PreemptiveStages {
     let isVain = true;
     const tried = new Set<LineEntry>();
     for (const { request, entry } of this.#unserved(operation)) {
-      const { poolLine, shape } = entry;
-      const hasRoom = () => poolLine.ask !== null && hasRoomFor(this.#tree, space, shape.need);
+      const { poolLine, need } = entry;
+      const hasRoom = () => poolLine.ask !== null && hasRoomFor(this.#tree, space, need);
       if (quotaBlockOf(poolLine, this.#tree.promises, hasRoom) !== null) isVain = false;
       else {
         const service = this.#serve(search, { request, poolLine, operation }, entry);
@@ -125,18 +136,15 @@ export class PreemptiveStages {
     return near;
   }
 
-  #placesNear(search: Search, operation: Operation, entry: LineEntry): Where {
-    const { poolLine, shape } = entry;
-    const { need } = shape;
+  #placesNear(search: Search, operation: Operation, { poolLine, need }: LineEntry): Where {
     const near = new Set<Node | null>();
     const count = need.ask?.count ?? 1;
-    const [request] = membersIn(entry);
-    const starving = { request: request as Request, poolLine, operation };
-    for (const lack of this.#lacks(search, operation, need, NO_ROOM)) {
+    const room = { victims: [], places: [], shortage: [] };
+    const lacks = count > 1 ? this.#lacksOnNodes(search, need, room) : this.#lacksOf(search, operation, need);
+    for (const lack of lacks) {
       // Of several nodes, one that is pausing may get room by victims on another one.
       if (count === 1 && lack.place.backoffEndMs > this.#round.nowMs) continue;
-      const room = chooseVictims(this.#round, starving, { ...lack, others: [], barred: null });
-      if (room !== null) near.add(lack.place.node);
+      if (mightMakeRoom(this.#round, { poolLine, operation }, lack)) near.add(lack.place.node);
     }
     if (count === 1) return near;
     return near.size < count ? new Set() : null;
@@ -160,12 +168,12 @@ export class PreemptiveStages {
     }
   }
 
-  #serve(search: Search, starving: Starving, { shape }: LineEntry): Service | undefined {
+  #serve(search: Search, starving: Starving, { need }: LineEntry): Service | undefined {
     const { request, poolLine } = starving;
     const covered = this.#round.space.placeSoon(poolLine);
     if (covered !== null)
       return { waiter: waiterOf(request, poolLine, null, covered), shortage: [], choice: null };
-    const found = this.#makeRoom(search, starving, shape.need);
+    const found = this.#makeRoom(search, starving, need);
     if (found !== undefined) {
       const { victims, places, shortage } = found;
       const waiter = waiterOf(request, poolLine, null);
@@ -175,7 +183,7 @@ export class PreemptiveStages {
   }
 
   /** Place by place, those with the fewest victims first, then the newest, then by name (9.7). */
-  #makeRoom(search: Search, starving: Starving, need: Need): Room | undefined {
+  #makeRoom(search: Search, starving: Starving, need: LineEntry["need"]): Room | undefined {
     const room = {
       victims: [] as Allocation[],
       places: [] as Place[],
@@ -183,7 +191,7 @@ export class PreemptiveStages {
     };
     for (let missing = need.ask?.count ?? 1; missing > 0; missing--) {
       let best: Choice | undefined;
-      for (const lack of this.#lacks(search, starving.operation, need, room)) {
+      for (const lack of this.#lacks(search, starving, need, room)) {
         const victims = this.#victimsFor(starving, lack, room.victims);
         if (victims === null) continue;
         const choice = { victims, lack };
@@ -209,18 +217,64 @@ export class PreemptiveStages {
     return chooseVictims(this.#round, starving, { place, shortage, others, barred: this.#barred });
   }
 
-  /** What is lacking for one node's part, in each place that may serve it, now or when shares have moved. */
-  *#lacks(search: Search, operation: Operation, need: Need, { victims, places }: Room): Generator<Lack> {
-    const { units } = need;
+  /** What is lacking for one node's part, in each place that may serve it. */
+  *#lacks(search: Search, { operation }: Starving, need: LineEntry["need"], room: Room): Generator<Lack> {
+    if (need.ask !== null && need.ask.count > 1) {
+      yield* this.#lacksOnNodes(search, need, room);
+      return;
+    }
+    for (const lack of this.#lacksOf(search, operation, need)) {
+      if (isRicherNow(this.#tree, lack.place, operation.peers as Peers)) yield lack;
+    }
+  }
+
+  /** Also in places that may serve it soon, when shares have moved. */
+  *#lacksOf(search: Search, operation: Operation, need: LineEntry["need"]): Generator<Lack> {
     for (const place of search.placesFor(operation.peers as Peers, need)) {
-      if (places.includes(place)) continue;
+      yield { place, shortage: need.units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!)) };
+    }
+  }
+
+  /** Of a request for several nodes. */
+  *#lacksOnNodes(
+    search: Search,
+    { ask: asked, units }: LineEntry["need"],
+    { victims, places }: Room,
+  ): Generator<Lack> {
+    for (const node of this.#round.space.nodes()) {
+      const place = search.placeOn(node);
+      if (place === undefined || places.includes(place) || asked === null || !mayServe(node, asked)) continue;
+      if (!covers(node.capacity, units)) continue;
       const shortage = units.map((amount, i) => (amount === 0 ? 0 : amount - place.left[i]!));
       for (const { run } of victims) {
-        unitsOn(run, place.node).forEach((amount, i) => (shortage[i]! -= units[i] === 0 ? 0 : amount));
+        unitsOn(run, node).forEach((amount, i) => (shortage[i]! -= units[i] === 0 ? 0 : amount));
       }
       yield { place, shortage };
     }
   }
+
+  /** What is put down as in vain, or as a misfit, and is not; `kept` is what was known of the stage. For checks. */
+  *misjudged(stage: Stage, kept: Search): Generator<string> {
+    for (const { key, isMisfit, ask: asked, units } of this.#tree.needs.values()) {
+      if (isMisfit && this.#round.space.fitsNow({ ask: asked, units })) yield `${key} is no misfit`;
+    }
+    for (const peers of this.#tree.waiting) {
+      if (!hasRight(stage, peers)) continue;
+      const where = kept.hopes.get(peers);
+      if (where === null) continue;
+      for (const operation of peers.operations) {
+        const service = this.#serviceOf(operation, stage);
+        if (service !== undefined && !(where !== undefined && isWithin(service, where)))
+          yield `${operation.key} is not in vain in the ${stage} stage`;
+      }
+    }
+  }
+}
+
+/** Whether a search would find it that looks on some nodes only, or for a request of several nodes. */
+function isWithin({ choice }: Service, where: ReadonlySet<Node | null>): boolean {
+  const nodes = choice?.nodes ?? [];
+  return nodes.length !== 1 || nodes.every((node) => where.has(node));
 }
 
 /** What is lacking in one place. */
@@ -240,8 +294,6 @@ interface Room {
   readonly places: readonly Place[];
   readonly shortage: readonly number[];
 }
-
-const NO_ROOM: Room = { victims: [], places: [], shortage: [] };
 
 /** Fewer victims, or of equally many the newer ones, or by name (9.7). */
 function compareChoices(a: Choice, b: Choice): number {

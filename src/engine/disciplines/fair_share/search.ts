@@ -1,7 +1,7 @@
 // What a preemptive stage knows of its pool (9.7, 9.8): who may be taken where, and for whom it could do nothing. It is
 // kept with the tree, so that a look searches again only for those who stand otherwise, and only in places that changed.
 //
-// Invariants
+// Invariants (checked by `checks.ts`)
 //   1. A place that is not stale is as a new one would be.
 //   2. Peers with the right to the stage have a hope, or are in vain: then no search for them would find anything, as
 //      long as nobody's fair share leaves its margin. What depends on more than them and the places (limits, the guard
@@ -21,11 +21,12 @@ import {
   isTakeable,
   unitsOn,
 } from "./allocations.ts";
-import type { Branch, Operation, Peers, PoolTree, Right } from "./elements.ts";
 import { operationWith, runsIn } from "./entries.ts";
 import { forgetMargin, marginIn } from "./margins.ts";
 import { isServedBy, type Need } from "./needs.ts";
+import { satisfactionOf } from "./order.ts";
 import { fraction, isShareAbove, satisfaction } from "./satisfaction.ts";
+import type { Branch, Operation, Peers, PoolTree, Right } from "./tree.ts";
 
 export type Stage = "preemptive" | "aggressive";
 
@@ -261,17 +262,10 @@ export class Search {
     return this.#due.first()?.dueMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Places where a request of the peers may find room for one node's part, with victims here or, of several, elsewhere. */
+  /** Places where a request of the peers may find room for one node's part, with victims or without. */
   *placesFor(peers: Peers, need: Need): Generator<Place> {
-    if (need.ask !== null && need.ask.count > 1) {
-      for (const place of this.#places.values()) {
-        const { node } = place;
-        if (node !== null && covers(node.capacity, need.units) && isServedBy(need, node)) yield place;
-      }
-      return;
-    }
     const where = this.hopes.get(peers) ?? null;
-    if (where !== null) {
+    if (where !== null && need.ask?.count === 1) {
       for (const node of where) {
         const place = this.#places.get(node);
         if (place !== undefined && this.#isRicher(place, peers) && this.#mayServe(place, need)) yield place;
@@ -287,6 +281,22 @@ export class Search {
   /** Whether an operation there may have more than the peers, even without one of its runs. */
   #isRicher({ best }: Place, peers: Peers): boolean {
     return isHigher(best, marginIn(this.#pool, this.#tree, peers).satisfactionMin);
+  }
+
+  placeOn(node: Node | null): Place | undefined {
+    return this.#places.get(node);
+  }
+
+  /** How what is kept differs from what a new search would know; for checks. */
+  *violations(): Generator<string> {
+    for (const [node, place] of this.#places) {
+      if (this.#stale.has(node)) continue;
+      const [kept, fresh] = [place, this.#placeOf(node)].map(describePlace);
+      const where = `${this.stage} place ${node?.record.name ?? ""}`;
+      if (kept !== fresh) yield `${where} is kept as ${kept} instead of ${fresh}`;
+      const best = bestIn(this.#tree, place);
+      if (best > place.best) yield `${where} has ${best}, more than ${place.best}`;
+    }
   }
 }
 
@@ -312,9 +322,9 @@ function isNoRicher(loser: Loser, before: Loser): boolean {
   );
 }
 
-export function hasRight(stage: Stage, { aggressiveCount, starvingCount, parent }: Peers): boolean {
+export function hasRight(stage: Stage, { aggressiveCount, starvingCount, leaf }: Peers): boolean {
   const own = aggressiveCount > 0 ? 2 : starvingCount > 0 ? 1 : 0;
-  return Math.max(own, inheritedRight(parent)) >= RIGHT_FOR[stage];
+  return Math.max(own, inheritedRight(leaf.parent)) >= RIGHT_FOR[stage];
 }
 
 /** What starving groups and policies pass on to the operations below a branch (9.4), as of the last look. */
@@ -323,6 +333,21 @@ export function inheritedRight(branch: Branch): Right {
   for (let each: Branch | null = branch; each !== null; each = each.parent)
     if (each.right > right) right = each.right;
   return right;
+}
+
+/** Whether an operation there has more than the peers now, even without one of its runs. */
+export function isRicherNow(tree: PoolTree, place: Place, peers: Peers): boolean {
+  return isHigher(bestIn(tree, place), satisfactionOf(peers));
+}
+
+/** The highest satisfaction that an operation keeps when it loses one of the candidates, as shares are now. */
+function bestIn(tree: PoolTree, { candidates }: Place): number {
+  let best = Number.NEGATIVE_INFINITY;
+  for (const candidate of candidates) {
+    const { fairShare } = candidate.operation.peers as Peers;
+    best = Math.max(best, satisfactionWithout(tree, candidate, fairShare));
+  }
+  return best;
 }
 
 function hasRoom({ left }: Place, { units }: Need): boolean {
@@ -370,6 +395,11 @@ function byDue(a: Place, b: Place): number {
 /** By name. */
 export function byPlace(a: Place, b: Place): number {
   return compareIds(a.node?.record.name ?? "", b.node?.record.name ?? "");
+}
+
+function describePlace({ candidates, left, most, backoffEndMs, dueMs }: Place): string {
+  const runs = candidates.map(({ run, group, freshness }) => `${run.token} ${group} ${freshness}`);
+  return `${runs}; ${left}; ${most}; ${backoffEndMs}; ${dueMs}`;
 }
 
 /** The runs of an operation are others, or protected otherwise, than before: so are the places where they are. */

@@ -7,49 +7,72 @@
 // Only what is stale is drawn, and shares are handed down only to those who stand elsewhere than before or were drawn
 // anew: the outcome is that of a tree that is drawn from nothing.
 
+import { empty } from "../../few.ts";
 import { drawChanged, placeOfRoot } from "./drawing.ts";
 import { settleGangs, tryGangsAgain } from "./gangs.ts";
 import { isSamePlace, type Place, placeAt } from "./levels.ts";
 import { type Path, pathAt } from "./paths.ts";
-import { noteChanged, type ShareElement, type ShareTree } from "./share-tree.ts";
+import { noteChanged, type ShareElement, type ShareTree, tidy } from "./share-tree.ts";
 
 export function updateShares(tree: ShareTree): void {
+  updateSharesBelowRoot(tree);
+  sumShares(tree.root, tree);
+}
+
+/** All but what the root's members have together, which mostly nobody asks for. */
+export function updateSharesBelowRoot(tree: ShareTree): void {
   const { root } = tree;
   if (!root.isStale && root.place !== null) return;
-  const hasGangs = root.gangCount > 0 || tree.givenUp.length > 0;
+  const hasGangs = root.gangCount > 0 || tree.settled.length > 0;
   if (hasGangs) tryGangsAgain(tree);
   const isStill = drawChanged(tree, hasGangs);
   if (root.gangCount > 0) settleGangs(tree);
   handDown(root, isStill ? (root.place as Place) : placeOfRoot(tree), tree);
+  tidy(tree);
 }
 
-/** To all below an element, and sums the shares up. One that stands where it stood, on the same curve, has what it had. */
-function handDown(element: ShareElement, place: Place, tree: ShareTree): void {
+/**
+ * Hands the level down and sums the shares up; answers whether the element has another one. One that stands where it
+ * stood, on the same curve, has what it had.
+ */
+function handDown(element: ShareElement, place: Place, tree: ShareTree): boolean {
   const isMoved = element.place === null || !isSamePlace(element.place, place);
-  if (!isMoved && !element.isRedrawn) return;
+  if (!isMoved && !element.isRedrawn) return false;
   if (isMoved) element.place = place;
   element.isRedrawn = false;
+  element.handedCurve = element.curve;
   if (element.isFifo) return handDownLine(element, place, tree);
   if (element.path !== null) return setShareAt(element, place.position, tree);
+  const isOther = handDownToMembers(element, isMoved, tree);
+  empty(element.renewed);
+  return isOther && element.parent !== null && sumShares(element, tree);
+}
+
+/** Answers whether one of them may have another share, or they are others. */
+function handDownToMembers(element: ShareElement, isMoved: boolean, tree: ShareTree): boolean {
   const { position, isBelow } = element.place as Place;
-  for (const member of element.members) {
-    if (!isMoved && !member.isRedrawn) continue;
-    handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree);
+  let isOther = isMoved;
+  for (const member of isMoved ? element.members : element.renewed) {
+    if (member.index < 0 || (!isMoved && !member.isRedrawn)) {
+      isOther = true; // They may be fewer, or more.
+      continue;
+    }
+    if (handDown(member, placeAt(member.curve, member.weight * position, isBelow), tree)) isOther = true;
   }
-  sumShares(element, tree);
+  return isOther;
 }
 
 const VALUE: number[] = [];
 
 /** What operations have at a place of their path; gangs that are still in it are whole. */
-function setShareAt(element: ShareElement, place: number, tree: ShareTree): void {
+function setShareAt(element: ShareElement, place: number, tree: ShareTree): boolean {
   const { path, isGang, hasGivenUp, fairShare } = element;
   const at = hasGivenUp ? 0 : isGang ? Math.round(place) : place;
   for (let key = 0; key < fairShare.length; key++) VALUE[key] = pathAt(path as Path, at, key);
-  setShares(element, VALUE, tree);
+  return setShares(element, VALUE, tree);
 }
 
-function sumShares(element: ShareElement, tree: ShareTree): void {
+function sumShares(element: ShareElement, tree: ShareTree): boolean {
   const { members, fairShare } = element;
   for (let key = 0; key < fairShare.length; key++) {
     let sum = 0;
@@ -57,29 +80,34 @@ function sumShares(element: ShareElement, tree: ShareTree): void {
       sum += members[index]!.count * members[index]!.fairShare[key]!;
     VALUE[key] = sum;
   }
-  setShares(element, VALUE, tree);
+  return setShares(element, VALUE, tree);
 }
 
 /** In a line, operations that were not reached have nothing, and policies the sum of their operations. */
-function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree): void {
+function handDownLine(group: ShareElement, { position }: Place, tree: ShareTree): boolean {
   const reached = new Map<ShareElement, number>();
   for (let index = 0; index < group.line.length && index < position; index++) {
     reached.set(group.line[index] as ShareElement, Math.min(1, position - index));
   }
-  const assign = (element: ShareElement): void => {
+  const assign = (element: ShareElement): boolean => {
     element.isRedrawn = false;
+    empty(element.renewed);
+    element.handedCurve = element.curve;
     if (element.path !== null) return setShareAt(element, reached.get(element) ?? 0, tree);
     for (const member of element.members) assign(member);
-    sumShares(element, tree);
+    return sumShares(element, tree);
   };
-  assign(group);
+  return assign(group);
 }
 
-function setShares(element: ShareElement, shares: readonly number[], tree: ShareTree): void {
+function setShares(element: ShareElement, shares: readonly number[], tree: ShareTree): boolean {
   const { fairShare } = element;
+  let isOther = false;
   for (let key = 0; key < fairShare.length; key++) {
     if (fairShare[key] === shares[key]) continue;
     fairShare[key] = shares[key]!;
-    noteChanged(tree, element);
+    isOther = true;
   }
+  if (isOther) noteChanged(tree, element);
+  return isOther;
 }

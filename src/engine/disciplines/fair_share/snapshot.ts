@@ -1,8 +1,16 @@
 // Fair shares of a tree that is written down as a whole, in units: for scenario files and tests.
 
-import { reservedInLine, setGuarantees } from "./guarantees.ts";
-import { fraction } from "./satisfaction.ts";
-import { addMember, type Claim, ShareElement, ShareTree, setClaim } from "./share-tree.ts";
+import { reservedInLine } from "./guarantees.ts";
+import {
+  addMember,
+  type Claim,
+  fixGuarantees,
+  newShareTree,
+  type ShareElement,
+  ShareNode,
+  type ShareTree,
+  setClaim,
+} from "./share-tree.ts";
 import { updateShares } from "./shares.ts";
 
 /** Units per share key, in the order of `ShareInput.total`. */
@@ -73,12 +81,12 @@ export interface BuiltTree {
 export function buildShareTree({ total, mainKey, root }: ShareInput): BuiltTree {
   const elements = new Map<SnapshotElement, ShareElement>();
   const add = (element: SnapshotElement, parent: ShareElement | null): ShareElement => {
-    const made = new ShareElement({
+    const made = new ShareNode({
       parent,
       weight: element.weight ?? 1,
       isFifo: element.kind === "group" && element.mode === "fifo",
-      reserved: reservedOf(element)?.map((units, key) => fractionOf(units, total[key]!)),
-      limit: total.map((units, key) => Math.min(1, fractionOf(element.limit?.[key], units) ?? 1)),
+      reserved: reservedOf(element)?.map((units, key) => fraction(units, total[key]!)),
+      limit: total.map((units, key) => Math.min(1, fraction(element.limit?.[key], units) ?? 1)),
     });
     elements.set(element, made);
     if (parent !== null) addMember(parent, made);
@@ -86,8 +94,8 @@ export function buildShareTree({ total, mainKey, root }: ShareInput): BuiltTree 
     else for (const member of element.members) add(member, made);
     return made;
   };
-  const tree = new ShareTree(add(root, null));
-  setGuarantees(tree.root, mainKey);
+  const tree = newShareTree(add(root, null));
+  fixGuarantees(tree, mainKey);
   return { tree, elements };
 }
 
@@ -98,7 +106,7 @@ export function claimOf({ demand, usage, isGang, order, limit }: SnapshotOperati
     usage: fractions(usage),
     isGang,
     order,
-    limit: limit?.map((amount, key) => fractionOf(amount, total[key]!)),
+    limit: limit?.map((amount, key) => fraction(amount, total[key]!)),
   };
 }
 
@@ -111,6 +119,8 @@ function reservedOf(element: SnapshotElement): SnapshotFields["reserved"] {
   );
 }
 
-function fractionOf(units: number | undefined, total: number): number | undefined {
-  return units === undefined ? undefined : fraction(units, total);
+/** A pool without units of a key has no fractions of it, whatever is asked for. */
+export function fraction<T extends number | undefined>(units: T, total: number): T | number {
+  if (units === undefined) return units;
+  return total > 0 ? units / total : 0;
 }

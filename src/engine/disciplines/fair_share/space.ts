@@ -1,7 +1,7 @@
 // Where the units of a fair-share pool are: free, set aside for holds, or stopping for nobody (9.7). A pool without
 // nodes counts as one node.
 
-import { ANY_NODE } from "../../placement/node-index.ts";
+import { ANY_NODE, isReady } from "../../placement/node-index.ts";
 import { covers } from "../../placement/node-list.ts";
 import { type Ask, Room } from "../../placement/room.ts";
 import { compareIds } from "../../resources.ts";
@@ -15,6 +15,8 @@ export interface Space {
   placeNow(poolLine: PoolLine): readonly Node[] | null;
   /** Where it would go once all that stops for nobody has come free; null: nowhere. */
   placeSoon(poolLine: PoolLine): readonly Node[] | null;
+  /** The nodes that take work, by name. */
+  nodes(): readonly Node[];
 }
 
 /** What is to fit: units, in a pool of nodes as a request asks for them there. */
@@ -53,6 +55,10 @@ class QuotaSpace implements Space {
     const soon = need.map((_, i) => freeOf(pool, i) - this.#claimed[i]! + pool.stopping[i]!);
     return covers(soon, need) ? NOWHERE : null;
   }
+
+  nodes(): readonly Node[] {
+    return NOWHERE;
+  }
 }
 
 const NOWHERE: readonly Node[] = [];
@@ -64,6 +70,7 @@ export class NodeSpace implements Space {
   readonly #fitsNow = new Set<Ask>();
   readonly #misfitsNow = new Misfits();
   readonly #misfitsSoon = new Misfits();
+  #ready: readonly Node[] | undefined;
 
   constructor(pool: Pool) {
     this.#pool = pool;
@@ -102,6 +109,14 @@ export class NodeSpace implements Space {
       if (first === undefined || compareIds(node.record.name, first.record.name) < 0) first = node;
     }
     return first === undefined ? null : [first];
+  }
+
+  /** By name. */
+  nodes(): readonly Node[] {
+    this.#ready ??= [...this.#pool.nodes.values()]
+      .filter(isReady)
+      .sort((a, b) => compareIds(a.record.name, b.record.name));
+    return this.#ready;
   }
 }
 

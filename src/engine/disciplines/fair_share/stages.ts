@@ -4,19 +4,18 @@ import { quotaBlockOf } from "../../scheduling/quotas.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
 import type { PoolLook, Preemption, VictimChoice, Waiter } from "../discipline.ts";
-import type { LineEntry, Operation, Peers, PoolTree } from "./elements.ts";
 import { membersIn, operationsIn, passersIn } from "./entries.ts";
 import { firstServed, isOnNodes } from "./holds.ts";
 import { forgetMarginsWithoutGroups } from "./margins.ts";
 import { hasRoomFor, type Need, noteGrowth } from "./needs.ts";
 import { forgetFindings } from "./operations.ts";
-import { ask, firstInOrder, inOrder } from "./order.ts";
+import { type Asked, ask, firstInOrder, inOrder } from "./order.ts";
 import { excessOn, lookForOvercommit, overcommittedFor } from "./overcommit.ts";
 import { PreemptiveStages, type Service, waiterOf } from "./preemptive.ts";
 import { Search, STAGES } from "./search.ts";
 import { type Space, spaceOf } from "./space.ts";
 import { evaluate, finishEvaluation } from "./starvation.ts";
-import { shareTreeInTime } from "./tree.ts";
+import { type LineEntry, type Operation, type Peers, type PoolTree, shareTreeInTime } from "./tree.ts";
 import { chooseOver, isBelow, type Round } from "./victims.ts";
 
 /**
@@ -98,24 +97,48 @@ export class Stages implements Round {
 
   /** Everyone, on free units; but nobody behind a starving operation that a preemptive stage could serve now. */
   #regular(): Waiter | undefined {
-    const { tree } = this;
+    const tree = this.tree;
     const preemptive = this.#preemptiveStages();
-    // Mostly the first of all that wait fits when units have come free: then nobody else need be looked at.
-    const first =
-      preemptive === undefined && tree.hasNewRoom && this.#hasRoomForAny()
-        ? this.#grantTo(firstInOrder(tree))
-        : undefined;
-    if (first !== undefined) return first;
-    const asking = ++tree.askCount;
-    tree.hasNewRoom = this.#askThoseThatMayFit(asking);
-    if (!tree.hasNewRoom) return undefined;
-    preemptive?.askAll(asking);
-    const isAskedFor = (peers: Peers) => this.#fits(peers, asking) || (preemptive?.mayHope(peers) ?? false);
-    for (const operation of inOrder(tree, { asking, isAskedFor })) {
-      if ((operation.peers as Peers).fitsIn === asking) return this.#grantTo(operation);
-      if (preemptive?.couldServe(operation)) return undefined;
+    if (tree.hasNewRoom) {
+      tree.hasNewRoom = this.#hasRoomForAny();
+      return tree.hasNewRoom ? this.#firstThatFits(preemptive) : undefined;
     }
-    tree.hasNewRoom = false;
+    const asking = ++tree.askCount;
+    tree.hasNewRoom = this.#askThoseThatFit(asking);
+    if (!tree.hasNewRoom) return undefined;
+    if (preemptive === undefined || !preemptive.askAll(asking)) {
+      return this.#grantTo(firstInOrder(tree, { asking }));
+    }
+    const isAskedFor = (peers: Peers) => peers.fitsIn === asking || preemptive.mayHope(peers);
+    return this.#firstToServe(preemptive, { asking, isAskedFor }) ?? undefined;
+  }
+
+  /** When units have come free, most who ask for little fit: only those of them are looked at whose turn comes. */
+  #firstThatFits(preemptive: PreemptiveStages | undefined): Waiter | undefined {
+    const { tree } = this;
+    // Mostly the first of all that wait fits: then nobody else need be looked at.
+    const first = preemptive === undefined ? this.#grantTo(firstInOrder(tree)) : undefined;
+    return first ?? this.#firstOfThoseThatFit(preemptive);
+  }
+
+  #firstOfThoseThatFit(preemptive: PreemptiveStages | undefined): Waiter | undefined {
+    const { tree } = this;
+    const asking = ++tree.askCount;
+    for (const { peers } of tree.openNeeds) for (const waiters of peers) ask(waiters, asking);
+    preemptive?.askAll(asking);
+    const isAskedFor = (peers: Peers) =>
+      this.#askIfFits(peers, asking) || (preemptive?.mayHope(peers) ?? false);
+    const served = this.#firstToServe(preemptive, { asking, isAskedFor });
+    if (served === undefined) tree.hasNewRoom = false;
+    return served ?? undefined;
+  }
+
+  /** The first that fits; null: a preemptive stage could serve one before it. */
+  #firstToServe(preemptive: PreemptiveStages | undefined, asked: Asked): Waiter | null | undefined {
+    for (const operation of inOrder(this.tree, asked)) {
+      if ((operation.peers as Peers).fitsIn === asked.asking) return this.#grantTo(operation);
+      if (preemptive?.couldServe(operation)) return null;
+    }
     return undefined;
   }
 
@@ -124,37 +147,29 @@ export class Stages implements Round {
     return false;
   }
 
-  /** As long as no units have come free, nobody fits who did not at the last look. Answers whether anybody may. */
-  #askThoseThatMayFit(asking: number): boolean {
-    const { hasNewRoom, openNeeds, moved } = this.tree;
+  /** As long as no units have come free, nobody fits who did not at the last look. Answers whether anybody does. */
+  #askThoseThatFit(asking: number): boolean {
     let areAny = false;
-    const askThem = (peers: Peers) => {
-      ask(peers, asking);
-      areAny = true;
-    };
-    if (hasNewRoom) {
-      for (const need of openNeeds)
-        if (this.#hasRoomFor(need)) for (const peers of need.peers) askThem(peers);
-      return areAny;
-    }
-    for (const { peers } of moved) {
-      if (peers !== null && peers.waitingCount > 0 && peers.needs.some((need) => this.#hasRoomFor(need)))
-        askThem(peers);
-    }
+    for (const { peers } of this.tree.moved)
+      if (peers !== null && this.#askIfFits(peers, asking)) areAny = true;
     return areAny;
   }
 
-  /** Whether each of the peers may start now; only those are looked at whose turn comes. */
-  #fits(peers: Peers, asking: number): boolean {
+  #askIfFits(peers: Peers, asking: number): boolean {
     if (peers.fitsIn === asking) return true;
-    if (!(peers.operations.first() as Operation).lines.some((entry) => this.#mayStart(entry))) return false;
-    peers.fitsIn = asking;
-    return true;
+    if (peers.waitingCount === 0 || !peers.needs.some((need) => this.#hasRoomFor(need))) return false;
+    for (const entry of (peers.operations.first() as Operation).lines) {
+      if (!this.#mayStart(entry)) continue;
+      peers.fitsIn = asking;
+      ask(peers, asking);
+      return true;
+    }
+    return false;
   }
 
   /** Whether the first that waits without units here may start; who is promised some is served before. */
-  #mayStart({ poolLine, shape, waiting, promised }: LineEntry): boolean {
-    if (poolLine.verdict !== null || waiting === promised || !this.#hasRoomFor(shape.need)) return false;
+  #mayStart({ poolLine, need, waiting, promised }: LineEntry): boolean {
+    if (poolLine.verdict !== null || waiting === promised || !this.#hasRoomFor(need)) return false;
     return quotaBlockOf(poolLine, this.tree.promises, isOnNodes) === null;
   }
 
@@ -227,6 +242,21 @@ export class Stages implements Round {
     const { preemptive, aggressive } = this.tree.rights;
     if (preemptive + aggressive > 0) this.#preemptive ??= new PreemptiveStages(this);
     return this.#preemptive;
+  }
+
+  /** Compares what the searches know with what new ones find; for checks. */
+  *violations(): Generator<string> {
+    const { searches } = this.tree;
+    const preemptive = new PreemptiveStages(this);
+    for (const stage of STAGES) {
+      const kept = searches[stage];
+      if (kept === null || !kept.isOf(this.nowMs)) continue;
+      yield* kept.violations();
+      searches[stage] = new Search(stage, this.pool, this.tree);
+      searches[stage].renew(this.nowMs);
+      yield* preemptive.misjudged(stage, kept);
+      searches[stage] = kept;
+    }
   }
 
   /** When somebody who starves may try again; infinite if nobody waits for that. */

@@ -5,10 +5,10 @@ import { empty } from "../../few.ts";
 import { compareIds } from "../../resources.ts";
 import type { Pool } from "../../state.ts";
 import type { Transaction } from "../../transaction.ts";
-import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings } from "./elements.ts";
-import { operationBy } from "./entries.ts";
+import { operationBy, operationsIn } from "./entries.ts";
 import { noteMoved, setRight, setRightBelow, touch, wakeAt } from "./operations.ts";
 import { isBelowFairShare } from "./satisfaction.ts";
+import type { Branch, Operation, Peers, PoolTree, Right, ShareSettings, Standing } from "./tree.ts";
 
 export type StarvationStatus = StarvationChange["status"];
 
@@ -174,12 +174,12 @@ function isOperation(element: Branch | Operation): element is Operation {
   return "lines" in element;
 }
 
-function standingOf(element: Branch | Operation): Branch | Peers {
+function standingOf(element: Branch | Operation): Standing {
   return isOperation(element) ? (element.peers as Peers) : element;
 }
 
 /** Where nothing waits nobody lacks anything (9.3). */
-function isBelow(standing: Branch | Peers): boolean {
+function isBelow(standing: Standing): boolean {
   if (standing.waitingCount === 0) return false;
   const { usageShare: usage, demandShare: demand, fairShare, settings } = standing;
   return isBelowFairShare({ usage, demand, fairShare }, settings.starvationTolerance);
@@ -223,4 +223,37 @@ export function rightFrom(pool: Pool, branch: Branch): Right {
     if (own > right) right = own;
   }
   return right;
+}
+
+/** What the tree keeps of statuses and their times, beside what is recorded; for checks. */
+export function statusViolations(pool: Pool, tree: PoolTree, nowMs: number): string[] {
+  if (!tree.isLookedAt) return [];
+  const found: string[] = [];
+  const elements = [...tree.branches.values(), ...operationsIn(tree)];
+  let wakeCount = 0;
+  for (const element of elements) {
+    const { key, wakeAtMs } = element;
+    if (wakeAtMs < Number.POSITIVE_INFINITY) wakeCount++;
+    const isPending = isOperation(element)
+      ? element.isMoved || (element.peers as Peers).isTouched
+      : element.isTouched || element.kind === "root";
+    if (isPending) continue;
+    const record = pool.starvation.get(key);
+    const isNowBelow = isBelow(standingOf(element));
+    if (isNowBelow !== (record !== undefined)) found.push(`${key} was not looked at again`);
+    if (isOperation(element)) {
+      const right = rightOf(statusOf(pool, element));
+      if (element.right !== right) found.push(`${key} has right ${element.right} instead of ${right}`);
+      if ((element.peers as Peers).isBelow !== isNowBelow)
+        found.push(`the peers of ${key} were not looked at again`);
+    }
+    const { settings } = standingOf(element);
+    const sinceMs = record?.belowSinceMs ?? null;
+    const due = sinceMs === null ? Number.POSITIVE_INFINITY : nextChange(settings, sinceMs, nowMs);
+    // What is due by now is looked at with the next tick.
+    if (wakeAtMs > nowMs && wakeAtMs !== due) found.push(`${key} wakes at ${wakeAtMs} instead of ${due}`);
+  }
+  if (wakeCount !== tree.wakes.size)
+    found.push(`${tree.wakes.size} wakes are kept for ${wakeCount} elements`);
+  return found;
 }

@@ -1,13 +1,15 @@
 // The curve of a group: what all its members hold together as the water inside it rises (9.1).
 
 import {
-  type Bounds,
   beginTrace,
   type Curve,
+  type Drawing,
   endTrace,
   firstPoint,
   jumpTo,
   lineTo,
+  offsetOf,
+  type Paper,
   VALUE,
 } from "./curves.ts";
 import type { Member } from "./levels.ts";
@@ -17,14 +19,16 @@ import { LEVEL_EPSILON } from "./tolerances.ts";
  * The position on a group's path is the level of the water inside: a member of weight w stands at level w × position
  * of its own curve, and the value is what all of them hold together, equal ones as often as there are.
  */
-export function sumCurve(members: readonly Member[], bounds: Bounds): Curve {
-  const keyCount = bounds.limit.length;
+export function sumCurve(members: readonly Member[], drawing: Drawing): Curve {
+  const { paper } = drawing;
+  const { stride } = paper;
+  const keyCount = stride - VALUE;
   const rise = RISE;
   const events = EVENTS;
   const { sum } = rise;
   rise.begin(keyCount);
-  const isComplete = collectEvents(members);
-  const trace = beginTrace(bounds, sum);
+  const isComplete = collectEvents(members, paper);
+  const trace = beginTrace(drawing, sum);
   let now = 0;
   let jumpAt = -1;
   const order = inOrder(events);
@@ -46,10 +50,10 @@ export function sumCurve(members: readonly Member[], bounds: Bounds): Curve {
     }
     if (trace.isStopped) break;
 
-    const { numbers, stride } = curve;
-    const offset = point * stride;
+    const { numbers } = paper;
+    const offset = offsetOf(curve, point);
     if (numbers[offset - stride]! / weight < time) {
-      rise.addSlope(curve, offset - stride, weight, -count);
+      rise.addSlope(paper, offset - stride, weight, -count);
     } else {
       for (let key = 0, at = offset + VALUE; key < keyCount; key++, at++) {
         sum[key]! += count * (numbers[at]! - numbers[at - stride]!);
@@ -57,10 +61,10 @@ export function sumCurve(members: readonly Member[], bounds: Bounds): Curve {
       if (jumpAt < 0) jumpAt = time;
     }
     if (point + 1 < curve.pointCount && numbers[offset + stride]! / weight > time)
-      rise.addSlope(curve, offset, weight, count);
+      rise.addSlope(paper, offset, weight, count);
   }
   if (jumpAt >= 0) jumpTo(trace, sum);
-  return endTrace(trace, isComplete && !trace.isStopped);
+  return endTrace(trace, isComplete && !trace.isStopped, drawing);
 }
 
 /**
@@ -97,7 +101,7 @@ class Rise {
   }
 
   /** Begins the stretch from a member's point to its next one for so many equal ones, or ends it, with a count below 0. */
-  addSlope({ numbers, stride }: Curve, offset: number, weight: number, count: number): void {
+  addSlope({ numbers, stride }: Paper, offset: number, weight: number, count: number): void {
     const slopes = this.#slopes;
     const factor = count / (numbers[offset + stride]! / weight - numbers[offset]! / weight);
     for (let key = 0, at = offset + VALUE; key < this.sum.length; key++, at++) {
@@ -123,26 +127,26 @@ class Rise {
 const RISE = new Rise();
 
 /** Whether all members have their whole demand in the end. */
-function collectEvents(members: readonly Member[]): boolean {
+function collectEvents(members: readonly Member[], paper: Paper): boolean {
   const [events, { sum }] = [EVENTS, RISE];
   events.count = 0;
   events.runCount = 0;
   let isComplete = true;
   for (let owner = 0; owner < members.length; owner++) {
     const { curve, weight, count } = members[owner]!;
-    const { numbers, stride } = curve;
+    const { numbers } = curve.paper;
     if (!curve.isComplete) isComplete = false;
     const first = firstPoint(curve);
-    const offset = first * stride;
+    const offset = offsetOf(curve, first);
     for (let key = 0; key < sum.length; key++) sum[key]! += count * numbers[offset + VALUE + key]!;
     if (first + 1 === curve.pointCount || weight === 0) continue;
     events.runs[events.runCount++] = events.count;
     for (let point = first + 1; point < curve.pointCount; point++) {
-      events.times[events.count] = numbers[point * stride]! / weight;
+      events.times[events.count] = numbers[offsetOf(curve, point)]! / weight;
       events.owners[events.count] = owner;
       events.points[events.count++] = point;
     }
-    RISE.addSlope(curve, offset, weight, count);
+    RISE.addSlope(paper, offset, weight, count);
   }
   return isComplete;
 }

@@ -16,11 +16,11 @@ import {
 } from "../../state.ts";
 import type { PreemptionFact, Verdict } from "../../why.ts";
 import { type Allocation, allocationsIn } from "./allocations.ts";
-import type { Operation, Peers, PoolTree } from "./elements.ts";
 import { promisesOf } from "./holds.ts";
 import { mayTake, type Stage } from "./search.ts";
 import { NodeSpace, spaceOf } from "./space.ts";
 import { ownRight } from "./starvation.ts";
+import type { Operation, Peers, PoolTree } from "./tree.ts";
 import { leavesTooPoor } from "./victims.ts";
 
 /** Who asks in which stage. */

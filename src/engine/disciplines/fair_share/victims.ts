@@ -5,46 +5,65 @@ import { hasDisplaced } from "../../scheduling/victims.ts";
 import type { EngineState, Group, Node, Policy, Pool, PoolLine, Request, Run } from "../../state.ts";
 import type { VictimChoice } from "../discipline.ts";
 import { type Allocation, allocationsOfAll, byPreference, isTakeable, unitsOn } from "./allocations.ts";
-import type { Operation, Peers, PoolTree } from "./elements.ts";
 import { marginIn } from "./margins.ts";
 import { satisfactionOf } from "./order.ts";
 import { fraction, satisfaction } from "./satisfaction.ts";
 import { isHigher, type Place, type Stage } from "./search.ts";
 import type { Space } from "./space.ts";
 import { SHARE_EPSILON } from "./tolerances.ts";
+import type { Operation, Peers, PoolTree } from "./tree.ts";
 
 /**
  * Who stops in a place so that a request is no longer short there, besides those who stop for it elsewhere; null if
  * those who may are not enough (V3).
  */
 export function chooseVictims(
-  { state, tree, pool }: Round,
-  { operation: waiter, poolLine, request }: Starving,
+  { state, tree }: Round,
+  waiter: Starving,
   { place, shortage, others, barred }: Wanted,
 ): Allocation[] | null {
   const { node, candidates } = place;
-  const asked = node === null ? shortage : poolLine.need; // On nodes everything asked for is short (N2).
-  const means = new Means(tree, waiter, barred === null ? pool : null);
+  const asked = node === null ? shortage : waiter.poolLine.need; // On nodes everything asked for is short (N2).
+  const means = new Means(tree, waiter.operation);
   for (const other of others) means.take(other);
   const lacking = [...shortage];
   const chosen: Allocation[] = [];
   for (const candidate of candidates) {
-    if (isCovered(lacking)) break;
     const { run, operation } = candidate;
-    if (operation === waiter || others.includes(candidate)) continue;
+    if (operation === waiter.operation || others.includes(candidate)) continue;
     if (!run.poolLine.need.some((amount, i) => amount > 0 && asked[i]! > 0)) continue;
-    if (barred !== null && hasDisplaced(state, run.request.spec.id, request.spec.id)) {
-      barred.add(request);
+    if (hasDisplaced(state, run.request.spec.id, waiter.request.spec.id)) {
+      barred.add(waiter.request);
       continue;
     }
     if (!means.take(candidate)) continue;
     chosen.push(candidate);
     subtract(lacking, unitsOn(run, node));
+    if (lacking.every((amount) => amount <= 0)) return minimal(chosen, shortage, node);
   }
-  return isCovered(lacking) ? minimal(chosen, shortage, node) : null;
+  return null;
 }
 
-function isCovered(lacking: readonly number[]): boolean {
+/**
+ * Whether a place may make room for an operation before a share leaves its margin. That it may not is certain: runs that
+ * differ are taken one by one, each as if it were the only one of its operation.
+ */
+export function mightMakeRoom(
+  { pool, tree }: Round,
+  { poolLine, operation }: Omit<Starving, "request">,
+  { place, shortage }: Pick<Wanted, "place" | "shortage">,
+): boolean {
+  const { node, candidates } = place;
+  const asked = node === null ? shortage : poolLine.need;
+  const means = new Means(tree, operation, pool);
+  const lacking = [...shortage];
+  for (const candidate of candidates) {
+    if (lacking.every((amount) => amount <= 0)) break;
+    const { run } = candidate;
+    if (candidate.operation === operation) continue;
+    if (!run.poolLine.need.some((amount, i) => amount > 0 && asked[i]! > 0)) continue;
+    if (means.take(candidate)) subtract(lacking, unitsOn(run, node));
+  }
   return lacking.every((amount) => amount <= 0);
 }
 
@@ -62,12 +81,8 @@ interface Wanted {
   readonly place: Place;
   readonly shortage: readonly number[];
   readonly others: readonly Allocation[];
-  /**
-   * Gets the request if the guard keeps it from a victim (V6). Null: the question is whether the place may make room
-   * before a share leaves its margin. That it may not is certain: runs that differ are taken one by one, each as if it
-   * were the only one of its operation.
-   */
-  readonly barred: Set<Request> | null;
+  /** Gets the request if the guard keeps it from a victim (V6). */
+  readonly barred: Set<Request>;
 }
 
 /** The decision. Each node is searched for itself, so those on the chosen ones tell why it was these (V7). */
@@ -79,7 +94,7 @@ export function describeChoice(
   const reason = stage === "aggressive" ? "aggressive" : "fair_share";
   return {
     victims: victims.map(({ run }) => ({ run, reason })),
-    considered: considered(new Set(places.flatMap(({ candidates }) => candidates)), "9.8"),
+    considered: considered(new Set(places.flatMap(({ candidates }) => candidates)), permittedBy("9.8")),
     nodes: places.flatMap(({ node }) => node ?? []),
   };
 }
@@ -105,7 +120,7 @@ export function chooseOver(
   const reason = node === null ? "limit" : "overcommit";
   return {
     victims: chosen.map(({ run }) => ({ run, reason })),
-    considered: considered(candidates, "9.9"),
+    considered: considered(candidates, permittedBy("9.9")),
   };
 }
 
@@ -128,7 +143,7 @@ function untilEnough(
   const lacking = [...shortage];
   const chosen: Allocation[] = [];
   for (const candidate of candidates) {
-    if (isCovered(lacking)) break;
+    if (lacking.every((amount) => amount <= 0)) break;
     chosen.push(candidate);
     subtract(lacking, unitsOn(candidate.run, node));
   }
@@ -209,7 +224,7 @@ class Means {
     if (!isHigher(satisfaction({ usage, demand: peers.demandShare, fairShare }), this.#satisfaction))
       return false;
     return usage.every((share, key) => {
-      if (!touched[key]! || waiter.demand[key]! === 0) return true;
+      if (!touched[key]! || waiter.leaf.demand[key]! === 0) return true;
       return isHigher(part(share, fairShare[key]!), part(waiter.usageShare[key]!, this.#waiterShare[key]!));
     });
   }
@@ -229,16 +244,25 @@ function part(usage: number, fairShare: number): number {
   return fairShare > SHARE_EPSILON ? usage / fairShare : Number.POSITIVE_INFINITY;
 }
 
-/** Allocations by kind, with their numbers and the rule that permits them (V7). */
-function considered(allocations: Iterable<Allocation>, rule: string): ConsideredKind[] {
+/** Allocations by kind, with their numbers and the rule that permits or forbids them (V7). */
+function considered(
+  allocations: Iterable<Allocation>,
+  ruleOf: (allocation: Allocation) => { readonly rule: string; readonly isPermitted: boolean },
+): ConsideredKind[] {
   const kinds = new Map<string, ConsideredKind>();
-  for (const { run } of allocations) {
-    const { policy, line, preemptionClass } = run.poolLine;
+  for (const allocation of allocations) {
+    const { policy, line, preemptionClass } = allocation.run.poolLine;
     const { component, priority } = policy.record;
     const { resources } = line.shape;
-    const key = JSON.stringify([component, preemptionClass, resources]);
+    const { rule, isPermitted } = ruleOf(allocation);
+    const key = JSON.stringify([component, rule, isPermitted, preemptionClass, resources]);
     const count = (kinds.get(key)?.count ?? 0) + 1;
-    kinds.set(key, { component, priority, preemptionClass, resources, count, permitted: count, rule });
+    const permitted = isPermitted ? count : 0;
+    kinds.set(key, { component, priority, preemptionClass, resources, count, permitted, rule });
   }
   return [...kinds.values()];
+}
+
+function permittedBy(rule: string): () => { rule: string; isPermitted: boolean } {
+  return () => ({ rule, isPermitted: true });
 }

@@ -4,12 +4,19 @@ import type { PoolName, RequestId } from "../../records.ts";
 import { type EngineState, type Pool, type Request, requirePool } from "../../state.ts";
 import type { AllocationGroup } from "./allocation-groups.ts";
 import { allocationsOfAll } from "./allocations.ts";
-import type { Branch, LineEntry, Operation, Peers, PoolTree } from "./elements.ts";
 import { membersIn, operationsIn } from "./entries.ts";
 import { inOrder, parentIn, satisfactionOf, waitersOf } from "./order.ts";
 import { type StarvationStatus, statusOf } from "./starvation.ts";
 import { SHARE_EPSILON, SHOWN_STEPS, UNIT_EPSILON } from "./tolerances.ts";
-import { shareTreeOf } from "./tree.ts";
+import {
+  type Branch,
+  type LineEntry,
+  type Operation,
+  type Peers,
+  type PoolTree,
+  type Standing,
+  shareTreeOf,
+} from "./tree.ts";
 
 type Fractions = Readonly<Record<string, number>>;
 
@@ -104,9 +111,9 @@ export function viewOfOperation(pool: Pool, tree: PoolTree, operation: Operation
  * the next one is owed nothing yet, and as much as the group when its turn comes.
  */
 export function isBeyondFairShare(tree: PoolTree, operation: Operation, entry: LineEntry): boolean {
-  const { fairShare: own, isGang } = operation.peers as Peers;
+  const { fairShare: own, leaf } = operation.peers as Peers;
   const [waiting] = membersIn(entry);
-  if (isGang || waiting === undefined) return false;
+  if (leaf.isGang || waiting === undefined) return false;
   const { fairShare } = operation.parent.isInLine ? parentIn(operation) : { fairShare: own };
   return entry.shape.units.some((amount, i) => amount > fairShare[i]! * tree.total[i]! + UNIT_EPSILON);
 }
@@ -132,7 +139,7 @@ function viewOf(
   tree: PoolTree,
   element: Named,
   kind: ElementView["kind"],
-  standing: Branch | Peers,
+  standing: Standing,
 ): ElementView {
   const { key, name, parent } = element;
   const satisfaction = satisfactionOf(standing);
@@ -181,7 +188,7 @@ function loansOf(tree: PoolTree, { usageShare, guarantee }: Branch, lent: readon
 function lentBy(tree: PoolTree): Map<Branch, readonly number[]> {
   const lent = new Map<Branch, readonly number[]>();
   const descend = (branch: Branch, free: readonly number[]): void => {
-    const members = branch.members.filter((member): member is Branch => member.kind !== "peers");
+    const members = branch.members.filter((member): member is Branch => member.kind !== "operations");
     const idle = members.map(({ guarantee, usageShare }) =>
       guarantee.map((share, key) => Math.max(0, share - usageShare[key]!)),
     );
