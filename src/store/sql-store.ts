@@ -116,6 +116,7 @@ export function createSqlStore(driver: Driver): Store {
     async takeOver(takeOver) {
       expectedHead = await raiseEpoch(driver, takeOver);
       expectedBy++;
+      underWay = undefined; // What follows does not follow on what was under way before.
       return expectedHead;
     },
     lease: () => readLease(driver),
